@@ -68,7 +68,7 @@ impl Engine {
                     state.running.insert(job.token, job.clone());
                     self.part(self.clone().attend(job)).detach();
                 } else {
-                    state.settle(&job, Err(Error::release()));
+                    state.settle(&job, &Err(Error::release()));
                 }
             }
         });

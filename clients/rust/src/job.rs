@@ -151,13 +151,13 @@ impl JobInfo {
         let reason = match is_cancelled {
             _ if self.is_completed() => return,
             Some(true) => Reason::Cancelled,
-            None if !self.is_settled.swap(true, SeqCst) => {
-                warn_of!(self, "a job was lost");
-                Reason::Lost
-            }
+            None if !self.is_settled.swap(true, SeqCst) => Reason::Lost,
             _ => return,
         };
         self.cancel(reason);
+        if reason == Reason::Lost {
+            warn_of!(self, "a job was lost");
+        }
     }
 
     /// Cancels the handler. The first reason counts.

@@ -1,6 +1,6 @@
 //! What the conformance suite cannot see. It needs no database.
 
-use std::io::Read;
+use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::engine::{Engine, Stage, State};
-use crate::finish::Finish;
+use crate::engine::{Engine, Stage};
 use crate::link::{Link, PATIENCE};
 use crate::*;
 
@@ -265,20 +264,26 @@ async fn args_of_another_type_fail_the_attempt() {
 
 #[test]
 fn a_result_whose_job_is_locked_is_kept_with_its_place() {
-    let mut state = State::default();
+    let engine = engine(Default::default(), nothing);
     for token in [1, 2, 3] {
-        let members = json!({ "id": 10 * token, "token": token });
-        let result = Finish::new(&job(members), &Err(Error::release()));
-        state.unsent.insert(token, result);
+        let job = job(json!({ "id": 10 * token, "token": token }));
+        engine.change(|state| _ = state.settle(&job, &Err(Error::release())));
     }
     let refused = [(1, "locked".into()), (2, "lease_lost".into())];
-    state.take(&[1, 2, 3], refused.into());
-    let places: Vec<i64> = state.places().map(|job| job.id).collect();
-    assert_eq!(places, [10]);
-    assert!(state.unsent[&1].due > std::time::Instant::now());
-    assert_eq!(state.unsent.len(), 1);
-    state.take(&[1], [].into());
-    assert_eq!(state.places().count(), 0);
+    engine.take(&[1, 2, 3], refused.into());
+    let places = || {
+        engine
+            .state
+            .borrow()
+            .places()
+            .map(|job| job.id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(places(), [10]);
+    assert!(engine.state.borrow().unsent[&1].due > std::time::Instant::now());
+    assert_eq!(engine.state.borrow().unsent.len(), 1);
+    engine.take(&[1], [].into());
+    assert!(places().is_empty());
 }
 
 struct Named(&'static str, Arc<Mutex<Vec<String>>>);
@@ -352,29 +357,86 @@ async fn nothing(_: Job<Value>) -> std::result::Result<(), Error> {
     Ok(())
 }
 
-#[test]
-fn logs_have_the_id_kind_and_attempt_of_their_job() {
-    let (mut logged, log) = std::io::pipe().unwrap();
-    let logger = tracing_subscriber::fmt().with_writer(move || log.try_clone().unwrap());
-    let logger = logger.without_time().with_target(false).finish();
-    tracing::subscriber::with_default(logger, || {
-        let job = || job(json!({ "id": 7, "token": 8, "kind": "k", "attempt": 2 }));
-        job().hear(Some(true));
-        job().hear(None);
-        let mut state = State::default();
-        state.settle(&job(), Err(snooze(Duration::ZERO)));
-        state.settle(&job(), Err(Error::new("no")));
-        state.take(&[8], [(1, "lease_lost".into())].into());
+/// A log that notes how many results there are, where others can see that while it is written.
+struct Log(Arc<Engine>, Lines);
+
+type Lines = Arc<Mutex<Vec<(String, Option<usize>)>>>;
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let (counts, counted) = std::sync::mpsc::channel();
+        let engine = self.0.clone();
+        std::thread::spawn(move || counts.send(engine.state.borrow().unsent.len()));
+        let counted = counted.recv_timeout(Duration::from_secs(10)).ok();
+        let text = String::from_utf8_lossy(line).into_owned();
+        self.1.lock().unwrap().push((text, counted));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn logs_say_which_job_it_is_and_keep_nobody_from_the_state() {
+    let engine = engine(Default::default(), async |job: Job<Value>| {
+        if job.deadline.is_some() {
+            job.cancellation().cancelled().await;
+        }
+        Err::<(), _>(if job.args == "snooze" {
+            snooze(Duration::ZERO)
+        } else {
+            Error::new("no")
+        })
     });
-    let mut lines = String::new();
-    logged.read_to_string(&mut lines).unwrap();
-    let of = r#"job=7 kind="k" attempt=2"#;
+    let lines = Lines::default();
+    let log = (engine.clone(), Arc::clone(&lines));
+    let logger = tracing_subscriber::fmt().with_writer(move || Log(log.0.clone(), log.1.clone()));
+    let logger = logger.without_time().with_target(false).finish();
+    let _logger = tracing::subscriber::set_default(logger);
+    let of = |token, other: Value| {
+        let mut members = json!({ "id": 7, "token": token, "kind": "k", "attempt": 2 });
+        members
+            .as_object_mut()
+            .unwrap()
+            .extend(other.as_object().unwrap().clone());
+        job(members)
+    };
+    of(1, json!({})).hear(Some(true));
+    of(1, json!({})).hear(None);
+    engine
+        .clone()
+        .attend(of(1, json!({ "args": "snooze" })))
+        .await;
+    engine.clone().attend(of(2, json!({}))).await;
+    engine.clone().attend(of(3, json!({ "deadline": 0 }))).await;
+    let error = std::io::Error::other("refused").into();
+    engine.refuse(&[2], &error);
+    engine.refuse(&[2], &error);
+    engine.take(&[1, 2, 3], [(2, "lease_lost".into())].into());
+    let job = r#"job=7 kind="k" attempt=2"#;
+    let late = "the attempt ran longer than its timeout";
     let wanted = [
-        format!(" WARN a job was lost {of}\n"),
-        format!(" WARN an attempt has failed {of} error=no\n"),
-        format!(" WARN job lost, result dropped {of} reason=\"lease_lost\"\n"),
+        (format!(" WARN a job was lost {job}\n"), Some(0)),
+        (
+            format!(" WARN an attempt has failed {job} error=no\n"),
+            Some(2),
+        ),
+        (
+            format!(" WARN an attempt has failed {job} error={late}\n"),
+            Some(3),
+        ),
+        (
+            format!(" WARN a result is refused {job} error=refused\n"),
+            Some(3),
+        ),
+        (
+            format!(" WARN job lost, result dropped {job} reason=\"lease_lost\"\n"),
+            Some(0),
+        ),
     ];
-    assert_eq!(lines, wanted.concat());
+    assert_eq!(*lines.lock().unwrap(), wanted);
 }
 
 #[tokio::test]
