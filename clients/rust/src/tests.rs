@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_postgres::Config;
 
 use crate::engine::{Engine, Stage};
 use crate::link::{Link, PATIENCE};
@@ -71,7 +73,7 @@ fn worker(options: Options) -> std::result::Result<Worker, String> {
 }
 
 /// What runs a worker with this handler for the kind `k`.
-fn engine<A>(config: tokio_postgres::Config, handler: impl Handler<A>) -> Arc<Engine> {
+fn engine<A>(config: Config, handler: impl Handler<A>) -> Arc<Engine> {
     let options = Options {
         prepare: false,
         ..Options::default()
@@ -459,6 +461,29 @@ async fn a_worker_fetches_again_as_soon_as_a_wait_has_ended() {
     };
     // Pauses between them would be longer by far.
     timeout(Duration::from_secs(60), many).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_address_has_its_turn_however_soon_a_call_is_to_be_answered() {
+    // Its queue is full, so nobody else gets an answer.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let silent = silent.listen(0).unwrap();
+    let silent_at = silent.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while let Ok(one) = timeout(Duration::from_secs(1), TcpStream::connect(silent_at)).await {
+        queue.push(one.unwrap());
+    }
+    let server = server::start(|_| std::future::ready(Ok(()))).await;
+    let mut config = Config::new();
+    for port in [silent_at.port(), server.get_ports()[0]] {
+        config.host("127.0.0.1").port(port);
+    }
+    config.connect_timeout(Duration::from_secs(3));
+    config.ssl_mode(server.get_ssl_mode()).user("anybody");
+    let engine = engine(config, nothing);
+    let mut link = Link::new(&engine.worker, Duration::from_secs(2));
+    link.run("select", &[]).await.unwrap();
 }
 
 /// Keeps what it sees of handlers.
