@@ -272,34 +272,38 @@ impl Engine {
         let _control = self.part(control::run(self.clone()));
         let _finishing = self.part(finish::run(self.clone()));
         let fetching = self.part(fetch::run(self.clone()));
-        let mut idle = std::pin::pin!(async {
+        let ending = async {
+            // What it takes is ours, however late it comes.
             let _ = fetching.await;
-            self.until(|state| state.running.is_empty()).await;
-        });
-        // An operator's command has no grace period. A signal has one, also after a command.
-        let leave = async {
+            let is_over = |state: &State| state.running.is_empty() || state.stage == Stage::Idle;
+            self.until(is_over).await;
+            self.enter(Stage::Idle);
+            let all_sent = self.until(|state| state.unsent.is_empty());
+            let _ = timeout(SEND_WITHIN, all_sent).await;
+        };
+        let too_late = async {
+            // An operator's command has no grace period. A signal has one, also after a command.
             self.until(|state| state.stage >= Stage::Leave).await;
             self.before(Stage::Cancel, sleep(options.grace)).await;
+            let running = || -> Vec<_> { self.state.borrow().running.values().cloned().collect() };
+            for job in running() {
+                job.cancel(Reason::Stopping);
+            }
+            sleep(GIVE_UP + Duration::from_millis(200)).await;
+            let left = running();
+            self.change(|state| {
+                // What is completed in a transaction of its handler is locked by that.
+                for job in left.iter().filter(|job| !job.is_completed()) {
+                    state.settle(job, &Err(Error::release()));
+                }
+            });
+            for job in left {
+                warn_of!(job, "handler does not stop, left behind");
+            }
+            self.enter(Stage::Idle);
+            sleep(SEND_WITHIN).await;
         };
-        select! {
-            biased;
-            () = &mut idle => {}
-            () = leave => {
-                self.running().iter().for_each(|job| job.cancel(Reason::Stopping));
-                let _ = timeout(GIVE_UP + Duration::from_millis(200), idle).await;
-            }
-        }
-        let released = Err(Error::release());
-        for job in self.running() {
-            // What is completed in a transaction of its handler is locked by that.
-            if !job.is_completed() {
-                self.change(|state| state.settle(&job, &released));
-            }
-            warn_of!(job, "handler does not stop, left behind");
-        }
-        self.enter(Stage::Idle);
-        let all_sent = self.until(|state| state.unsent.is_empty());
-        let _ = timeout(SEND_WITHIN, all_sent).await;
+        select! { biased; () = ending => {}, () = too_late => {} }
         let unsent = self.state.borrow().unsent.len();
         if unsent > 0 {
             tracing::error!(results = unsent, "results could not be sent");
@@ -308,9 +312,5 @@ impl Engine {
         let mut fault = (unsent > 0).then_some(ClientError::Unsent(unsent));
         self.change(|state| fault = state.fault.take().or(fault.take()));
         fault.map_or(Ok(()), Err)
-    }
-
-    fn running(&self) -> Vec<Arc<JobInfo>> {
-        self.state.borrow().running.values().cloned().collect()
     }
 }

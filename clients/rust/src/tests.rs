@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tokio_postgres::Config;
 
@@ -484,6 +484,35 @@ async fn every_address_has_its_turn_however_soon_a_call_is_to_be_answered() {
     let engine = engine(config, nothing);
     let mut link = Link::new(&engine.worker, Duration::from_secs(2));
     link.run("select", &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_stops_waits_for_its_fetch() {
+    let (asks, mut asked) = mpsc::unbounded_channel();
+    let answer = Arc::new(Notify::new());
+    let answered = answer.clone();
+    let config = server::start(move |statement| {
+        let (asks, answered) = (asks.clone(), answered.clone());
+        async move {
+            if statement.contains("jobs.fetch_any") {
+                asks.send(()).unwrap();
+                answered.notified().await;
+            } else if statement.contains("jobs.wait_any") {
+                std::future::pending().await
+            }
+            Ok(())
+        }
+    });
+    let engine = engine(config.await, nothing);
+    engine.enter(Stage::Run);
+    let worker = tokio::spawn(engine.clone().serve());
+    asked.recv().await.unwrap();
+    engine.enter(Stage::Cancel);
+    // By now it would have left handlers behind.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!worker.is_finished());
+    answer.notify_one();
+    worker.await.unwrap().unwrap();
 }
 
 /// Keeps what it sees of handlers.
