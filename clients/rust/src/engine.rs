@@ -255,13 +255,14 @@ impl Engine {
         // Not with the handler, which may keep its thread to itself.
         sleep(limit.unwrap_or(Duration::MAX)).await;
         // In its transaction it still has the row, and the call would wait for that.
-        if !job.is_completed() {
-            let ended = Err(Error::timeout());
-            let failure = self.change(|state| state.settle(&job, &ended));
-            job.cancel(Reason::Timeout);
-            if let Some(error) = failure {
-                warn_of!(job, %error, "an attempt has failed");
-            }
+        while job.is_completed() {
+            sleep(Duration::from_secs(1)).await;
+        }
+        let ended = Err(Error::timeout());
+        let failure = self.change(|state| state.settle(&job, &ended));
+        job.cancel(Reason::Timeout);
+        if let Some(error) = failure {
+            warn_of!(job, %error, "an attempt has failed");
         }
     }
 

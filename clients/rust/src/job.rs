@@ -167,6 +167,15 @@ impl JobInfo {
     }
 }
 
+/// Takes it back when it is dropped.
+struct Uncomplete<'a>(&'a AtomicBool);
+
+impl Drop for Uncomplete<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
+    }
+}
+
 impl<A> Deref for Job<A> {
     type Target = JobInfo;
 
@@ -222,8 +231,9 @@ impl<A> Job<A> {
         let (id, token, output) = (self.id.to_string(), self.token.to_string(), json(&output)?);
         // From now on: no heartbeat may take the job for lost once this is committed.
         self.is_completed.store(true, SeqCst);
-        let completed = tx.rows(COMPLETE, &[&id, &token, output.get()]).await;
-        self.is_completed.store(completed.is_ok(), SeqCst);
-        completed.map(drop)
+        let unless_done = Uncomplete(&self.is_completed);
+        tx.rows(COMPLETE, &[&id, &token, output.get()]).await?;
+        std::mem::forget(unless_done);
+        Ok(())
     }
 }

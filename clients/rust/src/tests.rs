@@ -515,6 +515,44 @@ async fn a_worker_that_stops_waits_for_its_fetch() {
     worker.await.unwrap().unwrap();
 }
 
+/// Refuses everything after a while.
+struct Late(Duration);
+
+impl Executor for Late {
+    async fn rows(&mut self, sql: &'static str, asked: &[&str]) -> Result<Vec<String>> {
+        tokio::time::sleep(self.0).await;
+        Refusal.rows(sql, asked).await
+    }
+}
+
+#[tokio::test]
+async fn a_job_whose_completion_was_given_up_is_not_complete() {
+    let engine = engine(Config::new(), async |job: Job<Value>| {
+        let completing = job.complete(Late(Duration::MAX), ());
+        timeout(Duration::ZERO, completing).await.unwrap_err();
+        Ok::<_, Error>("in another way")
+    });
+    let given = job(json!({ "token": 1, "kind": "k" }));
+    engine.clone().attend(given).await;
+    let result = &engine.state.borrow().unsent[&1].json;
+    assert!(result.contains("in another way"), "{result}");
+}
+
+#[tokio::test]
+async fn a_timeout_comes_late_where_a_job_was_not_completed_after_all() {
+    let engine = engine(Config::new(), async |job: Job<Value>| {
+        let completing = job.complete(Late(Duration::from_millis(1_500)), ());
+        completing.await.unwrap_err();
+        job.cancellation().cancelled().await;
+        Ok::<_, Error>(())
+    });
+    let given = job(json!({ "token": 1, "kind": "k", "deadline": 0 }));
+    let attending = engine.clone().attend(given);
+    timeout(Duration::from_secs(60), attending).await.unwrap();
+    let result = &engine.state.borrow().unsent[&1].json;
+    assert!(result.contains(r#""type":"timeout""#), "{result}");
+}
+
 /// Keeps what it sees of handlers.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<String>>>);
