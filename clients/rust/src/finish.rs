@@ -138,7 +138,8 @@ impl Engine {
             for token in tokens {
                 let result = state.unsent.get_mut(token).expect(UNSENT);
                 if std::mem::replace(&mut result.is_alone, true) {
-                    if error.is(&["22", "54"]) {
+                    // XX000: as jsonb it is larger than what the server allocates.
+                    if error.is(&["22", "54", "XX000"]) {
                         let failed = Error::new(error.to_string()).typed("invalid_output");
                         result.json = Finish::new(&result.job, &Err(failed)).json;
                     }
