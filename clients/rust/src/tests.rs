@@ -249,6 +249,20 @@ fn wrong_options_are_named() {
     assert_eq!(twice.err().unwrap().to_string(), "kind k has two handlers");
 }
 
+#[test]
+fn what_the_configuration_says_of_connections_stands() {
+    let said = |config: &str| {
+        let worker = Worker::new(config.parse().unwrap(), Options::default());
+        let config = worker.unwrap().config;
+        let idle = config.get_keepalives_idle().as_secs();
+        let interval = config.get_keepalives_interval().unwrap().as_secs();
+        (idle, interval, config.get_keepalives_retries())
+    };
+    assert_eq!(said(""), (30, 10, Some(3)));
+    let config = "keepalives_idle=4 keepalives_interval=5 keepalives_retries=6";
+    assert_eq!(said(config), (4, 5, Some(6)));
+}
+
 #[tokio::test]
 async fn args_of_another_type_fail_the_attempt() {
     let handler = async |job: Job<u8>| Ok::<_, Error>(job.args);
