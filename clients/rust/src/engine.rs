@@ -241,9 +241,7 @@ impl Engine {
             state.running.remove(&job.token);
             (!is_told).then(|| state.settle(&job, &ended)).flatten()
         });
-        if let Some(error) = failure {
-            warn_of!(job, %error, "an attempt has failed");
-        }
+        failure.inspect(|error| warn_of!(job, %error, "an attempt has failed"));
     }
 
     /// Ends an attempt at its timeout.
@@ -261,9 +259,7 @@ impl Engine {
         let ended = Err(Error::timeout());
         let failure = self.change(|state| state.settle(&job, &ended));
         job.cancel(Reason::Timeout);
-        if let Some(error) = failure {
-            warn_of!(job, %error, "an attempt has failed");
-        }
+        failure.inspect(|error| warn_of!(job, %error, "an attempt has failed"));
     }
 
     /// Works until the worker is stopped.
@@ -305,13 +301,12 @@ impl Engine {
             sleep(SEND_WITHIN).await;
         };
         select! { biased; () = ending => {}, () = too_late => {} }
-        let unsent = self.state.borrow().unsent.len();
+        let (fault, unsent) = self.change(|state| (state.fault.take(), state.unsent.len()));
         if unsent > 0 {
             tracing::error!(results = unsent, "results could not be sent");
         }
         tracing::info!(worker = options.name, "worker has ended");
-        let mut fault = (unsent > 0).then_some(ClientError::Unsent(unsent));
-        self.change(|state| fault = state.fault.take().or(fault.take()));
-        fault.map_or(Ok(()), Err)
+        let unsent = (unsent > 0).then_some(ClientError::Unsent(unsent));
+        fault.or(unsent).map_or(Ok(()), Err)
     }
 }

@@ -26,6 +26,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
     let has_room = |state: &State| {
         state.stage == Stage::Run && state.unsent.len() < finish::MOST && free(state) > 0
     };
+    let queues = names(&options.queues);
     let mut link = Link::new(&engine.worker, PATIENCE);
     while let Some(()) = engine.before(Stage::Stop, engine.until(has_room)).await {
         engine.gather(free).await;
@@ -34,10 +35,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
         let pause = async {
             match fetched {
                 Ok(true) => {}
-                Ok(false) => {
-                    let queues = names(&options.queues);
-                    link.wait(WAIT, &[&queues, &options.name]).await;
-                }
+                Ok(false) => link.wait(WAIT, &[&queues, &options.name]).await,
                 Err(error) => link.pause(&error).await,
             }
         };
@@ -61,7 +59,6 @@ impl Engine {
         let of = self.worker.asking(queues, most);
         let rows = link.run(FETCH, &of.each_ref().map(String::as_str)).await?;
         let jobs: Vec<_> = rows.iter().map(JobInfo::of).collect::<Result<_, _>>()?;
-        let count = jobs.len();
         self.change(|state| {
             for job in jobs.into_iter().map(Arc::new) {
                 if state.stage < Stage::Stop {
@@ -72,7 +69,7 @@ impl Engine {
                 }
             }
         });
-        Ok(count == most)
+        Ok(rows.len() == most)
     }
 
     /// The queues in the order of the next fetch, and the most jobs that it asks for: what the

@@ -113,14 +113,12 @@ impl Engine {
         self.change(|state| {
             state.is_stuck = false;
             for (number, token) in (1..).zip(tokens) {
-                match refused.remove(&number) {
-                    Some(reason) if reason == "locked" => {
-                        state.unsent.get_mut(token).expect(UNSENT).put_off();
-                    }
-                    reason => {
-                        let job = state.unsent.remove(token).expect(UNSENT).job;
-                        dropped.extend(reason.map(|reason| (job, reason)));
-                    }
+                let reason = refused.remove(&number);
+                if reason.as_deref() == Some("locked") {
+                    state.unsent.get_mut(token).expect(UNSENT).put_off();
+                } else {
+                    let job = state.unsent.remove(token).expect(UNSENT).job;
+                    dropped.extend(reason.map(|reason| (job, reason)));
                 }
             }
         });

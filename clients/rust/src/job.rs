@@ -148,15 +148,14 @@ impl JobInfo {
     /// Takes the answer to a heartbeat, whether the job is to be cancelled. None: it is lost,
     /// unless it was told meanwhile.
     pub(crate) fn hear(&self, is_cancelled: Option<bool>) {
-        let reason = match is_cancelled {
-            _ if self.is_completed() => return,
-            Some(true) => Reason::Cancelled,
-            None if !self.is_settled.swap(true, SeqCst) => Reason::Lost,
-            _ => return,
-        };
-        self.cancel(reason);
-        if reason == Reason::Lost {
-            warn_of!(self, "a job was lost");
+        match is_cancelled {
+            _ if self.is_completed() => {}
+            Some(true) => self.cancel(Reason::Cancelled),
+            None if !self.is_settled.swap(true, SeqCst) => {
+                self.cancel(Reason::Lost);
+                warn_of!(self, "a job was lost");
+            }
+            _ => {}
         }
     }
 
@@ -188,11 +187,9 @@ impl<A> Job<A> {
     /// The job with args of the handler's type.
     pub(crate) fn typed<B: DeserializeOwned>(self) -> Result<Job<B>, Error> {
         let args = serde_json::from_str(self.raw_args.get());
-        Ok(Job {
-            args: args.map_err(|error| Error::from(error).typed("invalid_args"))?,
-            info: self.info,
-            engine: self.engine,
-        })
+        let args = args.map_err(|error| Error::from(error).typed("invalid_args"))?;
+        let Job { info, engine, .. } = self;
+        Ok(Job { args, info, engine })
     }
 
     /// Is cancelled when the handler is to stop: at its timeout, when somebody cancels the job,

@@ -175,10 +175,9 @@ impl Link {
 
     /// Runs a statement that waits. Whatever ends it, as a `statement_timeout` does, wakes us.
     pub(crate) async fn wait(&mut self, sql: &'static str, of: &[&str]) {
-        if let Err(error) = self.rows(sql, of).await
-            && !error.is(&["57014"])
-        {
-            self.pause(&error).await;
+        match self.run(sql, of).await {
+            Err(error) if !error.is(&["57014"]) => self.pause(&error).await,
+            _ => {}
         }
     }
 
