@@ -184,6 +184,7 @@ fn bad_output(name: &str) -> Output {
         "deep" => Output::raw("[".repeat(100_000) + &"]".repeat(100_000)),
         "other" => Output::NoJson,
         "huge" => Output::raw(format!("\"{}\"", "x".repeat(300_000_000))),
+        "long" => Output::raw(format!("[{}0]", "0,".repeat(17_000_000))),
         // Ownership has no cycles, and what is not a number is written as null.
         _ => {
             print(&json!({ "event": "impossible" }));

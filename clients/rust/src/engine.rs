@@ -138,16 +138,13 @@ pub(crate) enum Stage {
 }
 
 impl State {
-    /// Takes what became of a job, unless that has been said.
-    pub(crate) fn settle(&mut self, job: &Arc<JobInfo>, ended: Ended) {
-        if !job.is_settled.swap(true, SeqCst) {
-            if let Err(error) = &ended
-                && error.0["do"] == "fail"
-            {
-                warn_of!(job, %error, "an attempt has failed");
-            }
-            self.unsent.insert(job.token, Finish::new(job, &ended));
+    /// Takes what became of a job, unless that has been said. Returns the failure, for the log.
+    pub(crate) fn settle<'a>(&mut self, job: &Arc<JobInfo>, ended: &'a Ended) -> Option<&'a Error> {
+        if job.is_settled.swap(true, SeqCst) {
+            return None;
         }
+        self.unsent.insert(job.token, Finish::new(job, ended));
+        ended.as_ref().err().filter(|error| error.0["do"] == "fail")
     }
 
     /// The jobs that count for the concurrency.
@@ -161,8 +158,11 @@ impl State {
 }
 
 impl Engine {
-    pub(crate) fn change(&self, change: impl FnOnce(&mut State)) {
-        self.state.send_modify(change);
+    /// Nobody else gets at the state meanwhile: what may block, such as a log, comes later.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut done = None;
+        self.state.send_modify(|state| done = Some(change(state)));
+        done.expect("it is called")
     }
 
     pub(crate) async fn until(&self, is_so: impl FnMut(&State) -> bool) {
@@ -190,16 +190,15 @@ impl Engine {
 
     /// Goes on to a stage, and returns the one before. There is a way back only from quiet to run.
     pub(crate) fn enter(&self, stage: Stage) -> Stage {
-        let mut before = stage;
         self.change(|state| {
-            if stage > state.stage || (state.stage, stage) == (Stage::Quiet, Stage::Run) {
-                before = std::mem::replace(&mut state.stage, stage);
-                // Whoever waits for them waits for less time now.
-                let waiting = state.unsent.values_mut();
-                waiting.for_each(|result| result.due = result.due.min(Instant::now()));
+            if stage <= state.stage && (state.stage, stage) != (Stage::Quiet, Stage::Run) {
+                return stage;
             }
-        });
-        before
+            // Whoever waits for them waits for less time now.
+            let waiting = state.unsent.values_mut();
+            waiting.for_each(|result| result.due = result.due.min(Instant::now()));
+            std::mem::replace(&mut state.stage, stage)
+        })
     }
 
     /// Ends the worker, and releases its jobs.
@@ -238,12 +237,11 @@ impl Engine {
             Err(error) if job.reason.get().is_some() && error.is_plain() => Err(Error::release()),
             ended => ended,
         };
-        self.change(|state| {
+        let failure = self.change(|state| {
             state.running.remove(&job.token);
-            if !is_told {
-                state.settle(&job, ended);
-            }
+            (!is_told).then(|| state.settle(&job, &ended)).flatten()
         });
+        failure.inspect(|error| warn_of!(job, %error, "an attempt has failed"));
     }
 
     /// Ends an attempt at its timeout.
@@ -255,10 +253,13 @@ impl Engine {
         // Not with the handler, which may keep its thread to itself.
         sleep(limit.unwrap_or(Duration::MAX)).await;
         // In its transaction it still has the row, and the call would wait for that.
-        if !job.is_completed() {
-            self.change(|state| state.settle(&job, Err(Error::timeout())));
-            job.cancel(Reason::Timeout);
+        while job.is_completed() {
+            sleep(Duration::from_secs(1)).await;
         }
+        let ended = Err(Error::timeout());
+        let failure = self.change(|state| state.settle(&job, &ended));
+        job.cancel(Reason::Timeout);
+        failure.inspect(|error| warn_of!(job, %error, "an attempt has failed"));
     }
 
     /// Works until the worker is stopped.
@@ -268,44 +269,44 @@ impl Engine {
         let _control = self.part(control::run(self.clone()));
         let _finishing = self.part(finish::run(self.clone()));
         let fetching = self.part(fetch::run(self.clone()));
-        let mut idle = std::pin::pin!(async {
+        let ending = async {
+            // What it takes is ours, however late it comes.
             let _ = fetching.await;
-            self.until(|state| state.running.is_empty()).await;
-        });
-        // An operator's command has no grace period. A signal has one, also after a command.
-        let leave = async {
+            let is_over = |state: &State| state.running.is_empty() || state.stage == Stage::Idle;
+            self.until(is_over).await;
+            self.enter(Stage::Idle);
+            let all_sent = self.until(|state| state.unsent.is_empty());
+            let _ = timeout(SEND_WITHIN, all_sent).await;
+        };
+        let too_late = async {
+            // An operator's command has no grace period. A signal has one, also after a command.
             self.until(|state| state.stage >= Stage::Leave).await;
             self.before(Stage::Cancel, sleep(options.grace)).await;
+            let running = || -> Vec<_> { self.state.borrow().running.values().cloned().collect() };
+            for job in running() {
+                job.cancel(Reason::Stopping);
+            }
+            sleep(GIVE_UP + Duration::from_millis(200)).await;
+            let left = running();
+            self.change(|state| {
+                // What is completed in a transaction of its handler is locked by that.
+                for job in left.iter().filter(|job| !job.is_completed()) {
+                    state.settle(job, &Err(Error::release()));
+                }
+            });
+            for job in left {
+                warn_of!(job, "handler does not stop, left behind");
+            }
+            self.enter(Stage::Idle);
+            sleep(SEND_WITHIN).await;
         };
-        select! {
-            biased;
-            () = &mut idle => {}
-            () = leave => {
-                self.running().iter().for_each(|job| job.cancel(Reason::Stopping));
-                let _ = timeout(GIVE_UP + Duration::from_millis(200), idle).await;
-            }
-        }
-        for job in self.running() {
-            warn_of!(job, "handler does not stop, left behind");
-            // What is completed in a transaction of its handler is locked by that.
-            if !job.is_completed() {
-                self.change(|state| state.settle(&job, Err(Error::release())));
-            }
-        }
-        self.enter(Stage::Idle);
-        let all_sent = self.until(|state| state.unsent.is_empty());
-        let _ = timeout(SEND_WITHIN, all_sent).await;
-        let unsent = self.state.borrow().unsent.len();
+        select! { biased; () = ending => {}, () = too_late => {} }
+        let (fault, unsent) = self.change(|state| (state.fault.take(), state.unsent.len()));
         if unsent > 0 {
             tracing::error!(results = unsent, "results could not be sent");
         }
         tracing::info!(worker = options.name, "worker has ended");
-        let mut fault = (unsent > 0).then_some(ClientError::Unsent(unsent));
-        self.change(|state| fault = state.fault.take().or(fault.take()));
-        fault.map_or(Ok(()), Err)
-    }
-
-    fn running(&self) -> Vec<Arc<JobInfo>> {
-        self.state.borrow().running.values().cloned().collect()
+        let unsent = (unsent > 0).then_some(ClientError::Unsent(unsent));
+        fault.or(unsent).map_or(Ok(()), Err)
     }
 }

@@ -1,9 +1,6 @@
 //! The connection that fetches jobs, and waits for them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use tokio::time::sleep;
 
 use crate::engine::{Engine, Stage, State};
 use crate::job::JobInfo;
@@ -29,27 +26,16 @@ pub(crate) async fn run(engine: Arc<Engine>) {
     let has_room = |state: &State| {
         state.stage == Stage::Run && state.unsent.len() < finish::MOST && free(state) > 0
     };
+    let queues = names(&options.queues);
     let mut link = Link::new(&engine.worker, PATIENCE);
-    // How often in a row there was nothing, though a wait had said that there might be.
-    let mut in_vain = 0;
     while let Some(()) = engine.before(Stage::Stop, engine.until(has_room)).await {
         engine.gather(free).await;
         // A stop does not abandon a fetch under way: its jobs may be ours. A wait it does.
         let fetched = engine.fetch(&mut link).await;
         let pause = async {
             match fetched {
-                Ok((jobs, asked)) if jobs == asked => in_vain = 0,
-                Ok((jobs, _)) => {
-                    let began = Instant::now();
-                    let queues = names(&options.queues);
-                    link.wait(WAIT, &[&queues, &options.name]).await;
-                    let is_vain = jobs == 0 && began.elapsed() < Duration::from_millis(20);
-                    in_vain = (in_vain + 1).min(10) * u32::from(is_vain);
-                    if in_vain > 2 {
-                        // The queues have jobs, but none that we may have.
-                        sleep(Duration::from_millis(1 << in_vain)).await;
-                    }
-                }
+                Ok(true) => {}
+                Ok(false) => link.wait(WAIT, &[&queues, &options.name]).await,
                 Err(error) => link.pause(&error).await,
             }
         };
@@ -67,24 +53,23 @@ impl Worker {
 }
 
 impl Engine {
-    /// Fetches jobs, and starts them. Returns how many there are, and how many it has asked for.
-    async fn fetch(self: &Arc<Self>, link: &mut Link) -> Result<(usize, usize), ClientError> {
+    /// Fetches jobs, and starts them. Returns whether there are as many as it has asked for.
+    async fn fetch(self: &Arc<Self>, link: &mut Link) -> Result<bool, ClientError> {
         let (queues, most) = self.next_fetch();
         let of = self.worker.asking(queues, most);
         let rows = link.run(FETCH, &of.each_ref().map(String::as_str)).await?;
         let jobs: Vec<_> = rows.iter().map(JobInfo::of).collect::<Result<_, _>>()?;
-        let count = jobs.len();
         self.change(|state| {
             for job in jobs.into_iter().map(Arc::new) {
                 if state.stage < Stage::Stop {
                     state.running.insert(job.token, job.clone());
                     self.part(self.clone().attend(job)).detach();
                 } else {
-                    state.settle(&job, Err(Error::release()));
+                    state.settle(&job, &Err(Error::release()));
                 }
             }
         });
-        Ok((count, most))
+        Ok(rows.len() == most)
     }
 
     /// The queues in the order of the next fetch, and the most jobs that it asks for: what the

@@ -148,22 +148,30 @@ impl JobInfo {
     /// Takes the answer to a heartbeat, whether the job is to be cancelled. None: it is lost,
     /// unless it was told meanwhile.
     pub(crate) fn hear(&self, is_cancelled: Option<bool>) {
-        let reason = match is_cancelled {
-            _ if self.is_completed() => return,
-            Some(true) => Reason::Cancelled,
+        match is_cancelled {
+            _ if self.is_completed() => {}
+            Some(true) => self.cancel(Reason::Cancelled),
             None if !self.is_settled.swap(true, SeqCst) => {
+                self.cancel(Reason::Lost);
                 warn_of!(self, "a job was lost");
-                Reason::Lost
             }
-            _ => return,
-        };
-        self.cancel(reason);
+            _ => {}
+        }
     }
 
     /// Cancels the handler. The first reason counts.
     pub(crate) fn cancel(&self, reason: Reason) {
         let _ = self.reason.set(reason);
         self.cancellation.cancel();
+    }
+}
+
+/// Takes it back when it is dropped.
+struct Uncomplete<'a>(&'a AtomicBool);
+
+impl Drop for Uncomplete<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
     }
 }
 
@@ -179,11 +187,9 @@ impl<A> Job<A> {
     /// The job with args of the handler's type.
     pub(crate) fn typed<B: DeserializeOwned>(self) -> Result<Job<B>, Error> {
         let args = serde_json::from_str(self.raw_args.get());
-        Ok(Job {
-            args: args.map_err(|error| Error::from(error).typed("invalid_args"))?,
-            info: self.info,
-            engine: self.engine,
-        })
+        let args = args.map_err(|error| Error::from(error).typed("invalid_args"))?;
+        let Job { info, engine, .. } = self;
+        Ok(Job { args, info, engine })
     }
 
     /// Is cancelled when the handler is to stop: at its timeout, when somebody cancels the job,
@@ -222,8 +228,9 @@ impl<A> Job<A> {
         let (id, token, output) = (self.id.to_string(), self.token.to_string(), json(&output)?);
         // From now on: no heartbeat may take the job for lost once this is committed.
         self.is_completed.store(true, SeqCst);
-        let completed = tx.rows(COMPLETE, &[&id, &token, output.get()]).await;
-        self.is_completed.store(completed.is_ok(), SeqCst);
-        completed.map(drop)
+        let unless_done = Uncomplete(&self.is_completed);
+        tx.rows(COMPLETE, &[&id, &token, output.get()]).await?;
+        std::mem::forget(unless_done);
+        Ok(())
     }
 }

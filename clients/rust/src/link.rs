@@ -139,9 +139,7 @@ impl Link {
 
     /// Runs a statement. If its connection does not serve any more, the next one has another.
     pub(crate) async fn run(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
-        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
-        let rows = timeout(self.patience, self.once(sql, of)).await;
-        let rows = rows.unwrap_or_else(late);
+        let rows = self.once(sql, of).await;
         match &rows {
             Ok(_) => self.failures = 0,
             Err(error) if error.is(UNPREPARED) => (self.opened, self.prepares) = (None, false),
@@ -154,27 +152,32 @@ impl Link {
     async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
         self.opened.take_if(|(client, ..)| client.is_closed());
         if self.opened.is_none() {
-            let (client, messages) = connect_hearing(&self.config, |_| {}).await?;
+            // Each address has its turn, though the call itself may have less time.
+            let connected = timeout(PATIENCE, connect_hearing(&self.config, |_| {})).await;
+            let (client, messages) = connected.map_err(io::Error::from)??;
             self.opened = Some((client, AbortOnDropHandle::new(messages), Statements::new()));
         }
         let (client, _, prepared) = self.opened.as_mut().expect("it is open");
-        if !self.prepares {
-            return Ok(client.query_typed(sql, &typed(of)).await?);
-        }
-        if !prepared.contains_key(sql) {
-            let types = vec![Type::TEXT; of.len()];
-            prepared.insert(sql, client.prepare_typed(sql, &types).await?);
-        }
-        let of: Vec<_> = of.iter().map(|text| text as &(dyn ToSql + Sync)).collect();
-        Ok(client.query(&prepared[sql], &of).await?)
+        let answer = async {
+            if !self.prepares {
+                return client.query_typed(sql, &typed(of)).await;
+            }
+            if !prepared.contains_key(sql) {
+                let types = vec![Type::TEXT; of.len()];
+                prepared.insert(sql, client.prepare_typed(sql, &types).await?);
+            }
+            let of: Vec<_> = of.iter().map(|text| text as &(dyn ToSql + Sync)).collect();
+            client.query(&prepared[sql], &of).await
+        };
+        let answer = timeout(self.patience, answer).await;
+        Ok(answer.map_err(io::Error::from)??)
     }
 
     /// Runs a statement that waits. Whatever ends it, as a `statement_timeout` does, wakes us.
     pub(crate) async fn wait(&mut self, sql: &'static str, of: &[&str]) {
-        if let Err(error) = self.rows(sql, of).await
-            && !error.is(&["57014"])
-        {
-            self.pause(&error).await;
+        match self.run(sql, of).await {
+            Err(error) if !error.is(&["57014"]) => self.pause(&error).await,
+            _ => {}
         }
     }
 

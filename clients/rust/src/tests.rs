@@ -1,14 +1,20 @@
 //! What the conformance suite cannot see. It needs no database.
 
-use std::io::Read;
+use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+use tokio_postgres::Config;
 
-use crate::engine::State;
-use crate::finish::Finish;
+use crate::engine::{Engine, Stage};
+use crate::link::{Link, PATIENCE};
 use crate::*;
+
+mod server;
 
 /// Answers every insert, and keeps what it was asked.
 struct Database(Arc<Mutex<Vec<Value>>>);
@@ -64,6 +70,20 @@ fn given(mut value: Value) -> Value {
 /// A worker of such options, or why there is none.
 fn worker(options: Options) -> std::result::Result<Worker, String> {
     Worker::new("".parse().unwrap(), options).map_err(|error| error.to_string())
+}
+
+/// What runs a worker with this handler for the kind `k`.
+fn engine<A>(config: Config, handler: impl Handler<A>) -> Arc<Engine> {
+    let options = Options {
+        prepare: false,
+        ..Options::default()
+    };
+    let worker = Worker::new(config, options).unwrap().kind("k", handler);
+    Arc::new(Engine {
+        state: Default::default(),
+        link: Link::new(&worker, PATIENCE).into(),
+        worker,
+    })
 }
 
 #[tokio::test]
@@ -229,6 +249,20 @@ fn wrong_options_are_named() {
     assert_eq!(twice.err().unwrap().to_string(), "kind k has two handlers");
 }
 
+#[test]
+fn what_the_configuration_says_of_connections_stands() {
+    let said = |config: &str| {
+        let worker = Worker::new(config.parse().unwrap(), Options::default());
+        let config = worker.unwrap().config;
+        let idle = config.get_keepalives_idle().as_secs();
+        let interval = config.get_keepalives_interval().unwrap().as_secs();
+        (idle, interval, config.get_keepalives_retries())
+    };
+    assert_eq!(said(""), (30, 10, Some(3)));
+    let config = "keepalives_idle=4 keepalives_interval=5 keepalives_retries=6";
+    assert_eq!(said(config), (4, 5, Some(6)));
+}
+
 #[tokio::test]
 async fn args_of_another_type_fail_the_attempt() {
     let handler = async |job: Job<u8>| Ok::<_, Error>(job.args);
@@ -246,20 +280,26 @@ async fn args_of_another_type_fail_the_attempt() {
 
 #[test]
 fn a_result_whose_job_is_locked_is_kept_with_its_place() {
-    let mut state = State::default();
+    let engine = engine(Default::default(), nothing);
     for token in [1, 2, 3] {
-        let members = json!({ "id": 10 * token, "token": token });
-        let result = Finish::new(&job(members), &Err(Error::release()));
-        state.unsent.insert(token, result);
+        let job = job(json!({ "id": 10 * token, "token": token }));
+        engine.change(|state| _ = state.settle(&job, &Err(Error::release())));
     }
     let refused = [(1, "locked".into()), (2, "lease_lost".into())];
-    state.take(&[1, 2, 3], refused.into());
-    let places: Vec<i64> = state.places().map(|job| job.id).collect();
-    assert_eq!(places, [10]);
-    assert!(state.unsent[&1].due > std::time::Instant::now());
-    assert_eq!(state.unsent.len(), 1);
-    state.take(&[1], [].into());
-    assert_eq!(state.places().count(), 0);
+    engine.take(&[1, 2, 3], refused.into());
+    let places = || {
+        engine
+            .state
+            .borrow()
+            .places()
+            .map(|job| job.id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(places(), [10]);
+    assert!(engine.state.borrow().unsent[&1].due > std::time::Instant::now());
+    assert_eq!(engine.state.borrow().unsent.len(), 1);
+    engine.take(&[1], [].into());
+    assert!(places().is_empty());
 }
 
 struct Named(&'static str, Arc<Mutex<Vec<String>>>);
@@ -333,29 +373,218 @@ async fn nothing(_: Job<Value>) -> std::result::Result<(), Error> {
     Ok(())
 }
 
-#[test]
-fn logs_have_the_id_kind_and_attempt_of_their_job() {
-    let (mut logged, log) = std::io::pipe().unwrap();
-    let logger = tracing_subscriber::fmt().with_writer(move || log.try_clone().unwrap());
-    let logger = logger.without_time().with_target(false).finish();
-    tracing::subscriber::with_default(logger, || {
-        let job = || job(json!({ "id": 7, "token": 8, "kind": "k", "attempt": 2 }));
-        job().hear(Some(true));
-        job().hear(None);
-        let mut state = State::default();
-        state.settle(&job(), Err(snooze(Duration::ZERO)));
-        state.settle(&job(), Err(Error::new("no")));
-        state.take(&[8], [(1, "lease_lost".into())].into());
+/// A log that notes how many results there are, where others can see that while it is written.
+struct Log(Arc<Engine>, Lines);
+
+type Lines = Arc<Mutex<Vec<(String, Option<usize>)>>>;
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let (counts, counted) = std::sync::mpsc::channel();
+        let engine = self.0.clone();
+        std::thread::spawn(move || counts.send(engine.state.borrow().unsent.len()));
+        let counted = counted.recv_timeout(Duration::from_secs(10)).ok();
+        let text = String::from_utf8_lossy(line).into_owned();
+        self.1.lock().unwrap().push((text, counted));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn logs_say_which_job_it_is_and_keep_nobody_from_the_state() {
+    let engine = engine(Default::default(), async |job: Job<Value>| {
+        if job.deadline.is_some() {
+            job.cancellation().cancelled().await;
+        }
+        Err::<(), _>(if job.args == "snooze" {
+            snooze(Duration::ZERO)
+        } else {
+            Error::new("no")
+        })
     });
-    let mut lines = String::new();
-    logged.read_to_string(&mut lines).unwrap();
-    let of = r#"job=7 kind="k" attempt=2"#;
+    let lines = Lines::default();
+    let log = (engine.clone(), Arc::clone(&lines));
+    let logger = tracing_subscriber::fmt().with_writer(move || Log(log.0.clone(), log.1.clone()));
+    let logger = logger.without_time().with_target(false).finish();
+    let _logger = tracing::subscriber::set_default(logger);
+    let of = |token, other: Value| {
+        let mut members = json!({ "id": 7, "token": token, "kind": "k", "attempt": 2 });
+        members
+            .as_object_mut()
+            .unwrap()
+            .extend(other.as_object().unwrap().clone());
+        job(members)
+    };
+    of(1, json!({})).hear(Some(true));
+    of(1, json!({})).hear(None);
+    engine
+        .clone()
+        .attend(of(1, json!({ "args": "snooze" })))
+        .await;
+    engine.clone().attend(of(2, json!({}))).await;
+    engine.clone().attend(of(3, json!({ "deadline": 0 }))).await;
+    let error = std::io::Error::other("refused").into();
+    engine.refuse(&[2], &error);
+    engine.refuse(&[2], &error);
+    engine.take(&[1, 2, 3], [(2, "lease_lost".into())].into());
+    let job = r#"job=7 kind="k" attempt=2"#;
+    let late = "the attempt ran longer than its timeout";
     let wanted = [
-        format!(" WARN a job was lost {of}\n"),
-        format!(" WARN an attempt has failed {of} error=no\n"),
-        format!(" WARN job lost, result dropped {of} reason=\"lease_lost\"\n"),
+        (format!(" WARN a job was lost {job}\n"), Some(0)),
+        (
+            format!(" WARN an attempt has failed {job} error=no\n"),
+            Some(2),
+        ),
+        (
+            format!(" WARN an attempt has failed {job} error={late}\n"),
+            Some(3),
+        ),
+        (
+            format!(" WARN a result is refused {job} error=refused\n"),
+            Some(3),
+        ),
+        (
+            format!(" WARN job lost, result dropped {job} reason=\"lease_lost\"\n"),
+            Some(0),
+        ),
     ];
-    assert_eq!(lines, wanted.concat());
+    assert_eq!(*lines.lock().unwrap(), wanted);
+}
+
+#[tokio::test]
+async fn a_worker_fetches_again_as_soon_as_a_wait_has_ended() {
+    let (asks, mut asked) = mpsc::unbounded_channel();
+    let config = server::start(move |statement| {
+        asks.send(statement).unwrap();
+        std::future::ready(Ok(()))
+    });
+    let engine = engine(config.await, nothing);
+    engine.enter(Stage::Run);
+    let _fetching = engine.part(fetch::run(engine.clone()));
+    let many = async {
+        for _ in 0..100 {
+            for name in ["jobs.fetch_any", "jobs.wait_any"] {
+                let statement = asked.recv().await.unwrap();
+                assert!(statement.contains(name), "{statement}");
+            }
+        }
+    };
+    // Pauses between them would be longer by far.
+    timeout(Duration::from_secs(60), many).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_address_has_its_turn_however_soon_a_call_is_to_be_answered() {
+    // Its queue is full, so nobody else gets an answer.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let silent = silent.listen(0).unwrap();
+    let silent_at = silent.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while let Ok(one) = timeout(Duration::from_secs(1), TcpStream::connect(silent_at)).await {
+        queue.push(one.unwrap());
+    }
+    let server = server::start(|_| std::future::ready(Ok(()))).await;
+    let mut config = Config::new();
+    for port in [silent_at.port(), server.get_ports()[0]] {
+        config.host("127.0.0.1").port(port);
+    }
+    config.connect_timeout(Duration::from_secs(3));
+    config.ssl_mode(server.get_ssl_mode()).user("anybody");
+    let engine = engine(config, nothing);
+    let mut link = Link::new(&engine.worker, Duration::from_secs(2));
+    link.run("select", &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_stops_waits_for_its_fetch() {
+    let (asks, mut asked) = mpsc::unbounded_channel();
+    let answer = Arc::new(Notify::new());
+    let answered = answer.clone();
+    let config = server::start(move |statement| {
+        let (asks, answered) = (asks.clone(), answered.clone());
+        async move {
+            if statement.contains("jobs.fetch_any") {
+                asks.send(()).unwrap();
+                answered.notified().await;
+            } else if statement.contains("jobs.wait_any") {
+                std::future::pending().await
+            }
+            Ok(())
+        }
+    });
+    let engine = engine(config.await, nothing);
+    engine.enter(Stage::Run);
+    let worker = tokio::spawn(engine.clone().serve());
+    asked.recv().await.unwrap();
+    engine.enter(Stage::Cancel);
+    // By now it would have left handlers behind.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!worker.is_finished());
+    answer.notify_one();
+    worker.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_output_for_which_the_server_has_no_memory_fails_the_attempt() {
+    let (asks, mut asked) = mpsc::unbounded_channel();
+    let config = server::start(move |statement| {
+        asks.send(statement).unwrap();
+        std::future::ready(Err("XX000"))
+    });
+    let engine = engine(config.await, nothing);
+    engine.clone().attend(job(json!({ "kind": "k" }))).await;
+    let _finishing = engine.part(finish::run(engine.clone()));
+    for part in [
+        r#""do":"complete""#,
+        r#""do":"complete""#,
+        r#""type":"invalid_output""#,
+    ] {
+        let statement = asked.recv().await.unwrap();
+        assert!(statement.contains(part), "{statement}");
+    }
+}
+
+/// Refuses everything after a while.
+struct Late(Duration);
+
+impl Executor for Late {
+    async fn rows(&mut self, sql: &'static str, asked: &[&str]) -> Result<Vec<String>> {
+        tokio::time::sleep(self.0).await;
+        Refusal.rows(sql, asked).await
+    }
+}
+
+#[tokio::test]
+async fn a_job_whose_completion_was_given_up_is_not_complete() {
+    let engine = engine(Config::new(), async |job: Job<Value>| {
+        let completing = job.complete(Late(Duration::MAX), ());
+        timeout(Duration::ZERO, completing).await.unwrap_err();
+        Ok::<_, Error>("in another way")
+    });
+    let given = job(json!({ "token": 1, "kind": "k" }));
+    engine.clone().attend(given).await;
+    let result = &engine.state.borrow().unsent[&1].json;
+    assert!(result.contains("in another way"), "{result}");
+}
+
+#[tokio::test]
+async fn a_timeout_comes_late_where_a_job_was_not_completed_after_all() {
+    let engine = engine(Config::new(), async |job: Job<Value>| {
+        let completing = job.complete(Late(Duration::from_millis(1_500)), ());
+        completing.await.unwrap_err();
+        job.cancellation().cancelled().await;
+        Ok::<_, Error>(())
+    });
+    let given = job(json!({ "token": 1, "kind": "k", "deadline": 0 }));
+    let attending = engine.clone().attend(given);
+    timeout(Duration::from_secs(60), attending).await.unwrap();
+    let result = &engine.state.borrow().unsent[&1].json;
+    assert!(result.contains(r#""type":"timeout""#), "{result}");
 }
 
 /// Keeps what it sees of handlers.

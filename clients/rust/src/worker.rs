@@ -145,7 +145,7 @@ impl Worker {
     pub fn new(config: Config, options: Options) -> Result<Self> {
         options.check()?;
         Ok(Self {
-            config: watchful(config, &options.name),
+            config: watchful(&config, &options.name),
             options,
             handlers: HashMap::new(),
             middleware: Vec::new(),
@@ -241,17 +241,17 @@ pub(crate) fn names<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> String {
     names.collect::<Vec<_>>().join("\n")
 }
 
-/// Finds out within a minute that nobody is at the other end, and shows the worker's name.
-fn watchful(mut config: Config, name: &str) -> Config {
-    let seconds = Duration::from_secs;
-    let name = config.get_application_name().unwrap_or(name).to_owned();
-    let to_connect = config.get_connect_timeout().copied();
-    let to_send = config.get_tcp_user_timeout().copied();
-    config.application_name(name);
-    config.connect_timeout(to_connect.unwrap_or(seconds(10)));
-    config.tcp_user_timeout(to_send.unwrap_or(seconds(30)));
-    config.keepalives_idle(seconds(30));
-    config.keepalives_interval(seconds(10));
-    config.keepalives_retries(3);
+/// Finds out within a minute that nobody is at the other end, and shows the worker's name, unless
+/// the configuration says otherwise.
+fn watchful(given: &Config, name: &str) -> Config {
+    let (seconds, mut config) = (Duration::from_secs, given.clone());
+    config.application_name(given.get_application_name().unwrap_or(name));
+    config.connect_timeout(given.get_connect_timeout().copied().unwrap_or(seconds(10)));
+    config.tcp_user_timeout(given.get_tcp_user_timeout().copied().unwrap_or(seconds(30)));
+    if given.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+        config.keepalives_idle(seconds(30));
+    }
+    config.keepalives_interval(given.get_keepalives_interval().unwrap_or(seconds(10)));
+    config.keepalives_retries(given.get_keepalives_retries().unwrap_or(3));
     config
 }

@@ -70,8 +70,8 @@ async fn a_worker_that_cannot_beat_ends_and_releases_its_jobs() {
     let why = ended_by_itself.unwrap().unwrap_err();
     assert!(HAS_PANICKED.load(SeqCst));
     assert!(why.to_string().contains("the log is full"), "{why}");
-    for _ in &ids {
-        assert_eq!(ended.recv().await, Some(Some(Reason::Stopping)));
+    for why in [Reason::Lost, Reason::Stopping] {
+        assert_eq!(ended.recv().await, Some(Some(why)));
     }
     let states = "
         select array_agg(state::text || attempt order by id) from jobs.jobs where id = any($1)";
