@@ -29,6 +29,7 @@ type server struct {
 	kept          map[string]int // how often a heartbeat named this id
 	silentResults int            // how many calls of results are not answered
 	silentWaits   bool           // a wait that is to end does not
+	waits         []error        // with which the next waits for jobs end, at once
 }
 
 func (s *server) Connect(context.Context) (driver.Conn, error) { return connect(s), nil }
@@ -110,6 +111,11 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 		}
 		return answer, err
 	}
+	if isOfFetch := strings.Contains(call, "wait_any($1"); isOfFetch && len(c.waits) > 0 {
+		err := c.waits[0]
+		c.waits = c.waits[1:]
+		return &rows{}, err
+	}
 	if c.silentWaits {
 		ctx = c.ctx
 	}
@@ -137,6 +143,13 @@ func (r *rows) Next(into []driver.Value) error {
 	copy(into, (*r)[0])
 	*r = (*r)[1:]
 	return nil
+}
+
+// waitsLeft is how many of waits have not ended.
+func (s *server) waitsLeft() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waits)
 }
 
 // begin starts a worker of a server, whose handlers return at once.
@@ -233,6 +246,20 @@ func TestACallThatGoesOnInSilenceIsLeftAndItsConnectionClosed(t *testing.T) {
 	}
 	if said := strings.Join(s.log.said(), "\n"); strings.Count(said, "there is no answer") != 3 {
 		t.Error(said)
+	}
+}
+
+// A minute is not for what it does, but far less than so many pauses.
+func TestAfterAWaitAWorkerFetchesAtOnce(t *testing.T) {
+	s := &server{waits: make([]error, 1000)}
+	w := s.begin(t)
+	for begun := time.Now(); s.waitsLeft() > 0; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%d waits have not been made yet", s.waitsLeft())
+		}
+	}
+	if err := w.Stop(); err != nil {
+		t.Error(err)
 	}
 }
 
