@@ -22,7 +22,8 @@ type server struct {
 	log      heard         // what the worker logs
 	open     int           // how many connections there are at most; 0 is no limit
 
-	closed chan struct{} // is closed with the pool
+	closed chan struct{}      // is closed with the pool
+	fetch  chan chan struct{} // gets what a fetch is answered after; none: it is answered at once
 
 	mu            sync.Mutex
 	jobs          []string       // their args
@@ -81,6 +82,13 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 		}
 		return answer, nil
 	case strings.Contains(call, "fetch_any"):
+		if c.fetch != nil {
+			c.mu.Unlock()
+			answer := make(chan struct{})
+			c.fetch <- answer
+			<-answer
+			c.mu.Lock()
+		}
 		answer := &rows{}
 		for i, jobArgs := range c.jobs {
 			*answer = append(*answer, []driver.Value{int64(i + 1), int64(7), "k", "default", []byte(jobArgs),
@@ -269,6 +277,30 @@ func TestAWorkerStopsWhoseWaitsGoOnInSilence(t *testing.T) {
 	w := s.begin(t)
 	if err := w.Stop(); err != nil { // there is a grace period of an hour
 		t.Error(err)
+	}
+}
+
+func TestAStopAtOnceWaitsForAFetchUnderWay(t *testing.T) {
+	t.Parallel()
+	s := &server{jobs: []string{"1"}, fetch: make(chan chan struct{})}
+	told := make(chan []int64, 1)
+	s.finish = func(_ context.Context, ids []int64) ([]string, error) {
+		told <- ids
+		return []string{""}, nil
+	}
+	w := s.begin(t)
+	answer := <-s.fetch
+	time.AfterFunc(3*time.Second, func() { close(answer) })
+	if err := w.StopAndCancel(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case ids := <-told:
+		if len(ids) != 1 || ids[0] != 1 {
+			t.Errorf("%v", ids)
+		}
+	default:
+		t.Error("the job that it fetches is not released")
 	}
 }
 
