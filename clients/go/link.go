@@ -55,14 +55,18 @@ func query[T any](ctx context.Context, l *link, scan scan[T], call string, args 
 // wait makes a call that waits for something, and ends it with ctx. It is not repeated: who waits
 // has to look, whatever ended it.
 func (l *link) wait(ctx context.Context, call string, args ...any) {
-	_, err := try(ctx, ctx, l, value[any], call, args)
-	if ctx.Err() != nil {
+	switch _, err := try(ctx, ctx, l, value[any], call, args); {
+	case ctx.Err() != nil:
 		// The driver's request to cancel the call may be under way yet, and the program may end
 		// next. PgBouncer 1.18 dies of a request that is cut off.
 		time.Sleep(100 * time.Millisecond)
-	} else if err != nil {
+	case err == nil, sqlState(err) == "57014": // as a statement_timeout does
+	case is(err, passing):
 		l.worker.options.Log.Warn("a wait has failed", "error", err)
 		l.worker.pause(ctx, backOff(0))
+	default:
+		l.worker.options.Log.Error("the server refuses a wait", "error", err)
+		l.worker.pause(ctx, least(l.worker.pace(), maxPause/4))
 	}
 }
 
@@ -174,10 +178,10 @@ func (l *link) close() {
 
 // broken are the SQLSTATEs of a connection that is of no use any more, and of a server that is a
 // standby by now. An error of the connection itself has none.
-var broken = regexp.MustCompile(`^(|08...|57P0.|57014|25006)$`)
+var broken = regexp.MustCompile(`^(|08...|57P0.|25006)$`)
 
 // passing are those after which a call may succeed that is repeated.
-var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03)$`)
+var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03|57014)$`)
 
 // ofValue are those of a value that the database cannot hold.
 var ofValue = regexp.MustCompile(`^(22|54)`)

@@ -26,6 +26,7 @@ type server struct {
 	fetch  chan chan struct{} // gets what a fetch is answered after; none: it is answered at once
 
 	mu            sync.Mutex
+	connections   int            // that were made
 	jobs          []string       // their args
 	kept          map[string]int // how often a heartbeat named this id
 	silentResults int            // how many calls of results are not answered
@@ -56,6 +57,9 @@ type connection struct {
 }
 
 func connect(s *server) connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connections++
 	ctx, end := context.WithCancel(context.Background())
 	return connection{s, ctx, end}
 }
@@ -259,15 +263,39 @@ func TestACallThatGoesOnInSilenceIsLeftAndItsConnectionClosed(t *testing.T) {
 
 // A minute is not for what it does, but far less than so many pauses.
 func TestAfterAWaitAWorkerFetchesAtOnce(t *testing.T) {
-	s := &server{waits: make([]error, 1000)}
-	w := s.begin(t)
-	for begun := time.Now(); s.waitsLeft() > 0; time.Sleep(time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("%d waits have not been made yet", s.waitsLeft())
+	for _, end := range []error{nil, stated{"57014"}} {
+		s := &server{}
+		for len(s.waits) < 1000 {
+			s.waits = append(s.waits, end)
 		}
+		w := s.begin(t)
+		for begun := time.Now(); s.waitsLeft() > 0; time.Sleep(time.Millisecond) {
+			if time.Since(begun) > time.Minute {
+				t.Fatalf("%d waits that end with %v have not been made yet", s.waitsLeft(), end)
+			}
+		}
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+		if said := s.log.said(); len(said) != 2 || s.connections > 3 {
+			t.Errorf("%v: %q by %d connections", end, said, s.connections)
+		}
+	}
+}
+
+func TestAWaitThatFailsIsLogged(t *testing.T) {
+	t.Parallel()
+	s := &server{waits: []error{stated{"42501"}, stated{"57P01"}, nil}}
+	w := s.begin(t)
+	for s.waitsLeft() > 0 {
+		time.Sleep(time.Millisecond)
 	}
 	if err := w.Stop(); err != nil {
 		t.Error(err)
+	}
+	said, want := s.log.said(), []string{"error the server refuses a wait[error s]", "warn a wait has failed[error s]"}
+	if len(said) != 4 || !reflect.DeepEqual(said[1:3], want) {
+		t.Errorf("%q", said)
 	}
 }
 
