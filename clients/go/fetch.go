@@ -95,7 +95,10 @@ func (w *Worker) start(a *attempt) {
 	}
 	timer := time.AfterFunc(least(h.timeout, a.limit), func() {
 		// One that completes its job in a transaction has it locked, and the call would wait for that.
-		if !a.completed.Load() && a.row.CancelledBecause() != ErrLost {
+		for a.completed.Load() && !a.settled.Load() {
+			time.Sleep(time.Second)
+		}
+		if !a.settled.Load() && a.row.CancelledBecause() != ErrLost {
 			a.tell(a.fail(ErrTimeout))
 			a.cancel(ErrTimeout)
 		}

@@ -360,6 +360,42 @@ func TestProgressAfterTheEndOfTheWorker(t *testing.T) {
 	}
 }
 
+// refusing is a transaction that refuses everything, long after a timeout of a millisecond.
+type refusing struct{ DB }
+
+func (refusing) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	time.Sleep(100 * time.Millisecond)
+	return nil, stated{"55000"}
+}
+
+func TestATimeoutWaitsForACompletionAndComesWhereThatFails(t *testing.T) {
+	t.Parallel()
+	s := &server{jobs: []string{"1"}, kept: map[string]int{}}
+	s.finish = func(context.Context, []int64) ([]string, error) { return []string{""}, nil }
+	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
+	heard := make(chan error, 1)
+	HandleKind(w, "k", func(ctx context.Context, job *Job[json.RawMessage]) (any, error) {
+		err := job.Complete(ctx, refusing{}, nil)
+		<-ctx.Done()
+		heard <- job.CancelledBecause()
+		return nil, err
+	}, Timeout(time.Millisecond))
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case reason := <-heard:
+		if reason != ErrTimeout {
+			t.Errorf("%v", reason)
+		}
+	case <-time.After(time.Minute):
+		t.Error("no timeout has reached the handler")
+	}
+	if err := w.StopAndCancel(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAStopCutsThePauseBeforeAResultIsSentAgain(t *testing.T) {
 	w := NewWorker(sql.OpenDB(&server{}), Options{})
 	ended := make(chan struct{})
