@@ -40,8 +40,9 @@ type session struct {
 // query makes a call, and repeats it until it succeeds, is refused, or ctx is done. A call that is
 // under way does not end with ctx. The answer is what scan makes of each row.
 func query[T any](ctx context.Context, l *link, scan scan[T], call string, args ...any) ([]T, error) {
+	begun := time.Now()
 	for failures := 0; ctx.Err() == nil; failures++ {
-		answer, err := try(ctx, context.Background(), l, scan, call, args)
+		answer, err := try(ctx, context.Background(), time.Since(begun), l, scan, call, args)
 		l.isFailing.Store(ctx.Err() == nil && is(err, passing))
 		if err == ErrLost || ctx.Err() != nil || !is(err, passing) {
 			return answer, err
@@ -55,7 +56,7 @@ func query[T any](ctx context.Context, l *link, scan scan[T], call string, args 
 // wait makes a call that waits for something, and ends it with ctx. It is not repeated: who waits
 // has to look, whatever ended it.
 func (l *link) wait(ctx context.Context, call string, args ...any) {
-	switch _, err := try(ctx, ctx, l, value[any], call, args); {
+	switch _, err := try(ctx, ctx, 0, l, value[any], call, args); {
 	case ctx.Err() != nil:
 		// The driver's request to cancel the call may be under way yet, and the program may end
 		// next. PgBouncer 1.18 dies of a request that is cut off.
@@ -71,8 +72,10 @@ func (l *link) wait(ctx context.Context, call string, args ...any) {
 }
 
 // try makes a call once, which ends with until. If need be it connects before, until ctx is done.
-// After the end of the worker no job is its own.
-func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, args []any) (answer []T, err error) {
+// That may take as much longer as was spent on the call before, for a driver that tries one host
+// after another. After the end of the worker no job is its own.
+func try[T any](ctx, until context.Context, spent time.Duration,
+	l *link, scan scan[T], call string, args []any) (answer []T, err error) {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -83,7 +86,7 @@ func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, 
 	}
 	s := l.session
 	if s == nil {
-		if s, err = within(ctx, maxPause, l.worker.connect); err != nil {
+		if s, err = within(ctx, least(maxPause+spent, patience), l.worker.connect); err != nil {
 			return nil, fmt.Errorf("no connection: %v", err) // not wrapped: it passes, whatever its SQLSTATE
 		}
 	}

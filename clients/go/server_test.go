@@ -21,6 +21,7 @@ type server struct {
 	patience time.Duration // of the worker, for a call of results
 	log      heard         // what the worker logs
 	open     int           // how many connections there are at most; 0 is no limit
+	connect  time.Duration // how long one takes
 
 	closed chan struct{}      // is closed with the pool
 	fetch  chan chan struct{} // gets what a fetch is answered after; none: it is answered at once
@@ -34,8 +35,16 @@ type server struct {
 	waits         []error        // with which the next waits for jobs end, at once
 }
 
-func (s *server) Connect(context.Context) (driver.Conn, error) { return connect(s), nil }
-func (s *server) Driver() driver.Driver                        { return nil }
+func (s *server) Driver() driver.Driver { return nil }
+
+// Connect connects, or tries to for as long as it may, where that is not long enough.
+func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
+	if end, isLimited := ctx.Deadline(); isLimited && time.Until(end) < s.connect {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return connect(s), nil
+}
 
 func (s *server) Close() error {
 	if s.closed != nil {
@@ -296,6 +305,28 @@ func TestAWaitThatFailsIsLogged(t *testing.T) {
 	said, want := s.log.said(), []string{"error the server refuses a wait[error s]", "warn a wait has failed[error s]"}
 	if len(said) != 4 || !reflect.DeepEqual(said[1:3], want) {
 		t.Errorf("%q", said)
+	}
+}
+
+// It takes the 10 seconds that are not enough.
+func TestAConnectionMayTakeLongerOnceItsTimeWasTooShort(t *testing.T) {
+	t.Parallel()
+	s := &server{connect: 15 * time.Second, kept: map[string]int{}}
+	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
+	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-w.Ready():
+	case <-time.After(time.Minute):
+		t.Error("it has no connection")
+	}
+	if err := w.StopAndCancel(); err != nil {
+		t.Error(err)
+	}
+	if said := strings.Join(s.log.said(), "\n"); !strings.Contains(said, "no connection") {
+		t.Error(said)
 	}
 }
 
