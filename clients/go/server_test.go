@@ -16,7 +16,7 @@ import (
 // server stands for a database: it has jobs to fetch, and answers finish_many as a test says.
 type server struct {
 	beat   func() (command string, err error)
-	finish func(ctx context.Context, ids []int64) ([]string, error) // the reasons
+	finish func(ctx context.Context, results []result) (reasons []string, err error)
 
 	patience time.Duration // of the worker, for a call of results
 	log      heard         // what the worker logs
@@ -33,6 +33,13 @@ type server struct {
 	silentResults int            // how many calls of results are not answered
 	silentWaits   bool           // a wait that is to end does not
 	waits         []error        // with which the next waits for jobs end, at once
+}
+
+// result is what a worker tells of an attempt.
+type result struct {
+	ID      int64
+	Do      string
+	Details object
 }
 
 func (s *server) Driver() driver.Driver { return nil }
@@ -115,16 +122,12 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 		c.silentResults--
 		ctx = c.ctx // as lib/pq, which goes on with what is to end
 	case strings.Contains(call, "finish_many"):
-		var results []struct{ ID int64 }
+		var results []result
 		if err := json.Unmarshal([]byte(args[0].Value.(string)), &results); err != nil {
 			return nil, err
 		}
-		var ids []int64
-		for _, result := range results {
-			ids = append(ids, result.ID)
-		}
 		c.mu.Unlock()
-		reasons, err := c.finish(ctx, ids)
+		reasons, err := c.finish(ctx, results)
 		c.mu.Lock()
 		answer := &rows{}
 		for _, reason := range reasons {
@@ -193,14 +196,14 @@ func (s *server) begin(t *testing.T) *Worker {
 func TestAResultWhoseJobIsLockedIsSentAgain(t *testing.T) {
 	calls, isLocked := make(chan int64, 100), true
 	s := &server{jobs: []string{"1", "2"}}
-	s.finish = func(_ context.Context, ids []int64) (reasons []string, err error) {
-		for _, id := range ids {
+	s.finish = func(_ context.Context, results []result) (reasons []string, err error) {
+		for _, one := range results {
 			reason := ""
-			if id == 1 && isLocked {
+			if one.ID == 1 && isLocked {
 				reason, isLocked = "locked", false
 			}
 			reasons = append(reasons, reason)
-			calls <- id
+			calls <- one.ID
 		}
 		return reasons, nil
 	}
@@ -232,7 +235,7 @@ func TestAResultWhoseJobIsLockedHoldsItsPlace(t *testing.T) {
 func TestACallOfResultsThatHangsIsCutOff(t *testing.T) {
 	s := &server{jobs: []string{"1"}, patience: 10 * time.Millisecond}
 	calls := make(chan struct{}, 1000)
-	s.finish = func(ctx context.Context, ids []int64) ([]string, error) {
+	s.finish = func(ctx context.Context, results []result) ([]string, error) {
 		calls <- struct{}{}
 		if len(calls) < 3 {
 			<-ctx.Done()
@@ -253,14 +256,14 @@ func TestACallOfResultsThatHangsIsCutOff(t *testing.T) {
 func TestACallThatGoesOnInSilenceIsLeftAndItsConnectionClosed(t *testing.T) {
 	t.Parallel()
 	s := &server{jobs: []string{"1"}, patience: 10 * time.Millisecond, open: 4, silentResults: 3}
-	told := make(chan []int64, 1)
-	s.finish = func(_ context.Context, ids []int64) ([]string, error) {
-		told <- ids
+	told := make(chan []result, 1)
+	s.finish = func(_ context.Context, results []result) ([]string, error) {
+		told <- results
 		return []string{""}, nil
 	}
 	w := s.begin(t)
-	if ids := <-told; len(ids) != 1 || ids[0] != 1 {
-		t.Errorf("%v", ids)
+	if results := <-told; len(results) != 1 || results[0].ID != 1 {
+		t.Errorf("%v", results)
 	}
 	if err := w.Stop(); err != nil {
 		t.Error(err)
@@ -342,9 +345,9 @@ func TestAWorkerStopsWhoseWaitsGoOnInSilence(t *testing.T) {
 func TestAStopAtOnceWaitsForAFetchUnderWay(t *testing.T) {
 	t.Parallel()
 	s := &server{jobs: []string{"1"}, fetch: make(chan chan struct{})}
-	told := make(chan []int64, 1)
-	s.finish = func(_ context.Context, ids []int64) ([]string, error) {
-		told <- ids
+	told := make(chan []result, 1)
+	s.finish = func(_ context.Context, results []result) ([]string, error) {
+		told <- results
 		return []string{""}, nil
 	}
 	w := s.begin(t)
@@ -354,9 +357,9 @@ func TestAStopAtOnceWaitsForAFetchUnderWay(t *testing.T) {
 		t.Error(err)
 	}
 	select {
-	case ids := <-told:
-		if len(ids) != 1 || ids[0] != 1 {
-			t.Errorf("%v", ids)
+	case results := <-told:
+		if len(results) != 1 || results[0].ID != 1 || results[0].Do != "release" {
+			t.Errorf("%v", results)
 		}
 	default:
 		t.Error("the job that it fetches is not released")
@@ -366,7 +369,7 @@ func TestAStopAtOnceWaitsForAFetchUnderWay(t *testing.T) {
 func TestProgressAfterTheEndOfTheWorker(t *testing.T) {
 	t.Parallel()
 	s := &server{jobs: []string{"1"}, kept: map[string]int{}}
-	s.finish = func(context.Context, []int64) ([]string, error) { return []string{""}, nil }
+	s.finish = func(context.Context, []result) ([]string, error) { return []string{""}, nil }
 	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
 	begun, ended, heard := make(chan struct{}), make(chan struct{}), make(chan error)
 	HandleKind(w, "k", func(_ context.Context, job *Job[json.RawMessage]) (any, error) {
@@ -402,7 +405,7 @@ func (refusing) ExecContext(context.Context, string, ...any) (sql.Result, error)
 func TestATimeoutWaitsForACompletionAndComesWhereThatFails(t *testing.T) {
 	t.Parallel()
 	s := &server{jobs: []string{"1"}, kept: map[string]int{}}
-	s.finish = func(context.Context, []int64) ([]string, error) { return []string{""}, nil }
+	s.finish = func(context.Context, []result) ([]string, error) { return []string{""}, nil }
 	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
 	heard := make(chan error, 1)
 	HandleKind(w, "k", func(ctx context.Context, job *Job[json.RawMessage]) (any, error) {
@@ -484,12 +487,36 @@ func TestWhatAWorkerLogsOfItself(t *testing.T) {
 	}
 }
 
+func TestAnOutputThatTheDatabaseRefusesFailsTheAttempt(t *testing.T) {
+	for _, state := range []string{"22P05", "54000", "XX000"} {
+		s := &server{jobs: []string{"1"}}
+		told := make(chan []any, 100)
+		s.finish = func(_ context.Context, results []result) (reasons []string, err error) {
+			one := results[0]
+			told <- []any{len(results), one.ID, one.Do, one.Details["type"]}
+			if one.Do == "complete" {
+				err = stated{state}
+			}
+			return []string{""}, err
+		}
+		w := s.begin(t)
+		for _, want := range [][]any{{1, int64(1), "complete", nil}, {1, int64(1), "fail", "invalid_output"}} {
+			if got := <-told; !reflect.DeepEqual(got, want) {
+				t.Errorf("after %s it tells %v, not %v", state, got, want)
+			}
+		}
+		if err := w.Stop(); err != nil || len(told) > 0 {
+			t.Errorf("%s: %v, and %d more calls", state, err, len(told))
+		}
+	}
+}
+
 // It takes the 10 seconds that results have.
 func TestAResultThatIsLostIsLogged(t *testing.T) {
 	t.Parallel()
 	s := &server{jobs: []string{"1"}}
 	calls := make(chan struct{}, 1000)
-	s.finish = func(context.Context, []int64) ([]string, error) {
+	s.finish = func(context.Context, []result) ([]string, error) {
 		calls <- struct{}{}
 		return nil, stated{"42501"}
 	}
