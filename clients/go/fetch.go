@@ -43,25 +43,17 @@ func scanAttempt(columns func(into ...any) error) (*attempt, error) {
 // fetch under way: its jobs may be ours already.
 func (w *Worker) fetchLoop() {
 	defer w.change(func() { w.fetchIsOver = true })
-	for inVain := 0; w.await(w.quit, w.hasPlaces); {
+	for w.await(w.quit, w.hasPlaces) {
 		jobs, err := query(w.quit, w.fetching, scanAttempt, fetchCall,
 			w.order, w.places, w.options.Name, interval(w.options.Lease), array(w.kinds))
 		for i := 0; i < len(jobs) && err == nil; i++ { // else they may not be ours
 			w.start(jobs[i])
 		}
-		begun := time.Now()
 		if err == nil && len(jobs) < w.places {
 			w.fetching.wait(w.quit, "CALL jobs.wait_any($1, worker => $2)", w.order, w.options.Name)
-		}
-		switch {
-		case err != nil && w.quit.Err() == nil:
+		} else if err != nil && w.quit.Err() == nil {
 			w.options.Log.Error("jobs cannot be fetched", "error", err)
 			w.pause(w.quit, maxPause/4)
-		case len(jobs) > 0 || time.Since(begun) > 20*time.Millisecond:
-			inVain = 0
-		default: // jobs that are not for us, such as those of other kinds, end every wait at once
-			inVain = least(inVain+1, 13)
-			w.pause(w.quit, time.Second>>13<<inVain)
 		}
 	}
 }
@@ -103,7 +95,10 @@ func (w *Worker) start(a *attempt) {
 	}
 	timer := time.AfterFunc(least(h.timeout, a.limit), func() {
 		// One that completes its job in a transaction has it locked, and the call would wait for that.
-		if !a.completed.Load() && a.row.CancelledBecause() != ErrLost {
+		for a.completed.Load() && !a.settled.Load() {
+			time.Sleep(time.Second)
+		}
+		if !a.settled.Load() && a.row.CancelledBecause() != ErrLost {
 			a.tell(a.fail(ErrTimeout))
 			a.cancel(ErrTimeout)
 		}

@@ -83,10 +83,9 @@ func around[F any](middleware []func(F) F, inner F) F {
 
 // handler is the one for a kind.
 func (w *Worker) handler(kind string) handler {
-	if h, isThere := w.handlers[kind]; isThere {
-		return h
-	}
-	return w.handlers[others]
+	h := w.handlers[kind]
+	orDefault(&h, w.handlers[others])
+	return h
 }
 
 // decode reads JSON, and keeps numbers exact.

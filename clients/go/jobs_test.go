@@ -83,9 +83,9 @@ func TestSQLStateOfAnyDriver(t *testing.T) {
 		isBroken, isPassing, isOfValue bool
 	}{
 		{"", true, true, false}, {"08006", true, true, false}, {"57P01", true, true, false},
-		{"57014", true, true, false}, {"25006", true, true, false}, {"40001", false, true, false},
+		{"57014", false, true, false}, {"25006", true, true, false}, {"40001", false, true, false},
 		{"40P01", false, true, false}, {"55P03", false, true, false}, {"22023", false, false, true},
-		{"54000", false, false, true}, {"42501", false, false, false},
+		{"54000", false, false, true}, {"XX000", false, false, true}, {"42501", false, false, false},
 	} {
 		err := stated{one.state}
 		if is(err, broken) != one.isBroken || is(err, passing) != one.isPassing || is(err, ofValue) != one.isOfValue {

@@ -40,8 +40,9 @@ type session struct {
 // query makes a call, and repeats it until it succeeds, is refused, or ctx is done. A call that is
 // under way does not end with ctx. The answer is what scan makes of each row.
 func query[T any](ctx context.Context, l *link, scan scan[T], call string, args ...any) ([]T, error) {
+	begun := time.Now()
 	for failures := 0; ctx.Err() == nil; failures++ {
-		answer, err := try(ctx, context.Background(), l, scan, call, args)
+		answer, err := try(ctx, context.Background(), time.Since(begun), l, scan, call, args)
 		l.isFailing.Store(ctx.Err() == nil && is(err, passing))
 		if err == ErrLost || ctx.Err() != nil || !is(err, passing) {
 			return answer, err
@@ -55,20 +56,26 @@ func query[T any](ctx context.Context, l *link, scan scan[T], call string, args 
 // wait makes a call that waits for something, and ends it with ctx. It is not repeated: who waits
 // has to look, whatever ended it.
 func (l *link) wait(ctx context.Context, call string, args ...any) {
-	_, err := try(ctx, ctx, l, value[any], call, args)
-	if ctx.Err() != nil {
+	switch _, err := try(ctx, ctx, 0, l, value[any], call, args); {
+	case ctx.Err() != nil:
 		// The driver's request to cancel the call may be under way yet, and the program may end
 		// next. PgBouncer 1.18 dies of a request that is cut off.
 		time.Sleep(100 * time.Millisecond)
-	} else if err != nil {
+	case err == nil, sqlState(err) == "57014": // as a statement_timeout does
+	case is(err, passing):
 		l.worker.options.Log.Warn("a wait has failed", "error", err)
 		l.worker.pause(ctx, backOff(0))
+	default:
+		l.worker.options.Log.Error("the server refuses a wait", "error", err)
+		l.worker.pause(ctx, least(l.worker.pace(), maxPause/4))
 	}
 }
 
 // try makes a call once, which ends with until. If need be it connects before, until ctx is done.
-// After the end of the worker no job is its own.
-func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, args []any) (answer []T, err error) {
+// That may take as much longer as was spent on the call before, for a driver that tries one host
+// after another. After the end of the worker no job is its own.
+func try[T any](ctx, until context.Context, spent time.Duration,
+	l *link, scan scan[T], call string, args []any) (answer []T, err error) {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -79,7 +86,7 @@ func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, 
 	}
 	s := l.session
 	if s == nil {
-		if s, err = within(ctx, maxPause, l.worker.connect); err != nil {
+		if s, err = within(ctx, least(maxPause+spent, patience), l.worker.connect); err != nil {
 			return nil, fmt.Errorf("no connection: %v", err) // not wrapped: it passes, whatever its SQLSTATE
 		}
 	}
@@ -174,13 +181,14 @@ func (l *link) close() {
 
 // broken are the SQLSTATEs of a connection that is of no use any more, and of a server that is a
 // standby by now. An error of the connection itself has none.
-var broken = regexp.MustCompile(`^(|08...|57P0.|57014|25006)$`)
+var broken = regexp.MustCompile(`^(|08...|57P0.|25006)$`)
 
 // passing are those after which a call may succeed that is repeated.
-var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03)$`)
+var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03|57014)$`)
 
-// ofValue are those of a value that the database cannot hold.
-var ofValue = regexp.MustCompile(`^(22|54)`)
+// ofValue are those of a value that the database cannot hold. XX000 is that of one for which it
+// cannot have as much memory as it needs.
+var ofValue = regexp.MustCompile(`^(22|54|XX000)`)
 
 // is says whether an error has one of these SQLSTATEs.
 func is(err error, of *regexp.Regexp) bool { return err != nil && of.MatchString(sqlState(err)) }

@@ -16,23 +16,42 @@ import (
 // server stands for a database: it has jobs to fetch, and answers finish_many as a test says.
 type server struct {
 	beat   func() (command string, err error)
-	finish func(ctx context.Context, ids []int64) ([]string, error) // the reasons
+	finish func(ctx context.Context, results []result) (reasons []string, err error)
 
 	patience time.Duration // of the worker, for a call of results
 	log      heard         // what the worker logs
 	open     int           // how many connections there are at most; 0 is no limit
+	connect  time.Duration // how long one takes
 
-	closed chan struct{} // is closed with the pool
+	closed chan struct{}      // is closed with the pool
+	fetch  chan chan struct{} // gets what a fetch is answered after; none: it is answered at once
 
 	mu            sync.Mutex
+	connections   int            // that were made
 	jobs          []string       // their args
 	kept          map[string]int // how often a heartbeat named this id
 	silentResults int            // how many calls of results are not answered
 	silentWaits   bool           // a wait that is to end does not
+	waits         []error        // with which the next waits for jobs end, at once
 }
 
-func (s *server) Connect(context.Context) (driver.Conn, error) { return connect(s), nil }
-func (s *server) Driver() driver.Driver                        { return nil }
+// result is what a worker tells of an attempt.
+type result struct {
+	ID      int64
+	Do      string
+	Details object
+}
+
+func (s *server) Driver() driver.Driver { return nil }
+
+// Connect connects, or tries to for as long as it may, where that is not long enough.
+func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
+	if end, isLimited := ctx.Deadline(); isLimited && time.Until(end) < s.connect {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return connect(s), nil
+}
 
 func (s *server) Close() error {
 	if s.closed != nil {
@@ -54,6 +73,9 @@ type connection struct {
 }
 
 func connect(s *server) connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connections++
 	ctx, end := context.WithCancel(context.Background())
 	return connection{s, ctx, end}
 }
@@ -80,6 +102,13 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 		}
 		return answer, nil
 	case strings.Contains(call, "fetch_any"):
+		if c.fetch != nil {
+			c.mu.Unlock()
+			answer := make(chan struct{})
+			c.fetch <- answer
+			<-answer
+			c.mu.Lock()
+		}
 		answer := &rows{}
 		for i, jobArgs := range c.jobs {
 			*answer = append(*answer, []driver.Value{int64(i + 1), int64(7), "k", "default", []byte(jobArgs),
@@ -93,22 +122,23 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 		c.silentResults--
 		ctx = c.ctx // as lib/pq, which goes on with what is to end
 	case strings.Contains(call, "finish_many"):
-		var results []struct{ ID int64 }
+		var results []result
 		if err := json.Unmarshal([]byte(args[0].Value.(string)), &results); err != nil {
 			return nil, err
 		}
-		var ids []int64
-		for _, result := range results {
-			ids = append(ids, result.ID)
-		}
 		c.mu.Unlock()
-		reasons, err := c.finish(ctx, ids)
+		reasons, err := c.finish(ctx, results)
 		c.mu.Lock()
 		answer := &rows{}
 		for _, reason := range reasons {
 			*answer = append(*answer, []driver.Value{reason})
 		}
 		return answer, err
+	}
+	if isOfFetch := strings.Contains(call, "wait_any($1"); isOfFetch && len(c.waits) > 0 {
+		err := c.waits[0]
+		c.waits = c.waits[1:]
+		return &rows{}, err
 	}
 	if c.silentWaits {
 		ctx = c.ctx
@@ -139,6 +169,13 @@ func (r *rows) Next(into []driver.Value) error {
 	return nil
 }
 
+// waitsLeft is how many of waits have not ended.
+func (s *server) waitsLeft() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waits)
+}
+
 // begin starts a worker of a server, whose handlers return at once.
 func (s *server) begin(t *testing.T) *Worker {
 	s.kept = map[string]int{}
@@ -159,14 +196,14 @@ func (s *server) begin(t *testing.T) *Worker {
 func TestAResultWhoseJobIsLockedIsSentAgain(t *testing.T) {
 	calls, isLocked := make(chan int64, 100), true
 	s := &server{jobs: []string{"1", "2"}}
-	s.finish = func(_ context.Context, ids []int64) (reasons []string, err error) {
-		for _, id := range ids {
+	s.finish = func(_ context.Context, results []result) (reasons []string, err error) {
+		for _, one := range results {
 			reason := ""
-			if id == 1 && isLocked {
+			if one.ID == 1 && isLocked {
 				reason, isLocked = "locked", false
 			}
 			reasons = append(reasons, reason)
-			calls <- id
+			calls <- one.ID
 		}
 		return reasons, nil
 	}
@@ -198,7 +235,7 @@ func TestAResultWhoseJobIsLockedHoldsItsPlace(t *testing.T) {
 func TestACallOfResultsThatHangsIsCutOff(t *testing.T) {
 	s := &server{jobs: []string{"1"}, patience: 10 * time.Millisecond}
 	calls := make(chan struct{}, 1000)
-	s.finish = func(ctx context.Context, ids []int64) ([]string, error) {
+	s.finish = func(ctx context.Context, results []result) ([]string, error) {
 		calls <- struct{}{}
 		if len(calls) < 3 {
 			<-ctx.Done()
@@ -219,19 +256,79 @@ func TestACallOfResultsThatHangsIsCutOff(t *testing.T) {
 func TestACallThatGoesOnInSilenceIsLeftAndItsConnectionClosed(t *testing.T) {
 	t.Parallel()
 	s := &server{jobs: []string{"1"}, patience: 10 * time.Millisecond, open: 4, silentResults: 3}
-	told := make(chan []int64, 1)
-	s.finish = func(_ context.Context, ids []int64) ([]string, error) {
-		told <- ids
+	told := make(chan []result, 1)
+	s.finish = func(_ context.Context, results []result) ([]string, error) {
+		told <- results
 		return []string{""}, nil
 	}
 	w := s.begin(t)
-	if ids := <-told; len(ids) != 1 || ids[0] != 1 {
-		t.Errorf("%v", ids)
+	if results := <-told; len(results) != 1 || results[0].ID != 1 {
+		t.Errorf("%v", results)
 	}
 	if err := w.Stop(); err != nil {
 		t.Error(err)
 	}
 	if said := strings.Join(s.log.said(), "\n"); strings.Count(said, "there is no answer") != 3 {
+		t.Error(said)
+	}
+}
+
+// A minute is not for what it does, but far less than so many pauses.
+func TestAfterAWaitAWorkerFetchesAtOnce(t *testing.T) {
+	for _, end := range []error{nil, stated{"57014"}} {
+		s := &server{}
+		for len(s.waits) < 1000 {
+			s.waits = append(s.waits, end)
+		}
+		w := s.begin(t)
+		for begun := time.Now(); s.waitsLeft() > 0; time.Sleep(time.Millisecond) {
+			if time.Since(begun) > time.Minute {
+				t.Fatalf("%d waits that end with %v have not been made yet", s.waitsLeft(), end)
+			}
+		}
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+		if said := s.log.said(); len(said) != 2 || s.connections > 3 {
+			t.Errorf("%v: %q by %d connections", end, said, s.connections)
+		}
+	}
+}
+
+func TestAWaitThatFailsIsLogged(t *testing.T) {
+	t.Parallel()
+	s := &server{waits: []error{stated{"42501"}, stated{"57P01"}, nil}}
+	w := s.begin(t)
+	for s.waitsLeft() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := w.Stop(); err != nil {
+		t.Error(err)
+	}
+	said, want := s.log.said(), []string{"error the server refuses a wait[error s]", "warn a wait has failed[error s]"}
+	if len(said) != 4 || !reflect.DeepEqual(said[1:3], want) {
+		t.Errorf("%q", said)
+	}
+}
+
+// It takes the 10 seconds that are not enough.
+func TestAConnectionMayTakeLongerOnceItsTimeWasTooShort(t *testing.T) {
+	t.Parallel()
+	s := &server{connect: 15 * time.Second, kept: map[string]int{}}
+	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
+	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-w.Ready():
+	case <-time.After(time.Minute):
+		t.Error("it has no connection")
+	}
+	if err := w.StopAndCancel(); err != nil {
+		t.Error(err)
+	}
+	if said := strings.Join(s.log.said(), "\n"); !strings.Contains(said, "no connection") {
 		t.Error(said)
 	}
 }
@@ -245,10 +342,34 @@ func TestAWorkerStopsWhoseWaitsGoOnInSilence(t *testing.T) {
 	}
 }
 
+func TestAStopAtOnceWaitsForAFetchUnderWay(t *testing.T) {
+	t.Parallel()
+	s := &server{jobs: []string{"1"}, fetch: make(chan chan struct{})}
+	told := make(chan []result, 1)
+	s.finish = func(_ context.Context, results []result) ([]string, error) {
+		told <- results
+		return []string{""}, nil
+	}
+	w := s.begin(t)
+	answer := <-s.fetch
+	time.AfterFunc(3*time.Second, func() { close(answer) })
+	if err := w.StopAndCancel(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case results := <-told:
+		if len(results) != 1 || results[0].ID != 1 || results[0].Do != "release" {
+			t.Errorf("%v", results)
+		}
+	default:
+		t.Error("the job that it fetches is not released")
+	}
+}
+
 func TestProgressAfterTheEndOfTheWorker(t *testing.T) {
 	t.Parallel()
 	s := &server{jobs: []string{"1"}, kept: map[string]int{}}
-	s.finish = func(context.Context, []int64) ([]string, error) { return []string{""}, nil }
+	s.finish = func(context.Context, []result) ([]string, error) { return []string{""}, nil }
 	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
 	begun, ended, heard := make(chan struct{}), make(chan struct{}), make(chan error)
 	HandleKind(w, "k", func(_ context.Context, job *Job[json.RawMessage]) (any, error) {
@@ -270,6 +391,42 @@ func TestProgressAfterTheEndOfTheWorker(t *testing.T) {
 	close(ended)
 	if err := <-heard; err != ErrLost {
 		t.Errorf("%v", err)
+	}
+}
+
+// refusing is a transaction that refuses everything, long after a timeout of a millisecond.
+type refusing struct{ DB }
+
+func (refusing) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	time.Sleep(100 * time.Millisecond)
+	return nil, stated{"55000"}
+}
+
+func TestATimeoutWaitsForACompletionAndComesWhereThatFails(t *testing.T) {
+	t.Parallel()
+	s := &server{jobs: []string{"1"}, kept: map[string]int{}}
+	s.finish = func(context.Context, []result) ([]string, error) { return []string{""}, nil }
+	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
+	heard := make(chan error, 1)
+	HandleKind(w, "k", func(ctx context.Context, job *Job[json.RawMessage]) (any, error) {
+		err := job.Complete(ctx, refusing{}, nil)
+		<-ctx.Done()
+		heard <- job.CancelledBecause()
+		return nil, err
+	}, Timeout(time.Millisecond))
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case reason := <-heard:
+		if reason != ErrTimeout {
+			t.Errorf("%v", reason)
+		}
+	case <-time.After(time.Minute):
+		t.Error("no timeout has reached the handler")
+	}
+	if err := w.StopAndCancel(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -330,12 +487,36 @@ func TestWhatAWorkerLogsOfItself(t *testing.T) {
 	}
 }
 
+func TestAnOutputThatTheDatabaseRefusesFailsTheAttempt(t *testing.T) {
+	for _, state := range []string{"22P05", "54000", "XX000"} {
+		s := &server{jobs: []string{"1"}}
+		told := make(chan []any, 100)
+		s.finish = func(_ context.Context, results []result) (reasons []string, err error) {
+			one := results[0]
+			told <- []any{len(results), one.ID, one.Do, one.Details["type"]}
+			if one.Do == "complete" {
+				err = stated{state}
+			}
+			return []string{""}, err
+		}
+		w := s.begin(t)
+		for _, want := range [][]any{{1, int64(1), "complete", nil}, {1, int64(1), "fail", "invalid_output"}} {
+			if got := <-told; !reflect.DeepEqual(got, want) {
+				t.Errorf("after %s it tells %v, not %v", state, got, want)
+			}
+		}
+		if err := w.Stop(); err != nil || len(told) > 0 {
+			t.Errorf("%s: %v, and %d more calls", state, err, len(told))
+		}
+	}
+}
+
 // It takes the 10 seconds that results have.
 func TestAResultThatIsLostIsLogged(t *testing.T) {
 	t.Parallel()
 	s := &server{jobs: []string{"1"}}
 	calls := make(chan struct{}, 1000)
-	s.finish = func(context.Context, []int64) ([]string, error) {
+	s.finish = func(context.Context, []result) ([]string, error) {
 		calls <- struct{}{}
 		return nil, stated{"42501"}
 	}

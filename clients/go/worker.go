@@ -292,7 +292,7 @@ func (w *Worker) work() {
 		}
 		a.tell(a.encode("release", object{}), nil) // unless that is told
 	}
-	w.awaitFor(10*time.Second, func() bool { return len(w.held) == 0 })
+	w.awaitFor(10*time.Second, func() bool { return w.fetchIsOver && len(w.held) == 0 })
 	unsent := w.list(w.held)
 	for _, a := range unsent {
 		w.options.Log.Error("a result is lost", a.fields()...)

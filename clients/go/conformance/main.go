@@ -396,6 +396,8 @@ func badOutput(name string) any {
 		return func() {}
 	case "huge":
 		return strings.Repeat("x", 300_000_000)
+	case "long":
+		return make([]int8, 17_000_000)
 	}
 	printEvent("impossible", nil)
 	return nil
