@@ -3,6 +3,7 @@
 mod console;
 mod database;
 mod insert;
+mod output;
 mod show;
 mod top;
 mod work;
@@ -65,7 +66,7 @@ enum Command {
     },
 }
 
-/// Why a command ends, and with which code.
+/// Why a command ends, and with which code. One without a message has said it already.
 pub(crate) struct Failed {
     code: u8,
     message: String,
@@ -176,7 +177,9 @@ async fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed { code, message }) => {
-            tell(format_args!("jobs: {message}"));
+            if !message.is_empty() {
+                tell(format_args!("jobs: {message}"));
+            }
             ExitCode::from(code)
         }
     }

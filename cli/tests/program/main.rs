@@ -4,11 +4,14 @@
 mod processes;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::ioctl_fionbio;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use tokio_postgres::types::FromSql;
@@ -130,7 +133,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -169,6 +172,15 @@ fn pty() -> (File, Stdio) {
 fn closed() -> Stdio {
     let (_, writer) = std::io::pipe().unwrap();
     writer.into()
+}
+
+/// A pipe that is full, and what is read of it.
+fn stalled() -> (PipeReader, Stdio) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(b"\n").is_ok() {}
+    ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer.into())
 }
 
 /// A file that has no space.
@@ -450,6 +462,60 @@ fn a_worker_goes_on_whose_reports_cannot_be_written() {
             assert_eq!(worker.terminate(), Some(0));
         }
     }
+}
+
+#[test]
+fn a_worker_goes_on_whose_reports_nobody_reads() {
+    let Some(program) = Program::new("unread") else {
+        return;
+    };
+    let states =
+        "select string_agg(distinct state || ' ' || attempt, ', ') from jobs.jobs where queue = $1";
+    // More of them than run at a time, and the last one says more than there is room for.
+    let script = "case $JOBS_KIND in
+        long) head -c 20000000 /dev/zero | tr '\\0' x >&2;;
+        *) echo said >&2;;
+        esac";
+    for options in [&["--json"][..], &[]] {
+        let ((unread, stdout), (mut stalled, stderr)) = (stalled(), stalled());
+        let options = [options, &["--lease", "2", "-c", "2"]].concat();
+        let worker = program.work_into(&options, script, stdout, stderr);
+        let insert = ["insert", "k", "--lines", "-q", &program.queue];
+        assert!(program.run(&insert, &"{}\n".repeat(20)).status.success());
+        program.insert("long", &["--priority", "2"]);
+        eventually("all jobs are completed by their first attempt", || {
+            program.ask::<Option<String>>(states).as_deref() == Some("completed 1")
+        });
+        // Somebody reads it after all.
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let reads = read.clone();
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok(length @ 1..) = stalled.read(&mut buffer) {
+                reads.lock().unwrap().extend_from_slice(&buffer[..length]);
+            }
+        });
+        eventually("what was dropped is counted", || {
+            let read = read.lock().unwrap();
+            let end = &read[read.len().saturating_sub(1000)..];
+            String::from_utf8_lossy(end).contains("stderr was not read in time dropped=")
+        });
+        assert_eq!(worker.terminate(), Some(0));
+        reader.join().unwrap();
+        drop(unread);
+    }
+}
+
+#[test]
+fn a_worker_ends_though_nobody_reads_what_it_says() {
+    let Some(program) = Program::new("unread end") else {
+        return;
+    };
+    let (_unread, stderr) = stalled();
+    // A name that the database refuses.
+    let mut worker = program.work_into(&["--name", ""], "true", Stdio::null(), stderr);
+    eventually("it ends", || worker.0.try_wait().unwrap().is_some());
+    assert_eq!(worker.0.wait().unwrap().code(), Some(1));
 }
 
 #[test]
