@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, stdin};
 use tokio_postgres::Client;
 
 use crate::database::Database;
+use crate::seconds::{limit, seconds};
 use crate::{Failed, NOT_COMPLETED, REFUSED, WRONG, plain, print, show_progress};
 
 const EXAMPLES: &str = "Examples:
@@ -58,8 +59,8 @@ pub(crate) struct Insert {
     #[arg(long, value_name = "JSON")]
     meta: Option<String>,
     /// Seconds that an attempt may run, -1 for no limit [default: 60]
-    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
-    timeout: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = limit, allow_hyphen_values = true)]
+    timeout: Option<Duration>,
     /// How long it waits after a failure: river, oban, faktory or JSON [default: river]
     #[arg(long, value_name = "POLICY")]
     retry: Option<String>,
@@ -108,15 +109,12 @@ impl Insert {
             priority: self.priority,
             max_attempts: self.max_attempts,
             tags: self.tags.clone(),
+            timeout: self.timeout,
             pending: self.pending,
             ..NewJob::new(&self.kind, parsed::<Box<RawValue>>(args, "args")?)?
         };
         if let Some(meta) = &self.meta {
             job.meta = parsed(meta, "meta")?;
-        }
-        if let Some(timeout) = self.timeout {
-            let limit = Duration::try_from_secs_f64(timeout);
-            job.timeout = Some(limit.unwrap_or(Duration::MAX));
         }
         if let Some(policy) = &self.retry {
             let policy = match policy.starts_with('{') {
@@ -186,11 +184,6 @@ async fn lines(client: &mut Client, template: NewJob, json: bool) -> Result<(), 
 
 fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T, Failed> {
     serde_json::from_str(text).map_err(|error| Failed::new(WRONG, format!("{what}: {error}")))
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|_| "no number of seconds")?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 async fn time(client: &Client, statement: &str, text: &str) -> Result<DateTime<Utc>, Failed> {

@@ -4,6 +4,7 @@ mod console;
 mod database;
 mod insert;
 mod output;
+mod seconds;
 mod show;
 mod top;
 mod work;

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use crate::database::Database;
 use crate::output::Output;
+use crate::seconds::{limit, seconds};
 use crate::{Failed, REFUSED, WRONG};
 
 const EXAMPLES: &str = "Examples:
@@ -57,14 +58,14 @@ pub(crate) struct Work {
     #[arg(short, long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
     /// Seconds that a program may run, -1 for no other limit than the job's [default: -1]
-    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
-    timeout: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = limit, allow_hyphen_values = true)]
+    timeout: Option<Duration>,
     /// Seconds for which a dead worker goes unnoticed
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
-    lease: f64,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
+    lease: Duration,
     /// Seconds that programs may go on after a stop, and after SIGTERM
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    grace: f64,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
+    grace: Duration,
     /// Prepare no statements, as PgBouncer wants it in transaction mode
     #[arg(long)]
     no_prepare: bool,
@@ -127,13 +128,9 @@ impl Work {
         let mut options = Options {
             queues: Vec::new(),
             concurrency: self.concurrency,
-            timeout: self
-                .timeout
-                .filter(|limit| *limit >= 0.0)
-                .map(seconds)
-                .transpose()?,
-            lease: seconds(self.lease)?,
-            grace: seconds(self.grace)?,
+            timeout: self.timeout,
+            lease: self.lease,
+            grace: self.grace,
             prepare: !self.no_prepare,
             ..Options::default()
         };
@@ -191,8 +188,7 @@ impl Work {
             Some(ended) => ended,
             None => {
                 kill(group, Signal::TERM);
-                let grace = Duration::from_secs_f64(self.grace);
-                let ended = timeout(grace, &mut ending).await;
+                let ended = timeout(self.grace, &mut ending).await;
                 // Also what it has started and left behind.
                 kill(group, Signal::KILL);
                 if ended.is_err() {
@@ -243,11 +239,6 @@ fn failed(fault: ClientError) -> Failed {
         ClientError::Option(fault) => Failed::new(WRONG, fault),
         fault => fault.into(),
     }
-}
-
-fn seconds(seconds: f64) -> Result<Duration, Failed> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Failed::new(WRONG, format!("{seconds} are no seconds")))
 }
 
 fn kill(group: i32, signal: Signal) {

@@ -394,6 +394,19 @@ fn exit_codes_are_those_of_the_help() {
         let unconnected = [&wrong[..1], &["-d", NOWHERE], &wrong[1..]].concat();
         assert_eq!(code(&unconnected), Some(2), "{wrong:?}");
     }
+    for timeout in ["-5", "-0.5", "0", "NaN", "inf", "1e300", "1 s", ""] {
+        let option = format!("--timeout={timeout}");
+        for wrong in [
+            &["insert", "k", &option][..],
+            &["work", &option, "--", "true"],
+        ] {
+            let output = program.run(&[&["-d", NOWHERE], wrong].concat(), "");
+            assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            let fault = format!("invalid value '{timeout}' for '--timeout");
+            assert!(said.contains(&fault), "{said}");
+        }
+    }
     assert_eq!(code(&["show", "1", "--json", "-d", NOWHERE]), Some(3));
     assert_eq!(code(&["show", "9007199254740991"]), Some(4));
     assert_eq!(program.insert("k", &["--wait", "0.1"]).1, 5);
