@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use clap::Args;
-use postgres_jobs::{
-    Inserted, JobResult, NewJob, State, Unique, Want, insert, insert_many, wait_for,
-};
+use postgres_jobs::{Inserted, JobResult, NewJob, State, Want, wait_for};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, stdin};
-use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, GenericClient};
 
 use crate::database::Database;
 use crate::seconds::{limit, seconds};
@@ -75,6 +75,13 @@ pub(crate) struct Insert {
     wait: Option<Duration>,
 }
 
+/// What makes jobs unique goes as it was given: the database takes more forms of it than the
+/// library has types for.
+const INSERT: &str = "
+select to_json(i)::text from jobs.insert_many((
+    select jsonb_agg(job || jsonb_build_object('unique_opts', $2::jsonb))
+        from jsonb_array_elements($1::jsonb) job)) i order by ord";
+
 impl Insert {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
         let mut args = self.args.clone();
@@ -86,9 +93,9 @@ impl Insert {
         let mut client = database.connect().await?;
         self.set_times(&client, &mut job).await?;
         if self.lines {
-            return lines(&mut client, job, json).await;
+            return self.lines(&mut client, job, json).await;
         }
-        let inserted = insert(&client, job).await?;
+        let inserted = self.insert(&client, &[job]).await?.remove(0);
         match self.wait {
             Some(time) => wait(&client, &inserted, time, json).await,
             None => {
@@ -124,7 +131,7 @@ impl Insert {
             job.retry = Some(policy);
         }
         if let Some(unique) = &self.unique {
-            job.unique_opts = Some(parsed::<Unique>(unique, "unique")?);
+            parsed::<IgnoredAny>(unique, "unique")?;
         }
         Ok(job)
     }
@@ -142,44 +149,59 @@ impl Insert {
         }
         Ok(())
     }
-}
 
-/// Inserts a job like the template for each line of stdin.
-async fn lines(client: &mut Client, template: NewJob, json: bool) -> Result<(), Failed> {
-    let transaction = client.transaction().await?;
-    let mut lines = BufReader::new(stdin()).lines();
-    let (mut number, mut duplicates) = (0, 0);
-    loop {
-        let mut batch = Vec::new();
-        while batch.len() < 1000
-            && let Some(line) = lines.next_line().await?
-        {
-            let what = format!("line {}", number + batch.len() + 1);
-            let args = parsed(&line, &what).map_err(|fault| Failed {
-                code: REFUSED,
-                ..fault
-            })?;
-            batch.push(NewJob {
-                args,
-                ..template.clone()
-            });
-        }
-        if batch.is_empty() {
-            break;
-        }
-        number += batch.len();
-        let inserted = insert_many(&transaction, batch).await?;
-        duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
-        show_progress(format_args!("{number} jobs"));
+    async fn insert(
+        &self,
+        client: &impl GenericClient,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Inserted>, Failed> {
+        let jobs = serde_json::to_string(jobs)?;
+        let of: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&jobs, Type::TEXT), (&self.unique, Type::TEXT)];
+        let rows = client.query_typed(INSERT, &of).await?;
+        let inserted = rows
+            .iter()
+            .map(|row| Ok(serde_json::from_str(row.try_get(0)?)?));
+        inserted.collect()
     }
-    transaction.commit().await?;
-    show_progress("");
-    let inserted = number - duplicates;
-    match json {
-        true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
-        false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
+
+    /// Inserts a job like the template for each line of stdin.
+    async fn lines(&self, client: &mut Client, template: NewJob, json: bool) -> Result<(), Failed> {
+        let transaction = client.transaction().await?;
+        let mut lines = BufReader::new(stdin()).lines();
+        let (mut number, mut duplicates) = (0, 0);
+        loop {
+            let mut batch = Vec::new();
+            while batch.len() < 1000
+                && let Some(line) = lines.next_line().await?
+            {
+                let what = format!("line {}", number + batch.len() + 1);
+                let args = parsed(&line, &what).map_err(|fault| Failed {
+                    code: REFUSED,
+                    ..fault
+                })?;
+                batch.push(NewJob {
+                    args,
+                    ..template.clone()
+                });
+            }
+            if batch.is_empty() {
+                break;
+            }
+            number += batch.len();
+            let inserted = self.insert(&transaction, &batch).await?;
+            duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
+            show_progress(format_args!("{number} jobs"));
+        }
+        transaction.commit().await?;
+        show_progress("");
+        let inserted = number - duplicates;
+        match json {
+            true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
+            false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T, Failed> {

@@ -346,6 +346,39 @@ fn options_arrive_and_duplicates_are_told() {
 }
 
 #[test]
+fn what_makes_a_job_unique_is_what_the_database_takes() {
+    let Some(program) = Program::new("unique") else {
+        return;
+    };
+    for unique in [
+        r#"{"by_period": "PT15M"}"#,
+        r#"{"by_args": true, "window": "15 minutes"}"#,
+        r#"{"by_kind": null, "by_queue": true}"#,
+        r#"{"oban": true}"#,
+    ] {
+        // A kind of its own for each form.
+        let insert = || program.insert(unique, &["--unique", unique]);
+        let (first, code) = insert();
+        assert_eq!((code, &first["duplicate"]), (0, &json!(false)), "{unique}");
+        assert_eq!(insert().0["duplicate"], true, "{unique}");
+    }
+    let insert = ["insert", "many", "--lines", "--json", "-q", &program.queue];
+    let insert = [&insert[..], &["--unique", r#"{"oban": true}"#]].concat();
+    let output = program.run(&insert, "{}\n{}\n[1]\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "{\"duplicates\":1,\"inserted\":2}\n"
+    );
+    let output = program.run(&["insert", "k", "--unique", r#"{"by_arg": true}"#], "");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("DETAIL: ") && said.contains("\nHINT: "),
+        "{said}"
+    );
+}
+
+#[test]
 fn lines_are_inserted_all_or_none() {
     let Some(program) = Program::new("lines") else {
         return;
