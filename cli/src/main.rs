@@ -2,6 +2,7 @@
 
 mod console;
 mod database;
+mod hang_up;
 mod insert;
 mod output;
 mod seconds;

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::database::Database;
 use crate::output::Output;
 use crate::seconds::{limit, seconds};
-use crate::{Failed, REFUSED, WRONG};
+use crate::{Failed, REFUSED, WRONG, hang_up};
 
 const EXAMPLES: &str = "Examples:
   jobs work -- ./send-email
@@ -45,6 +45,9 @@ const EXAMPLES: &str = "Examples:
 /// What is left of it gets SIGKILL when the program has ended, or after the grace period. When the
 /// worker stops, it gets SIGTERM after the grace period, and SIGKILL a second later. Its exit code
 /// does not matter then.
+///
+/// SIGTERM, SIGINT and SIGHUP stop the worker; where SIGHUP is ignored, as by nohup, it stays so. A
+/// second SIGTERM or SIGINT skips the grace period.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Work {
@@ -109,6 +112,7 @@ impl Work {
         let groups = Groups::default();
         let worker = self.worker(database, &log, &groups)?;
         let worker = worker.middleware(Report { json, to });
+        hang_up::terminates()?;
         let ended = worker.run().await;
         // Their jobs have been released.
         for group in groups.lock().expect("no panic").drain() {

@@ -2,6 +2,7 @@
 //! Without one there is nothing to see.
 
 mod processes;
+mod signals;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::ioctl_fionbio;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use tokio_postgres::types::FromSql;
@@ -140,9 +142,18 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 struct Worker(Child);
 
 impl Worker {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
     fn terminate(mut self) -> Option<i32> {
-        let id = rustix::process::Pid::from_child(&self.0);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
+        self.0.wait().unwrap().code()
+    }
+
+    /// Its exit code, once it has ended by itself.
+    fn ended(mut self) -> Option<i32> {
+        eventually("the worker ends", || self.0.try_wait().unwrap().is_some());
         self.0.wait().unwrap().code()
     }
 }
@@ -559,9 +570,8 @@ fn a_worker_ends_though_nobody_reads_what_it_says() {
     };
     let (_unread, stderr) = stalled();
     // A name that the database refuses.
-    let mut worker = program.work_into(&["--name", ""], "true", Stdio::null(), stderr);
-    eventually("it ends", || worker.0.try_wait().unwrap().is_some());
-    assert_eq!(worker.0.wait().unwrap().code(), Some(1));
+    let worker = program.work_into(&["--name", ""], "true", Stdio::null(), stderr);
+    assert_eq!(worker.ended(), Some(1));
 }
 
 #[test]
