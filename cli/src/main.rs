@@ -156,6 +156,18 @@ pub(crate) fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// A text as a terminal may have it: control characters are shown, but for newlines and tabs.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars() {
+        match character.is_control() && !"\n\t".contains(character) {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments {

@@ -1,6 +1,7 @@
 //! What the program promises, against the database at DATABASE_URL, which has the extension.
 //! Without one there is nothing to see.
 
+mod people;
 mod processes;
 mod signals;
 
