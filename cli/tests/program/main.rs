@@ -206,17 +206,31 @@ fn a_program_gets_its_job_and_gives_its_output() {
     let Some(program) = Program::new("output") else {
         return;
     };
-    let worker = program.work(
-        &[],
-        r#"printf '{"args": %s, "job": "%s %s"}' "$(cat)" "$JOBS_KIND" "$JOBS_ATTEMPT""#,
-    );
-    let (result, code) = program.insert("k", &["--wait", "60"]);
+    let script = r#"printf '{"args": %s, "job": ["%s", "%s", "%s", "%s", "%s"]}' \
+        "$(cat)" "$JOBS_ID" "$JOBS_KIND" "$JOBS_QUEUE" "$JOBS_ATTEMPT" "$JOBS_MAX_ATTEMPTS""#;
+    let worker = program.work(&[], script);
+    let (result, code) = program.insert("k", &["--wait", "60", "--max-attempts", "7"]);
     assert_eq!(code, 0, "{result}");
+    let job = json!([result["id"].to_string(), "k", program.queue, "1", "7"]);
     assert_eq!(
         result["output"],
-        json!({ "args": { "n": [1, "ü"] }, "job": "k 1" })
+        json!({ "args": { "n": [1, "ü"] }, "job": job })
     );
     assert_eq!(worker.terminate(), Some(0));
+}
+
+#[test]
+fn a_worker_of_some_kinds_leaves_the_others() {
+    let Some(program) = Program::new("kinds") else {
+        return;
+    };
+    let (other, _) = program.insert("c", &[]);
+    let _worker = program.work(&["-k", "a", "--kind", "b"], "true");
+    for kind in ["a", "b"] {
+        let (result, code) = program.insert(kind, &["--wait", "60"]);
+        assert_eq!(code, 0, "{result}");
+    }
+    assert_eq!(program.job(&other["id"], "available")["attempt"], 0);
 }
 
 #[test]
@@ -363,13 +377,14 @@ fn what_makes_a_job_unique_is_what_the_database_takes() {
         return;
     };
     for unique in [
-        r#"{"by_period": "PT15M"}"#,
+        r#"{"by_period": "P10000D"}"#,
         r#"{"by_args": true, "window": "15 minutes"}"#,
         r#"{"by_kind": null, "by_queue": true}"#,
         r#"{"oban": true}"#,
     ] {
         // A kind of its own for each form.
-        let insert = || program.insert(unique, &["--unique", unique]);
+        let kind = format!("{} {unique}", program.queue);
+        let insert = || program.insert(&kind, &["--unique", unique]);
         let (first, code) = insert();
         assert_eq!((code, &first["duplicate"]), (0, &json!(false)), "{unique}");
         assert_eq!(insert().0["duplicate"], true, "{unique}");
@@ -407,9 +422,10 @@ fn lines_are_inserted_all_or_none() {
         String::from_utf8_lossy(&output.stdout),
         "{\"duplicates\":0,\"inserted\":1001}\n"
     );
-    let (top, _) = program.json(&["top"]);
-    let mut queues = top["queues"].as_array().unwrap().iter();
-    assert!(queues.any(|queue| queue["queue"] == program.queue));
+    let top = program.run(&["top", "--json"], "");
+    let top = String::from_utf8(top.stdout).unwrap();
+    let queue = format!(r#""queue": "{}""#, program.queue);
+    assert!(top.contains(&queue), "{top}");
 }
 
 #[test]
