@@ -26,9 +26,14 @@ COPY . .
 RUN packaging/program /installed/jobs
 
 FROM debian:bookworm-slim AS worker
+# Process 1 inherits what commands leave behind, and has to reap it.
+# hadolint ignore=DL3008
+RUN apt-get update && \
+    apt-get install -y --no-install-recommends tini && \
+    rm -rf /var/lib/apt/lists/*
 COPY --from=build-worker /installed/jobs /usr/local/bin/
 USER 65534
-ENTRYPOINT ["jobs"]
+ENTRYPOINT ["tini", "--", "jobs"]
 
 FROM postgres:${PG_MAJOR}-bookworm
 COPY --from=build /installed/ /

@@ -495,6 +495,9 @@ packaging_docker() {
     return
   fi
   check packaging "hadolint is content with the Dockerfile" "$STATE/packaging/bin/hadolint" Dockerfile
+  check packaging "process 1 of the worker's image is an init" has_init Dockerfile
+  sed 's/"tini", "--", //' Dockerfile >"$PACKAGING/Dockerfile"
+  check packaging "control: an image without one is found" refuses has_init "$PACKAGING/Dockerfile"
   check packaging "compose.yaml is as the Compose specification has it" compose_is_valid examples/compose/compose.yaml
   sed 's/^    restart:/    restarts:/' examples/compose/compose.yaml >"$PACKAGING/compose.yaml"
   check packaging "control: a wrong compose.yaml is found" refuses compose_is_valid "$PACKAGING/compose.yaml" >/dev/null
@@ -529,6 +532,13 @@ program_reads() { # NAME..
   local name
   for name; do grep -q "\"${name%:}\"" cli/src/database.rs || return 1; done
   [[ $# -gt 0 ]]
+}
+
+# What is installed in the stage of the worker, and what that starts.
+has_init() { # DOCKERFILE
+  local stage
+  stage=$(awk '/^FROM / { is_worker = / AS worker$/ } is_worker' "$1")
+  grep -q 'apt-get install .* tini ' <<<"$stage" && grep -qx 'ENTRYPOINT \["tini", "--", "jobs"\]' <<<"$stage"
 }
 
 compose_is_valid() { "$STATE/packaging/bin/check-jsonschema" --builtin-schema vendor.compose-spec "$1"; }

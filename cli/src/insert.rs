@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use clap::Args;
-use postgres_jobs::{
-    Inserted, JobResult, NewJob, State, Unique, Want, insert, insert_many, wait_for,
-};
+use postgres_jobs::{Inserted, JobResult, NewJob, State, Want, wait_for};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, stdin};
-use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, GenericClient};
 
 use crate::database::Database;
-use crate::{Failed, NOT_COMPLETED, REFUSED, WRONG, plain, print, show_progress};
+use crate::seconds::{limit, seconds};
+use crate::{Failed, NOT_COMPLETED, REFUSED, WRONG, harmless, plain, print, show_progress};
 
 const EXAMPLES: &str = "Examples:
   jobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail
@@ -58,8 +59,8 @@ pub(crate) struct Insert {
     #[arg(long, value_name = "JSON")]
     meta: Option<String>,
     /// Seconds that an attempt may run, -1 for no limit [default: 60]
-    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
-    timeout: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = limit, allow_hyphen_values = true)]
+    timeout: Option<Duration>,
     /// How long it waits after a failure: river, oban, faktory or JSON [default: river]
     #[arg(long, value_name = "POLICY")]
     retry: Option<String>,
@@ -74,6 +75,13 @@ pub(crate) struct Insert {
     wait: Option<Duration>,
 }
 
+/// What makes jobs unique goes as it was given: the database takes more forms of it than the
+/// library has types for.
+const INSERT: &str = "
+select to_json(i)::text from jobs.insert_many((
+    select jsonb_agg(job || jsonb_build_object('unique_opts', $2::jsonb))
+        from jsonb_array_elements($1::jsonb) job)) i order by ord";
+
 impl Insert {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
         let mut args = self.args.clone();
@@ -85,9 +93,9 @@ impl Insert {
         let mut client = database.connect().await?;
         self.set_times(&client, &mut job).await?;
         if self.lines {
-            return lines(&mut client, job, json).await;
+            return self.lines(&mut client, job, json).await;
         }
-        let inserted = insert(&client, job).await?;
+        let inserted = self.insert(&client, &[job]).await?.remove(0);
         match self.wait {
             Some(time) => wait(&client, &inserted, time, json).await,
             None => {
@@ -108,15 +116,12 @@ impl Insert {
             priority: self.priority,
             max_attempts: self.max_attempts,
             tags: self.tags.clone(),
+            timeout: self.timeout,
             pending: self.pending,
             ..NewJob::new(&self.kind, parsed::<Box<RawValue>>(args, "args")?)?
         };
         if let Some(meta) = &self.meta {
             job.meta = parsed(meta, "meta")?;
-        }
-        if let Some(timeout) = self.timeout {
-            let limit = Duration::try_from_secs_f64(timeout);
-            job.timeout = Some(limit.unwrap_or(Duration::MAX));
         }
         if let Some(policy) = &self.retry {
             let policy = match policy.starts_with('{') {
@@ -126,7 +131,7 @@ impl Insert {
             job.retry = Some(policy);
         }
         if let Some(unique) = &self.unique {
-            job.unique_opts = Some(parsed::<Unique>(unique, "unique")?);
+            parsed::<IgnoredAny>(unique, "unique")?;
         }
         Ok(job)
     }
@@ -144,53 +149,63 @@ impl Insert {
         }
         Ok(())
     }
-}
 
-/// Inserts a job like the template for each line of stdin.
-async fn lines(client: &mut Client, template: NewJob, json: bool) -> Result<(), Failed> {
-    let transaction = client.transaction().await?;
-    let mut lines = BufReader::new(stdin()).lines();
-    let (mut number, mut duplicates) = (0, 0);
-    loop {
-        let mut batch = Vec::new();
-        while batch.len() < 1000
-            && let Some(line) = lines.next_line().await?
-        {
-            let what = format!("line {}", number + batch.len() + 1);
-            let args = parsed(&line, &what).map_err(|fault| Failed {
-                code: REFUSED,
-                ..fault
-            })?;
-            batch.push(NewJob {
-                args,
-                ..template.clone()
-            });
-        }
-        if batch.is_empty() {
-            break;
-        }
-        number += batch.len();
-        let inserted = insert_many(&transaction, batch).await?;
-        duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
-        show_progress(format_args!("{number} jobs"));
+    async fn insert(
+        &self,
+        client: &impl GenericClient,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Inserted>, Failed> {
+        let jobs = serde_json::to_string(jobs)?;
+        let of: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&jobs, Type::TEXT), (&self.unique, Type::TEXT)];
+        let rows = client.query_typed(INSERT, &of).await?;
+        let inserted = rows
+            .iter()
+            .map(|row| Ok(serde_json::from_str(row.try_get(0)?)?));
+        inserted.collect()
     }
-    transaction.commit().await?;
-    show_progress("");
-    let inserted = number - duplicates;
-    match json {
-        true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
-        false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
+
+    /// Inserts a job like the template for each line of stdin.
+    async fn lines(&self, client: &mut Client, template: NewJob, json: bool) -> Result<(), Failed> {
+        let transaction = client.transaction().await?;
+        let mut lines = BufReader::new(stdin()).lines();
+        let (mut number, mut duplicates) = (0, 0);
+        loop {
+            let mut batch = Vec::new();
+            while batch.len() < 1000
+                && let Some(line) = lines.next_line().await?
+            {
+                let what = format!("line {}", number + batch.len() + 1);
+                let args = parsed(&line, &what).map_err(|fault| Failed {
+                    code: REFUSED,
+                    ..fault
+                })?;
+                batch.push(NewJob {
+                    args,
+                    ..template.clone()
+                });
+            }
+            if batch.is_empty() {
+                break;
+            }
+            number += batch.len();
+            let inserted = self.insert(&transaction, &batch).await?;
+            duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
+            show_progress(format_args!("{number} jobs"));
+        }
+        transaction.commit().await?;
+        show_progress("");
+        let inserted = number - duplicates;
+        match json {
+            true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
+            false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T, Failed> {
     serde_json::from_str(text).map_err(|error| Failed::new(WRONG, format!("{what}: {error}")))
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|_| "no number of seconds")?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 async fn time(client: &Client, statement: &str, text: &str) -> Result<DateTime<Utc>, Failed> {
@@ -233,7 +248,7 @@ async fn wait(
     if result.state == Some(State::Completed) {
         return Ok(());
     }
-    let error = result.error.map(|error| format!(": {error}"));
+    let error = result.error.map(|error| format!(": {}", harmless(&error)));
     let (state, error) = (named(result.state), error.unwrap_or_default());
     Err(Failed::new(
         NOT_COMPLETED,
@@ -270,7 +285,7 @@ async fn watched(client: &Client, id: i64, time: Duration) -> Result<JobResult, 
             can_read = row.is_ok();
             progress = row.ok().flatten().and_then(|row| row.get(0));
         }
-        let progress = progress.map(|progress: String| format!(": {progress}"));
+        let progress = progress.map(|progress: String| format!(": {}", harmless(&progress)));
         let (state, progress) = (named(result.state), progress.unwrap_or_default());
         show_progress(format_args!("job {id} is {state}{progress}"));
     }

@@ -2,7 +2,10 @@
 
 mod console;
 mod database;
+mod hang_up;
 mod insert;
+mod output;
+mod seconds;
 mod show;
 mod top;
 mod work;
@@ -65,7 +68,7 @@ enum Command {
     },
 }
 
-/// Why a command ends, and with which code.
+/// Why a command ends, and with which code. One without a message has said it already.
 pub(crate) struct Failed {
     code: u8,
     message: String,
@@ -153,6 +156,18 @@ pub(crate) fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// A text as a terminal may have it: control characters are shown, but for newlines and tabs.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars() {
+        match character.is_control() && !"\n\t".contains(character) {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments {
@@ -176,7 +191,9 @@ async fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed { code, message }) => {
-            tell(format_args!("jobs: {message}"));
+            if !message.is_empty() {
+                tell(format_args!("jobs: {message}"));
+            }
             ExitCode::from(code)
         }
     }

@@ -1,10 +1,13 @@
 //! `jobs show`.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::database::Database;
-use crate::{Failed, NOT_FOUND, plain, print};
+use crate::{Failed, NOT_FOUND, harmless, print};
 
 const EXAMPLES: &str = "Examples:
   jobs show 42
@@ -25,6 +28,14 @@ select (to_jsonb(j) - 'token' || jsonb_build_object('errors', (
         from jobs.errors e where e.job_id = j.id)))::text
     from jobs.jobs j where j.id = $1";
 
+/// A failed attempt.
+#[derive(Deserialize)]
+struct Failure {
+    attempt: i64,
+    at: String,
+    error: String,
+}
+
 impl Show {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
         let client = database.connect().await?;
@@ -37,7 +48,7 @@ impl Show {
             let text: String = row.try_get(0)?;
             match json {
                 true => print(text),
-                false => show(serde_json::from_str(&text)?),
+                false => show(&text)?,
             }
         }
         match missing[..] {
@@ -50,9 +61,17 @@ impl Show {
     }
 }
 
-fn show(mut job: Map<String, Value>) {
-    let errors = job.remove("errors");
-    print(format!("job {}", plain(&job["id"])));
+/// Shows its columns, each as it is, however deep.
+fn show(job: &str) -> Result<(), Failed> {
+    let mut job: BTreeMap<String, Box<RawValue>> = serde_json::from_str(job)?;
+    let errors: Vec<Failure> = match job.remove("errors") {
+        Some(errors) => serde_json::from_str(errors.get())?,
+        None => Vec::new(),
+    };
+    job.retain(|_, value| value.get() != "null");
+    if let Some(id) = job.remove("id") {
+        print(format!("job {id}"));
+    }
     let order = [
         "state",
         "kind",
@@ -63,28 +82,15 @@ fn show(mut job: Map<String, Value>) {
         "output",
         "progress",
     ];
-    let rest: Vec<String> = job
-        .keys()
-        .filter(|name| !order.contains(&name.as_str()))
-        .cloned()
-        .collect();
-    for name in order.into_iter().map(str::to_owned).chain(rest) {
-        match &job[&name] {
-            Value::Null => {}
-            value if name != "id" => print(format!("  {name:20} {}", plain(value))),
-            _ => {}
-        }
+    let first = order.map(|name| job.remove_entry(name));
+    for (name, value) in first.into_iter().flatten().chain(job) {
+        let text = serde_json::from_str(value.get()).unwrap_or(value.to_string());
+        let text = harmless(&text).replace('\n', &format!("\n{:23}", ""));
+        print(format!("  {name:20} {text}"));
     }
-    for error in errors
-        .as_ref()
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        let (attempt, at) = (plain(&error["attempt"]), plain(&error["at"]));
+    for Failure { attempt, at, error } in errors {
         print(format!("  error of attempt {attempt}, {at}"));
-        plain(&error["error"])
-            .lines()
-            .for_each(|line| print(format!("    {line}")));
+        print(format!("    {}", harmless(&error).replace('\n', "\n    ")));
     }
+    Ok(())
 }

@@ -1,14 +1,17 @@
 //! `jobs top`.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio_postgres::Client;
 
 use crate::database::Database;
-use crate::{Failed, plain, print};
+use crate::{Failed, harmless, plain, print};
 
 const EXAMPLES: &str = "Examples:
   jobs top
@@ -41,7 +44,7 @@ impl Top {
         loop {
             let (queues, workers) = (look(&client, QUEUES).await?, look(&client, WORKERS).await?);
             if json {
-                print(json!({ "queues": queues, "workers": workers }));
+                print(format!(r#"{{"queues": {queues}, "workers": {workers}}}"#));
             } else {
                 if is_live {
                     // Clears the screen, and goes to its corner.
@@ -57,7 +60,7 @@ impl Top {
                     "discarded",
                     "waits",
                 ];
-                table(&columns, &queues);
+                table(&columns, &serde_json::from_str::<Vec<Row>>(&queues)?);
                 print("");
                 table(
                     &[
@@ -68,7 +71,7 @@ impl Top {
                         "queues",
                         "version",
                     ],
-                    &workers,
+                    &serde_json::from_str::<Vec<Row>>(&workers)?,
                 );
             }
             if !is_live {
@@ -81,14 +84,26 @@ impl Top {
     }
 }
 
-async fn look(client: &Client, statement: &str) -> Result<Vec<Value>, Failed> {
-    let text: String = client.query_one(statement, &[]).await?.try_get(0)?;
-    Ok(serde_json::from_str(&text)?)
+async fn look(client: &Client, statement: &str) -> Result<String, Failed> {
+    Ok(client.query_one(statement, &[]).await?.try_get(0)?)
+}
+
+/// What is not shown of it can be deeper than a value.
+#[derive(Deserialize)]
+struct Row(BTreeMap<String, Box<RawValue>>);
+
+impl Row {
+    fn value(&self, name: &str) -> Value {
+        let value = self.0.get(name);
+        value.map_or(Value::Null, |value| {
+            serde_json::from_str(value.get()).unwrap_or_default()
+        })
+    }
 }
 
 /// Prints columns as wide as what is in them, numbers to the right. What is estimated has a ~.
-fn table(columns: &[&str], rows: &[Value]) {
-    let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
+fn table(columns: &[&str], rows: &[Row]) {
+    let is_number = |name: &str| rows.iter().any(|row| row.value(name).is_number());
     let mut lines = vec![String::new(); rows.len() + 1];
     for name in columns {
         let cells: Vec<String> = rows.iter().map(|row| cell(row, name)).collect();
@@ -105,12 +120,13 @@ fn table(columns: &[&str], rows: &[Value]) {
     lines.iter().for_each(|line| print(line.trim_end()));
 }
 
-fn cell(row: &Value, name: &str) -> String {
+fn cell(row: &Row, name: &str) -> String {
     let is_estimated = |one: &Vec<Value>| one.iter().any(|state| state == name);
-    match &row[name] {
+    let text = match row.value(name) {
         Value::Null => "-".into(),
         Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
-        value if row["estimated"].as_array().is_some_and(is_estimated) => format!("~{value}"),
-        value => plain(value),
-    }
+        value if row.value("estimated").as_array().is_some_and(is_estimated) => format!("~{value}"),
+        value => plain(&value),
+    };
+    harmless(&text).replace('\n', " ")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io::{Write, stderr, stdout};
+use std::io::{stderr, stdout};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -21,7 +21,9 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::database::Database;
-use crate::{Failed, REFUSED, WRONG, tell};
+use crate::output::Output;
+use crate::seconds::{limit, seconds};
+use crate::{Failed, REFUSED, WRONG, hang_up};
 
 const EXAMPLES: &str = "Examples:
   jobs work -- ./send-email
@@ -43,6 +45,9 @@ const EXAMPLES: &str = "Examples:
 /// What is left of it gets SIGKILL when the program has ended, or after the grace period. When the
 /// worker stops, it gets SIGTERM after the grace period, and SIGKILL a second later. Its exit code
 /// does not matter then.
+///
+/// SIGTERM, SIGINT and SIGHUP stop the worker; where SIGHUP is ignored, as by nohup, it stays so. A
+/// second SIGTERM or SIGINT skips the grace period.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Work {
@@ -56,14 +61,14 @@ pub(crate) struct Work {
     #[arg(short, long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
     /// Seconds that a program may run, -1 for no other limit than the job's [default: -1]
-    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
-    timeout: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = limit, allow_hyphen_values = true)]
+    timeout: Option<Duration>,
     /// Seconds for which a dead worker goes unnoticed
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
-    lease: f64,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
+    lease: Duration,
     /// Seconds that programs may go on after a stop, and after SIGTERM
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    grace: f64,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
+    grace: Duration,
     /// Prepare no statements, as PgBouncer wants it in transaction mode
     #[arg(long)]
     no_prepare: bool,
@@ -83,11 +88,6 @@ type Groups = Arc<Mutex<HashSet<i32>>>;
 
 impl Work {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
-        tracing_subscriber::fmt()
-            .with_writer(stderr)
-            .with_target(false)
-            .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
-            .init();
         let program = Path::new(&self.command[0]);
         let paths = std::env::var_os("PATH").unwrap_or_default();
         let is_there = match program.components().count() {
@@ -100,27 +100,41 @@ impl Work {
                 format!("there is no program {}", program.display()),
             ));
         }
+        let reports = Output::new("stdout", stdout());
+        let log = Output::new("stderr", stderr());
+        let traced = log.clone();
+        tracing_subscriber::fmt()
+            .with_writer(move || traced.clone())
+            .with_target(false)
+            .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+            .init();
+        let to = if json { &reports } else { &log }.clone();
         let groups = Groups::default();
-        let worker = self.worker(database, json, &groups)?;
+        let worker = self.worker(database, &log, &groups)?;
+        let worker = worker.middleware(Report { json, to });
+        hang_up::terminates()?;
         let ended = worker.run().await;
         // Their jobs have been released.
         for group in groups.lock().expect("no panic").drain() {
             kill(group, Signal::KILL);
         }
-        ended.map_err(failed)
+        let ended = ended.map_err(|fault| {
+            let Failed { code, message } = failed(fault);
+            log.say(format!("jobs: {message}\n").as_bytes());
+            Failed::new(code, "")
+        });
+        reports.finish();
+        log.finish();
+        ended
     }
 
-    fn worker(self, database: &Database, json: bool, groups: &Groups) -> Result<Worker, Failed> {
+    fn worker(self, database: &Database, log: &Output, groups: &Groups) -> Result<Worker, Failed> {
         let mut options = Options {
             queues: Vec::new(),
             concurrency: self.concurrency,
-            timeout: self
-                .timeout
-                .filter(|limit| *limit >= 0.0)
-                .map(seconds)
-                .transpose()?,
-            lease: seconds(self.lease)?,
-            grace: seconds(self.grace)?,
+            timeout: self.timeout,
+            lease: self.lease,
+            grace: self.grace,
             prepare: !self.no_prepare,
             ..Options::default()
         };
@@ -138,12 +152,11 @@ impl Work {
         let program = self.command[0].to_string_lossy().into();
         options.info.insert("program".into(), program);
         let worker = Worker::new(database.config()?, options).map_err(failed)?;
-        let worker = worker.middleware(Report { json });
-        let (work, groups) = (Arc::new(self), groups.clone());
+        let (work, log, groups) = (Arc::new(self), log.clone(), groups.clone());
         // Blocking: the library ends no thread, so there is time between the two signals.
         let runtime = tokio::runtime::Handle::current();
         let kinds = work.kinds.clone();
-        let handler = move |job| runtime.block_on(work.program(job, &groups));
+        let handler = move |job| runtime.block_on(work.program(job, &log, &groups));
         if kinds.is_empty() {
             return Ok(worker.otherwise(Blocking(handler)));
         }
@@ -156,6 +169,7 @@ impl Work {
     async fn program(
         &self,
         job: Job<Box<RawValue>>,
+        log: &Output,
         groups: &Groups,
     ) -> Result<Box<RawValue>, Error> {
         let mut child = Command::new(&self.command[0])
@@ -172,14 +186,13 @@ impl Work {
             .spawn()?;
         let group = child.id().map_or(0, |id| id as i32);
         groups.lock().expect("no panic").insert(group);
-        let mut ending = Box::pin(communicate(&mut child, job.args.get()));
+        let mut ending = Box::pin(communicate(&mut child, job.args.get(), log));
         let ended = job.cancellation().run_until_cancelled(&mut ending).await;
         let ended = match ended {
             Some(ended) => ended,
             None => {
                 kill(group, Signal::TERM);
-                let grace = Duration::from_secs_f64(self.grace);
-                let ended = timeout(grace, &mut ending).await;
+                let ended = timeout(self.grace, &mut ending).await;
                 // Also what it has started and left behind.
                 kill(group, Signal::KILL);
                 if ended.is_err() {
@@ -232,11 +245,6 @@ fn failed(fault: ClientError) -> Failed {
     }
 }
 
-fn seconds(seconds: f64) -> Result<Duration, Failed> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Failed::new(WRONG, format!("{seconds} are no seconds")))
-}
-
 fn kill(group: i32, signal: Signal) {
     if let Some(group) = Pid::from_raw(group) {
         // It may have ended just now.
@@ -248,6 +256,7 @@ fn kill(group: i32, signal: Signal) {
 async fn communicate(
     child: &mut Child,
     input: &str,
+    log: &Output,
 ) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), Error> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (mut output, mut errors) = (Vec::new(), Vec::new());
@@ -260,7 +269,7 @@ async fn communicate(
         };
         let (reading, passing) = (
             read_output(stdout, &mut output),
-            read_errors(stderr, &mut errors),
+            read_errors(stderr, &mut errors, log),
         );
         let mut talking = Box::pin(async { tokio::join!(writing, reading, passing) });
         tokio::select! {
@@ -279,12 +288,11 @@ async fn communicate(
 const LONGEST: usize = 10_000;
 
 /// Passes a program's stderr on, and keeps its end.
-async fn read_errors(from: Option<ChildStderr>, kept: &mut Vec<u8>) {
+async fn read_errors(from: Option<ChildStderr>, kept: &mut Vec<u8>, log: &Output) {
     let Some(mut from) = from else { return };
     let mut buffer = [0; 8192];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        // Where nobody reads ours, the job goes on all the same.
-        let _ = stderr().write_all(&buffer[..length]);
+        log.say(&buffer[..length]);
         kept.extend_from_slice(&buffer[..length]);
         kept.drain(..kept.len().saturating_sub(LONGEST));
     }
@@ -298,35 +306,32 @@ async fn read_output(from: Option<ChildStdout>, kept: &mut Vec<u8>) {
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
 }
 
-/// Says of each job how it ended.
+/// Says of each attempt how it ended, in a line.
 struct Report {
     json: bool,
+    to: Output,
 }
 
 impl Middleware for Report {
     fn work(&self, job: Job<()>, handling: Handling) -> Handling {
-        let json = self.json;
+        let (json, to) = (self.json, self.to.clone());
         Box::pin(async move {
             let began = Instant::now();
             let result = handling.await;
             let seconds = began.elapsed().as_secs_f64();
             let error = result.as_ref().err().map(ToString::to_string);
-            // Whether anybody reads it or not, the job has ended as it has.
-            if json {
-                let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
-                let report = json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error });
-                let _ = writeln!(stdout(), "{report}");
+            let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
+            let line = if json {
+                json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error }).to_string()
             } else {
                 let ended = match job.cancelled_because() {
                     None | Some(Reason::Timeout) => "failed",
                     Some(_) => "stopped",
                 };
                 let error = error.map_or("done".into(), |error| format!("{ended}: {error}"));
-                tell(format_args!(
-                    "job {} ({}), attempt {}: {error} after {seconds:.1} s",
-                    job.id, job.kind, job.attempt
-                ));
-            }
+                format!("job {id} ({kind}), attempt {attempt}: {error} after {seconds:.1} s")
+            };
+            to.say(format!("{line}\n").as_bytes());
             result
         })
     }

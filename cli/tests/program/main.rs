@@ -1,14 +1,20 @@
 //! What the program promises, against the database at DATABASE_URL, which has the extension.
 //! Without one there is nothing to see.
 
+mod people;
 mod processes;
+mod signals;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::ioctl_fionbio;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use tokio_postgres::types::FromSql;
@@ -130,16 +136,25 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
 struct Worker(Child);
 
 impl Worker {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
     fn terminate(mut self) -> Option<i32> {
-        let id = rustix::process::Pid::from_child(&self.0);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
+        self.0.wait().unwrap().code()
+    }
+
+    /// Its exit code, once it has ended by itself.
+    fn ended(mut self) -> Option<i32> {
+        eventually("the worker ends", || self.0.try_wait().unwrap().is_some());
         self.0.wait().unwrap().code()
     }
 }
@@ -171,6 +186,15 @@ fn closed() -> Stdio {
     writer.into()
 }
 
+/// A pipe that is full, and what is read of it.
+fn stalled() -> (PipeReader, Stdio) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(b"\n").is_ok() {}
+    ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer.into())
+}
+
 /// A file that has no space.
 fn full() -> Stdio {
     let file = std::fs::File::options().write(true).open("/dev/full");
@@ -182,17 +206,31 @@ fn a_program_gets_its_job_and_gives_its_output() {
     let Some(program) = Program::new("output") else {
         return;
     };
-    let worker = program.work(
-        &[],
-        r#"printf '{"args": %s, "job": "%s %s"}' "$(cat)" "$JOBS_KIND" "$JOBS_ATTEMPT""#,
-    );
-    let (result, code) = program.insert("k", &["--wait", "60"]);
+    let script = r#"printf '{"args": %s, "job": ["%s", "%s", "%s", "%s", "%s"]}' \
+        "$(cat)" "$JOBS_ID" "$JOBS_KIND" "$JOBS_QUEUE" "$JOBS_ATTEMPT" "$JOBS_MAX_ATTEMPTS""#;
+    let worker = program.work(&[], script);
+    let (result, code) = program.insert("k", &["--wait", "60", "--max-attempts", "7"]);
     assert_eq!(code, 0, "{result}");
+    let job = json!([result["id"].to_string(), "k", program.queue, "1", "7"]);
     assert_eq!(
         result["output"],
-        json!({ "args": { "n": [1, "ü"] }, "job": "k 1" })
+        json!({ "args": { "n": [1, "ü"] }, "job": job })
     );
     assert_eq!(worker.terminate(), Some(0));
+}
+
+#[test]
+fn a_worker_of_some_kinds_leaves_the_others() {
+    let Some(program) = Program::new("kinds") else {
+        return;
+    };
+    let (other, _) = program.insert("c", &[]);
+    let _worker = program.work(&["-k", "a", "--kind", "b"], "true");
+    for kind in ["a", "b"] {
+        let (result, code) = program.insert(kind, &["--wait", "60"]);
+        assert_eq!(code, 0, "{result}");
+    }
+    assert_eq!(program.job(&other["id"], "available")["attempt"], 0);
 }
 
 #[test]
@@ -334,6 +372,40 @@ fn options_arrive_and_duplicates_are_told() {
 }
 
 #[test]
+fn what_makes_a_job_unique_is_what_the_database_takes() {
+    let Some(program) = Program::new("unique") else {
+        return;
+    };
+    for unique in [
+        r#"{"by_period": "P10000D"}"#,
+        r#"{"by_args": true, "window": "15 minutes"}"#,
+        r#"{"by_kind": null, "by_queue": true}"#,
+        r#"{"oban": true}"#,
+    ] {
+        // A kind of its own for each form.
+        let kind = format!("{} {unique}", program.queue);
+        let insert = || program.insert(&kind, &["--unique", unique]);
+        let (first, code) = insert();
+        assert_eq!((code, &first["duplicate"]), (0, &json!(false)), "{unique}");
+        assert_eq!(insert().0["duplicate"], true, "{unique}");
+    }
+    let insert = ["insert", "many", "--lines", "--json", "-q", &program.queue];
+    let insert = [&insert[..], &["--unique", r#"{"oban": true}"#]].concat();
+    let output = program.run(&insert, "{}\n{}\n[1]\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "{\"duplicates\":1,\"inserted\":2}\n"
+    );
+    let output = program.run(&["insert", "k", "--unique", r#"{"by_arg": true}"#], "");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("DETAIL: ") && said.contains("\nHINT: "),
+        "{said}"
+    );
+}
+
+#[test]
 fn lines_are_inserted_all_or_none() {
     let Some(program) = Program::new("lines") else {
         return;
@@ -350,9 +422,10 @@ fn lines_are_inserted_all_or_none() {
         String::from_utf8_lossy(&output.stdout),
         "{\"duplicates\":0,\"inserted\":1001}\n"
     );
-    let (top, _) = program.json(&["top"]);
-    let mut queues = top["queues"].as_array().unwrap().iter();
-    assert!(queues.any(|queue| queue["queue"] == program.queue));
+    let top = program.run(&["top", "--json"], "");
+    let top = String::from_utf8(top.stdout).unwrap();
+    let queue = format!(r#""queue": "{}""#, program.queue);
+    assert!(top.contains(&queue), "{top}");
 }
 
 #[test]
@@ -381,6 +454,19 @@ fn exit_codes_are_those_of_the_help() {
         // What is wrong is so without a database.
         let unconnected = [&wrong[..1], &["-d", NOWHERE], &wrong[1..]].concat();
         assert_eq!(code(&unconnected), Some(2), "{wrong:?}");
+    }
+    for timeout in ["-5", "-0.5", "0", "NaN", "inf", "1e300", "1 s", ""] {
+        let option = format!("--timeout={timeout}");
+        for wrong in [
+            &["insert", "k", &option][..],
+            &["work", &option, "--", "true"],
+        ] {
+            let output = program.run(&[&["-d", NOWHERE], wrong].concat(), "");
+            assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            let fault = format!("invalid value '{timeout}' for '--timeout");
+            assert!(said.contains(&fault), "{said}");
+        }
     }
     assert_eq!(code(&["show", "1", "--json", "-d", NOWHERE]), Some(3));
     assert_eq!(code(&["show", "9007199254740991"]), Some(4));
@@ -450,6 +536,59 @@ fn a_worker_goes_on_whose_reports_cannot_be_written() {
             assert_eq!(worker.terminate(), Some(0));
         }
     }
+}
+
+#[test]
+fn a_worker_goes_on_whose_reports_nobody_reads() {
+    let Some(program) = Program::new("unread") else {
+        return;
+    };
+    let states =
+        "select string_agg(distinct state || ' ' || attempt, ', ') from jobs.jobs where queue = $1";
+    // More of them than run at a time, and the last one says more than there is room for.
+    let script = "case $JOBS_KIND in
+        long) head -c 20000000 /dev/zero | tr '\\0' x >&2;;
+        *) echo said >&2;;
+        esac";
+    for options in [&["--json"][..], &[]] {
+        let ((unread, stdout), (mut stalled, stderr)) = (stalled(), stalled());
+        let options = [options, &["--lease", "2", "-c", "2"]].concat();
+        let worker = program.work_into(&options, script, stdout, stderr);
+        let insert = ["insert", "k", "--lines", "-q", &program.queue];
+        assert!(program.run(&insert, &"{}\n".repeat(20)).status.success());
+        program.insert("long", &["--priority", "2"]);
+        eventually("all jobs are completed by their first attempt", || {
+            program.ask::<Option<String>>(states).as_deref() == Some("completed 1")
+        });
+        // Somebody reads it after all.
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let reads = read.clone();
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok(length @ 1..) = stalled.read(&mut buffer) {
+                reads.lock().unwrap().extend_from_slice(&buffer[..length]);
+            }
+        });
+        eventually("what was dropped is counted", || {
+            let read = read.lock().unwrap();
+            let end = &read[read.len().saturating_sub(1000)..];
+            String::from_utf8_lossy(end).contains("stderr was not read in time dropped=")
+        });
+        assert_eq!(worker.terminate(), Some(0));
+        reader.join().unwrap();
+        drop(unread);
+    }
+}
+
+#[test]
+fn a_worker_ends_though_nobody_reads_what_it_says() {
+    let Some(program) = Program::new("unread end") else {
+        return;
+    };
+    let (_unread, stderr) = stalled();
+    // A name that the database refuses.
+    let worker = program.work_into(&["--name", ""], "true", Stdio::null(), stderr);
+    assert_eq!(worker.ended(), Some(1));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{Program, Worker, eventually};
 
 /// A command of `sh` that ignores SIGTERM, as does what it starts. Their pids are in the file.
-fn stubborn(file: &Path) -> String {
+pub(crate) fn stubborn(file: &Path) -> String {
     let file = file.display();
     format!(
         "trap '' TERM; sleep 600 & echo $$ $! >'{file}.new'; mv '{file}.new' '{file}'; wait; wait"
@@ -17,14 +17,14 @@ fn stubborn(file: &Path) -> String {
 }
 
 /// A file for a test, which is not there yet.
-fn file(test: &str) -> PathBuf {
+pub(crate) fn file(test: &str) -> PathBuf {
     let file = std::env::temp_dir().join(format!("jobs-{test}-{}", std::process::id()));
     let _ = std::fs::remove_file(&file);
     file
 }
 
 /// The pids in a file, once it is there.
-fn pids(file: &Path) -> Vec<i32> {
+pub(crate) fn pids(file: &Path) -> Vec<i32> {
     eventually("the program runs", || file.exists());
     let text = read_to_string(file).unwrap();
     std::fs::remove_file(file).unwrap();
@@ -42,7 +42,7 @@ fn stat(pid: i32) -> Option<(String, i32)> {
 
 /// Waits until the processes are gone. What outlives its parent may be left to be reaped: that is
 /// the business of process 1.
-fn gone(pids: &[i32]) {
+pub(crate) fn gone(pids: &[i32]) {
     for &pid in pids {
         let is_there = || test_kill_process(Pid::from_raw(pid).unwrap()).is_ok();
         let is_dead = || stat(pid).is_none_or(|(state, parent)| state == "Z" && parent == 1);
