@@ -249,7 +249,6 @@ export class Worker {
     const stopping = this.#stopping.signal;
     const { concurrency, lease, logger } = this.#options;
     const kinds = this.kinds && toArray(this.kinds);
-    let emptyWaits = 0; // that returned at once, for jobs that we cannot have
     while (!stopping.aborted) {
       const free = concurrency - this.#running.size - this.#finisher.kept;
       if (free <= 0 || this.#command !== "run") {
@@ -262,14 +261,10 @@ export class Worker {
         const values = [toArray(queues), String(most), this.name, `${lease} s`, kinds];
         const jobs: JobRow[] = await this.#fetch.rows(FETCH, values);
         for (const job of jobs) this.#begin(job);
-        if (jobs.length > 0) emptyWaits = 0;
         if (jobs.length === most) continue;
-        const before = performance.now();
         this.#isWaiting = true;
         await this.#fetch.rows(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT, true);
         this.#isWaiting = false;
-        emptyWaits = jobs.length === 0 && performance.now() - before < 50 ? emptyWaits + 1 : 0;
-        if (emptyWaits > 1) await sleep(Math.min(0.01 * 2 ** emptyWaits, 0.5), stopping);
       } catch (error) {
         this.#isWaiting = false;
         if (stopping.aborted) return;

@@ -251,6 +251,26 @@ test("a fetch that is never answered is given up", { timeout: 60_000 }, async ()
   assert.deepEqual(await new Link(connect, over.signal, quiet).rows("select", [], 0.1), [1]);
 });
 
+test("after each wait a worker fetches at once, however often in vain", { timeout: 60_000 }, async () => {
+  const late = [];
+  let [isLate, worker] = [false];
+  const fetchedOften = new Promise((resolve) => {
+    const query = async (text) => {
+      if (text.includes("worker_beat")) return [{ row: '"run"' }];
+      if (text.includes("wait_any('{}'")) return once(process, "never");
+      if (text.includes("fetch_any") && late.push(isLate) === 5) resolve();
+      // What the worker does without a pause it does before this.
+      isLate = false;
+      setImmediate(() => (isLate = true));
+      return [];
+    };
+    const connect = async () => ({ query, cancel: async () => {}, close: async () => {} });
+    worker = new Worker({ connect }, { logger: quiet }).kind("k", () => {});
+  });
+  await worked(worker, () => fetchedOften);
+  assert.deepEqual(late.slice(0, 5), [false, false, false, false, false]);
+});
+
 test("statements are prepared until a pooler mixes up sessions", async () => {
   const { Link } = await import("../dist/esm/connection.js");
   const names = [];
