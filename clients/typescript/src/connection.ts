@@ -77,7 +77,8 @@ export class Link {
         this.#connection ??= await this.connect();
         this.closed.throwIfAborted();
         const name = this.#isPreparing ? nameOf(text) : undefined;
-        const found = await answered(this.#connection.query(text, values, name), patience);
+        const found = await atMost(patience, this.#connection.query(text, values, name));
+        if (!found) throw new Error(`no answer within ${patience} s`);
         this.isFailing = false;
         return found.map(({ row }) => fromJson(row));
       } catch (error) {
@@ -120,11 +121,3 @@ export class Link {
 const names = new Map<string, string>();
 const nameOf = (text: string): string =>
   names.get(text) ?? names.set(text, `jobs_${createHash("sha256").update(text).digest("hex").slice(0, 40)}`).get(text)!;
-
-function answered<T>(answer: Promise<T>, patience: number): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const late = () => reject(new Error(`no answer within ${patience} s`));
-    const timer = setTimeout(late, patience * 1000);
-    answer.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
-}

@@ -11,11 +11,11 @@ export async function aborted(signal: AbortSignal): Promise<void> {
   if (!signal.aborted) await once(signal, "abort");
 }
 
-/** Returns when the work is done, or after so many seconds. */
-export async function atMost(seconds: number, work: Promise<unknown>): Promise<void> {
+/** Returns what the work does, or undefined after so many seconds. */
+export async function atMost<T>(seconds: number, work: Promise<T>): Promise<T | void> {
   const over = new AbortController();
   const late = sleep(Math.min(seconds, MOST_SECONDS), over.signal);
-  await Promise.race([work, late]).finally(() => over.abort());
+  return Promise.race([work, late]).finally(() => over.abort());
 }
 
 /** The longest time that a timer of Node can take: 24 days. */

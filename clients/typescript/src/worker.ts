@@ -340,16 +340,14 @@ export class Worker {
   async #controlling(): Promise<void> {
     const over = this.#over.signal;
     const pace = Math.min(this.#options.lease / 3, 10);
+    const refused = (call: string) => async (error: unknown) => {
+      if (!over.aborted) this.#options.logger.error(`a ${call} was refused, to be repeated`, { error });
+      await sleep(Math.min(pace, 1), over);
+    };
     while (!over.aborted) {
-      try {
-        await this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + BEATING / 2, true);
-      } catch (error) {
-        if (!over.aborted) this.#options.logger.error("a wait was refused, to be repeated", { error });
-        await sleep(Math.min(pace, 1), over);
-      }
-      await this.#beat().catch((error) => {
-        if (!over.aborted) this.#options.logger.error("a heartbeat was refused, to be repeated", { error });
-      });
+      const wait = this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + BEATING / 2, true);
+      await wait.catch(refused("wait"));
+      await this.#beat().catch(refused("heartbeat"));
     }
   }
 
