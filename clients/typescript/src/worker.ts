@@ -57,6 +57,9 @@ const IDLE_WAIT = 30;
 const BEATING = 10; // without an answer: so leases are renewed by another connection in time
 const SENDING = 10; // seconds after the last handler ended
 
+// Of this process: workers within `run()`, and handlers that these have left behind.
+let [mains, left] = [0, 0];
+
 /** Fetches jobs and runs a handler for each, many at a time. */
 export class Worker {
   /** Its name in `jobs.workers`. */
@@ -152,7 +155,8 @@ export class Worker {
   /**
    * Runs until SIGTERM or SIGINT, or until an operator stops the worker. A second signal is as
    * `stopAndCancel()`. Rejects if a result could not be sent. The process is the worker's: what a
-   * handler throws in the background is logged, and does not end it.
+   * handler throws in the background is logged, and does not end it. Where a handler was left
+   * behind it ends the process, once no other worker is within `run()`.
    */
   async run(): Promise<void> {
     let signals = 0;
@@ -160,11 +164,17 @@ export class Worker {
     const onStray = (error: unknown) => this.#options.logger.error("an error outside of handlers", { error });
     const listeners = { SIGTERM: onSignal, SIGINT: onSignal, unhandledRejection: onStray, uncaughtException: onStray };
     for (const [event, listener] of Object.entries(listeners)) process.on(event, listener);
+    let code = 1;
+    mains++;
     try {
       await this.start();
       await this.#ended;
+      code = 0;
     } finally {
       for (const [event, listener] of Object.entries(listeners)) process.off(event, listener);
+      left += this.#running.size;
+      // Its timers and sockets would keep the process.
+      if (--mains === 0 && left > 0) process.exit(code);
     }
   }
 

@@ -1,11 +1,66 @@
 // What the cases of conformance cannot see of a worker: its layers, its log, its packages.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { connect as connectSocket, createServer } from "node:net";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { Cancel, connectPg, connectPostgres, Discard, insert, Producer, RetryIn, Snooze, waitFor, Worker } from "postgres-jobs";
 import { url, withDatabase } from "./database.mjs";
+
+/**
+ * Runs a module in a process of its own, which has `url`, `queue`, `logger` and the package. Returns
+ * how it is stopped: by SIGTERM, until it has ended by itself. Its code is what that returns.
+ */
+function inProcess(t, url, queue, text) {
+  const module = `import * as jobs from "postgres-jobs";
+    const [url, queue, logger] = [${JSON.stringify(url)}, ${JSON.stringify(queue)}, { info() {}, warn() {}, error() {} }];
+    ${text}`;
+  const cwd = fileURLToPath(new URL("..", import.meta.url));
+  const child = spawn(process.execPath, ["--input-type=module", "-e", module], { cwd, stdio: ["ignore", "ignore", "inherit"] });
+  t.after(() => child.kill("SIGKILL"));
+  return async () => {
+    child.kill("SIGTERM");
+    return (await once(child, "exit"))[0];
+  };
+}
+
+/** The URL by which the server is reached, until the end of the test. */
+async function listening(t, server) {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.close());
+  return Object.assign(new URL(url), { hostname: "127.0.0.1", port: server.address().port }).href;
+}
+
+/** The URL of a server that has too many sessions to take one more. */
+function full(t) {
+  const fields = "SFATAL\0VFATAL\0C53300\0Mtoo many\0\0";
+  const message = Buffer.from(`E....${fields}`);
+  message.writeInt32BE(4 + fields.length, 1);
+  return listening(t, createServer((client) => client.once("data", () => client.end(message))));
+}
+
+/** A way to the server that can refuse what is new, and fall silent: nothing hears anything. */
+async function network(t) {
+  const { hostname, port } = new URL(url);
+  const sockets = [];
+  let isSilent = false;
+  const server = createServer({ allowHalfOpen: true }, (client) => {
+    const there = connectSocket(port || 5432, hostname || "localhost");
+    sockets.push(client, there);
+    for (const [from, to] of [[client, there], [there, client]]) {
+      from.on("data", (data) => isSilent || to.write(data));
+      from.on("end", () => isSilent || to.end());
+      from.on("error", () => {});
+    }
+  });
+  t.after(() => sockets.forEach((socket) => socket.destroy()));
+  const through = await listening(t, server);
+  return { through, refuse: () => server.close(), fallSilent: () => (isSilent = true) };
+}
 
 const require = createRequire(import.meta.url);
 const quiet = { info() {}, warn() {}, error() {} };
@@ -13,6 +68,11 @@ const quiet = { info() {}, warn() {}, error() {} };
 async function worked(worker, run) {
   await worker.start();
   return run().finally(() => worker.stop());
+}
+
+async function stateOf(client, id) {
+  const { rows } = await client.query("select state from jobs.jobs where id = $1", [id]);
+  return rows[0].state;
 }
 
 withDatabase("middleware is around a handler, the first outermost", async (client, queue) => {
@@ -69,6 +129,55 @@ for (const [name, connect] of Object.entries({ pg: connectPg(url), postgres: con
     }
   });
 }
+
+for (const [name, connect] of Object.entries({ connectPg, connectPostgres })) {
+  withDatabase(`${name}: a worker that the server refuses as it starts tries again`, async (client, queue, t) => {
+    const urls = [await full(t), url, url, url];
+    const toNext = (worker) => connect(urls.shift())(worker);
+    const worker = new Worker({ connect: toNext }, { queues: [queue], logger: quiet }).kind("k", () => "output");
+    const [{ output }] = await worked(worker, async () => waitFor(client, [(await insert(client, "k", {}, { queue })).id]));
+    assert.equal(output, "output");
+  });
+
+  withDatabase(`${name}: a cancel request that cannot be sent is an error of its own`, async (client, _queue, t) => {
+    const { through, refuse } = await network(t);
+    const connection = await connect(through)("test");
+    const sleeping = assert.rejects(connection.query("select pg_sleep(60)::text as row", []));
+    await new Promise(setImmediate); // by then it is sent
+    refuse();
+    await assert.rejects(connection.cancel(), { code: "ECONNREFUSED" });
+    await connection.close();
+    await sleeping;
+  });
+
+  withDatabase(`${name}: connections that have fallen silent keep no process`, async (client, queue, t) => {
+    const { through, fallSilent } = await network(t);
+    const stop = inProcess(t, through, queue, `
+      const worker = new jobs.Worker({ connect: jobs.${name}(url) }, { queues: [queue], logger });
+      await worker.kind("k", () => "output").run();`);
+    const { id } = await insert(client, "k", {}, { queue });
+    assert.equal((await waitFor(client, [id]))[0].output, "output");
+    fallSilent();
+    assert.equal(await stop(), 0);
+  });
+}
+
+withDatabase("a handler that is left behind keeps no process, and ends no other worker", async (client, queue, t) => {
+  const stop = inProcess(t, url, queue, `
+    import { setTimeout } from "node:timers/promises";
+    const worker = (kind, grace) => new jobs.Worker(url, { queues: [queue + kind], logger, grace });
+    const first = worker("first", 0).kind("first", () => setTimeout(3e6));
+    const second = worker("second", 60).kind("second", () => setTimeout(4000, "output"));
+    await Promise.all([first.run(), second.run()]);`);
+  const ids = [];
+  for (const kind of ["first", "second"]) {
+    const { id } = await insert(client, kind, {}, { queue: queue + kind });
+    while ((await stateOf(client, id)) !== "running");
+    ids.push(id);
+  }
+  assert.equal(await stop(), 0);
+  assert.deepEqual([await stateOf(client, ids[0]), await stateOf(client, ids[1])], ["available", "completed"]);
+});
 
 withDatabase("an attempt has its time, also after the year 9999", async (client, queue) => {
   const late = async (name) => {
