@@ -51,6 +51,8 @@ export class Link {
   #isPreparing = true;
   /** The latest call has failed, and is being repeated. */
   isFailing = false;
+  /** The latest call is one that waits. */
+  isWaiting = false;
 
   constructor(
     private readonly connect: () => Promise<Connection>,
@@ -65,6 +67,7 @@ export class Link {
    * repeated: who waits has to look, whatever ended it.
    */
   rows(text: string, values: Value[], patience = PATIENCE, isWait = false): Promise<any[]> {
+    this.isWaiting = isWait;
     const answer = this.#last.then(() => this.#rows(text, values, patience, isWait));
     this.#last = answer.catch(() => {});
     return answer;

@@ -43,10 +43,13 @@ export class Finisher {
     this.#push(one);
   }
 
-  /** Waits for so many seconds until all is sent. Returns how many results are not, and so are lost. */
-  async flush(seconds: number): Promise<number> {
-    const empty = new Promise<void>((resolve) => (this.#onEmpty = resolve));
-    if (this.#open.size > 0) await atMost(seconds, empty);
+  /**
+   * Waits for so many seconds until all is sent, and what the work under way brings. Returns how
+   * many results are not, and so are lost.
+   */
+  async flush(seconds: number, work: Promise<void>): Promise<number> {
+    const empty = () => new Promise<void>((resolve) => (this.#open.size > 0 ? (this.#onEmpty = resolve) : resolve()));
+    await atMost(seconds, work.then(empty));
     return this.#open.size;
   }
 

@@ -73,7 +73,6 @@ export class Worker {
   readonly #running = new Map<Attempt, Promise<void>>();
   readonly #held = new Set<Attempt>(); // each is ours until the server has its result
   #command = "run";
-  #isWaiting = false;
   #wake = () => {};
 
   readonly #stopping = new AbortController(); // no more fetches
@@ -231,20 +230,18 @@ export class Worker {
     const controlling = this.#controlling();
     const fetching = this.#fetching();
     await aborted(this.#stopping.signal);
-    // A wait is ended. A fetch under way is not: its jobs are ours.
-    if (this.#isWaiting) await this.#fetch.interrupt(fetching);
-    else await Promise.race([fetching, cancelled]);
-
-    const emptied = () => Promise.all(this.#running.values());
-    await Promise.race([emptied(), cancelled]);
+    // A wait is ended. A fetch under way is not: its jobs are ours, and are released.
+    const fetched = this.#fetch.isWaiting ? this.#fetch.interrupt(fetching) : fetching;
+    const emptied = Promise.all([fetched, ...this.#running.values()]);
+    await Promise.race([emptied, cancelled]);
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
-    await atMost(1, fetching.then(emptied));
+    await atMost(1, emptied);
     for (const attempt of this.#running.keys()) {
       logger.warn("a handler was left behind", attempt.fields);
       // What is completed in a transaction is locked by that.
       if (!attempt.job.isCompleted) this.#settle(attempt, { do: "release" });
     }
-    const lost = await this.#finisher.flush(SENDING);
+    const lost = await this.#finisher.flush(SENDING, fetched);
     this.#over.abort();
     await this.#control.interrupt(controlling);
     await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.close()]);
@@ -272,11 +269,8 @@ export class Worker {
         const jobs: JobRow[] = await this.#fetch.rows(FETCH, values);
         for (const job of jobs) this.#begin(job);
         if (jobs.length === most) continue;
-        this.#isWaiting = true;
         await this.#fetch.rows(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT, true);
-        this.#isWaiting = false;
       } catch (error) {
-        this.#isWaiting = false;
         if (stopping.aborted) return;
         logger.error("a fetch was refused, to be repeated", { error });
         await sleep(1, stopping);

@@ -6,25 +6,27 @@ import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { connect as connectSocket, createServer } from "node:net";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Cancel, connectPg, connectPostgres, Discard, insert, Producer, RetryIn, Snooze, waitFor, Worker } from "postgres-jobs";
 import { url, withDatabase } from "./database.mjs";
 
 /**
  * Runs a module in a process of its own, which has `url`, `queue`, `logger` and the package. Returns
- * how it is stopped: by SIGTERM, until it has ended by itself. Its code is what that returns.
+ * how it is stopped, and what it says. A stop is SIGTERM; it returns the code with which it ends.
  */
 function inProcess(t, url, queue, text) {
   const module = `import * as jobs from "postgres-jobs";
     const [url, queue, logger] = [${JSON.stringify(url)}, ${JSON.stringify(queue)}, { info() {}, warn() {}, error() {} }];
     ${text}`;
   const cwd = fileURLToPath(new URL("..", import.meta.url));
-  const child = spawn(process.execPath, ["--input-type=module", "-e", module], { cwd, stdio: ["ignore", "ignore", "inherit"] });
+  const child = spawn(process.execPath, ["--input-type=module", "-e", module], { cwd, stdio: ["ignore", "pipe", "inherit"] });
   t.after(() => child.kill("SIGKILL"));
-  return async () => {
+  const stop = async () => {
     child.kill("SIGTERM");
     return (await once(child, "exit"))[0];
   };
+  return [stop, child.stdout];
 }
 
 /** The URL by which the server is reached, until the end of the test. */
@@ -152,18 +154,26 @@ for (const [name, connect] of Object.entries({ connectPg, connectPostgres })) {
 
   withDatabase(`${name}: connections that have fallen silent keep no process`, async (client, queue, t) => {
     const { through, fallSilent } = await network(t);
-    const stop = inProcess(t, through, queue, `
-      const worker = new jobs.Worker({ connect: jobs.${name}(url) }, { queues: [queue], logger });
-      await worker.kind("k", () => "output").run();`);
-    const { id } = await insert(client, "k", {}, { queue });
-    assert.equal((await waitFor(client, [id]))[0].output, "output");
+    const [stop, said] = inProcess(t, through, queue, `
+      const connect = async (name) => {
+        const connection = await jobs.${name}(url)(name);
+        const query = async (text, ...given) => {
+          const rows = await connection.query(text, ...given);
+          if (text.includes("jobs.finish_many")) console.log("finished");
+          return rows;
+        };
+        return { ...connection, query };
+      };
+      await new jobs.Worker({ connect }, { queues: [queue], logger }).kind("k", () => "output").run();`);
+    await insert(client, "k", {}, { queue });
+    await once(said, "data"); // all is heard that was asked
     fallSilent();
     assert.equal(await stop(), 0);
   });
 }
 
 withDatabase("a handler that is left behind keeps no process, and ends no other worker", async (client, queue, t) => {
-  const stop = inProcess(t, url, queue, `
+  const [stop] = inProcess(t, url, queue, `
     import { setTimeout } from "node:timers/promises";
     const worker = (kind, grace) => new jobs.Worker(url, { queues: [queue + kind], logger, grace });
     const first = worker("first", 0).kind("first", () => setTimeout(3e6));
@@ -252,6 +262,28 @@ withDatabase("a handler that is left behind is logged", async (client, queue) =>
   end();
   const warned = lines.filter(([level]) => level !== "info");
   assert.deepEqual(warned, [["warn", "a handler was left behind", { job: id, kind: "k", attempt: 1 }]]);
+});
+
+withDatabase("at a stop without grace a fetch under way is not abandoned", async (client, queue) => {
+  let onFetched;
+  const isFetched = new Promise((resolve) => (onFetched = resolve));
+  const connect = async (name) => {
+    const connection = await connectPg(url)(name);
+    const query = async (text, ...given) => {
+      const rows = await connection.query(text, ...given);
+      if (!text.includes("jobs.fetch_any") || rows.length === 0) return rows;
+      onFetched();
+      await sleep(3000); // longer than handlers have then
+      return rows;
+    };
+    return { ...connection, query };
+  };
+  const worker = new Worker({ connect }, { queues: [queue], logger: quiet }).kind("k", () => "output");
+  const { id } = await insert(client, "k", {}, { queue });
+  await worker.start();
+  await isFetched;
+  await worker.stopAndCancel();
+  assert.equal(await stateOf(client, id), "available");
 });
 
 withDatabase("a worker of many places asks for 10,000 jobs at a time", async (client, queue) => {
