@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Value } from "./database.js";
 import { fromJson } from "./json.js";
-import { atMost, backOff, sleep } from "./timing.js";
+import { atMost, pause } from "./timing.js";
 
 /** A session of the database, in autocommit. Adapters make it from a driver. */
 export interface Connection {
@@ -56,7 +56,8 @@ export class Link {
 
   constructor(
     private readonly connect: () => Promise<Connection>,
-    private readonly closed: AbortSignal,
+    readonly hurried: AbortSignal,
+    readonly closed: AbortSignal,
     private readonly logger: Logger,
   ) {}
 
@@ -74,7 +75,7 @@ export class Link {
   }
 
   async #rows(text: string, values: Value[], patience: number, isWait: boolean): Promise<any[]> {
-    for (let failures = 0; ; failures++) {
+    for (let failures = 0; ; ) {
       this.closed.throwIfAborted();
       try {
         this.#connection ??= await this.connect();
@@ -95,7 +96,7 @@ export class Link {
         if (!KEEPS_CONNECTION.test(code ?? "")) await this.close();
         this.closed.throwIfAborted();
         this.logger.warn("a connection to the database failed, to be repeated", { error });
-        await sleep(backOff(failures), this.closed);
+        failures = await pause(failures + 1, this.hurried, this.closed);
         if (isWait) return [];
       }
     }

@@ -76,7 +76,7 @@ export class Worker {
   #wake = () => {};
 
   readonly #stopping = new AbortController(); // no more fetches
-  readonly #cancelling = new AbortController(); // the grace period is over
+  readonly #cancelling = new AbortController(); // the grace period is over, or nothing runs any more
   readonly #over = new AbortController();
   readonly #fetch: Link;
   readonly #finish: Link;
@@ -108,11 +108,12 @@ export class Worker {
     const connect = typeof database === "string" ? connectUrl(database) : database?.connect;
     // It can have a password, and is not shown.
     check(typeof connect === "function", "database", database && typeof database, "is neither a URL nor has it connect");
-    const link = (closed: AbortSignal) => new Link(() => connect(this.name), closed, this.#options.logger);
-    this.#fetch = link(this.#stopping.signal);
-    this.#finish = link(this.#over.signal);
-    this.#control = link(this.#over.signal);
-    this.#finisher = new Finisher(this.#finish, this.#over.signal, this.#options.logger);
+    const link = (hurried: AbortController, closed: AbortController) =>
+      new Link(() => connect(this.name), hurried.signal, closed.signal, this.#options.logger);
+    this.#fetch = link(this.#stopping, this.#stopping);
+    this.#finish = link(this.#cancelling, this.#over);
+    this.#control = link(this.#cancelling, this.#over);
+    this.#finisher = new Finisher(this.#finish, this.#options.logger);
   }
 
   /** Sets the handler of a kind. A worker fetches only kinds that have one. */
@@ -163,18 +164,14 @@ export class Worker {
     const onStray = (error: unknown) => this.#options.logger.error("an error outside of handlers", { error });
     const listeners = { SIGTERM: onSignal, SIGINT: onSignal, unhandledRejection: onStray, uncaughtException: onStray };
     for (const [event, listener] of Object.entries(listeners)) process.on(event, listener);
-    let code = 1;
     mains++;
-    try {
-      await this.start();
-      await this.#ended;
-      code = 0;
-    } finally {
-      for (const [event, listener] of Object.entries(listeners)) process.off(event, listener);
-      left += this.#running.size;
-      // Its timers and sockets would keep the process.
-      if (--mains === 0 && left > 0) process.exit(code);
-    }
+    const ended = this.start().then(() => this.#ended);
+    const code = await ended.then(() => 0, () => 1);
+    for (const [event, listener] of Object.entries(listeners)) process.off(event, listener);
+    left += this.#running.size;
+    // Its timers and sockets would keep the process.
+    if (--mains === 0 && left > 0) process.exit(code);
+    return ended;
   }
 
   /** Starts, and returns once the server knows of the worker. Touches no signals of the process. */
@@ -213,13 +210,11 @@ export class Worker {
   async #start(): Promise<void> {
     if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
     this.#options.logger.info("the worker starts", { worker: this.name });
-    try {
-      await Promise.race([this.#beat(), aborted(this.#stopping.signal)]);
-    } catch (error) {
+    await Promise.race([this.#beat(), aborted(this.#stopping.signal)]).catch(async (error) => {
       this.#over.abort();
       await this.#control.close();
       throw error;
-    }
+    });
     this.#ended = this.#work();
     this.#ended.catch(() => {}); // for those who wait for it
   }
@@ -241,6 +236,7 @@ export class Worker {
       // What is completed in a transaction is locked by that.
       if (!attempt.job.isCompleted) this.#settle(attempt, { do: "release" });
     }
+    this.#cancelling.abort();
     const lost = await this.#finisher.flush(SENDING, fetched);
     this.#over.abort();
     await this.#control.interrupt(controlling);

@@ -389,8 +389,41 @@ test("a fetch that is never answered is given up", { timeout: 60_000 }, async ()
     cancel: async () => {},
     close: async () => {},
   });
-  assert.deepEqual(await new Link(connect, over.signal, quiet).rows("select", [], 0.1), [1]);
+  assert.deepEqual(await new Link(connect, over.signal, over.signal, quiet).rows("select", [], 0.1), [1]);
 });
+
+const refusals = {
+  "is refused": async () => { throw Object.assign(new Error("no right"), { severity: "ERROR", code: "42501" }); },
+  "cannot be sent": async () => { throw new Error("no connection"); },
+  "is locked": async () => [{ row: '{"ord":1,"done":false,"reason":"locked"}' }],
+};
+for (const [what, refuse] of Object.entries(refusals)) {
+  test(`a stop ends the pause of a result that ${what}`, { timeout: 60_000 }, async () => {
+    const jobs = [{ row: '{"id":1,"token":1,"kind":"k","queue":"default","left":null}' }];
+    let [answer, calls, onFifth] = [refuse, 0];
+    const fifth = new Promise((resolve) => (onFifth = resolve));
+    const connect = async () => {
+      let endWait = () => {};
+      const query = async (text) => {
+        if (text.includes("jobs.fetch_any")) return jobs.splice(0);
+        if (text.includes("jobs.wait_any")) return new Promise((resolve) => (endWait = () => resolve([])));
+        if (text.includes("jobs.worker_beat")) return [{ row: '"run"' }];
+        if (text.includes("jobs.heartbeat_many")) return [{ row: "false" }];
+        if (++calls === 5) onFifth();
+        return answer();
+      };
+      return { query, cancel: async () => endWait(), close: async () => {} };
+    };
+    const worker = new Worker({ connect }, { logger: quiet }).kind("k", () => {});
+    await worker.start();
+    await fifth; // the pause is of more than a second by then
+    answer = async () => [{ row: '{"ord":1,"done":true,"reason":null}' }];
+    const stopped = worker.stop();
+    for (let turns = 0; turns < 1000; turns++) await new Promise(setImmediate);
+    assert.equal(calls, 6);
+    await stopped;
+  });
+}
 
 test("after each wait a worker fetches at once, however often in vain", { timeout: 60_000 }, async () => {
   const late = [];
@@ -424,7 +457,8 @@ test("statements are prepared until a pooler mixes up sessions", async () => {
     cancel: async () => {},
     close: async () => {},
   });
-  const link = new Link(connect, new AbortController().signal, quiet);
+  const { signal } = new AbortController();
+  const link = new Link(connect, signal, signal, quiet);
   for (let call = 0; call < 3; call++) assert.deepEqual(await link.rows("select", []), [1]);
   assert.match(names[0], /^jobs_\w{40}$/);
   assert.deepEqual(names, [names[0], names[0], undefined, undefined]);
