@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { setImmediate } from "node:timers/promises";
 import { inspect } from "node:util";
-import { Attempt, type Handler } from "./attempt.js";
+import { Attempt, completion, type Handler } from "./attempt.js";
 import { Link, type Connect, type Logger } from "./connection.js";
 import type { Result } from "./endings.js";
 import { Finisher } from "./finisher.js";
@@ -76,7 +76,7 @@ export class Worker {
   #wake = () => {};
 
   readonly #stopping = new AbortController(); // no more fetches
-  readonly #cancelling = new AbortController(); // the grace period is over, or nothing runs any more
+  readonly #cancelling = new AbortController(); // the grace period is over, or not needed
   readonly #over = new AbortController();
   readonly #fetch: Link;
   readonly #finish: Link;
@@ -93,7 +93,7 @@ export class Worker {
     for (const [option, value] of Object.entries(options)) check(option in known, option, value, "is no option of a worker");
     this.#options = { ...known, ...defined(options) };
     this.name = this.#options.name;
-    const { queues, concurrency, timeout, lease, grace } = this.#options;
+    const { queues, concurrency, timeout, lease, grace, info } = this.#options;
     const weights: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
     this.#weights = new Map(weights);
     check(typeof queues === "object", "queues", queues, "is no list of names, nor names with weights");
@@ -104,6 +104,7 @@ export class Worker {
     check(lease > 0, "lease", lease, "is not above 0");
     check(grace >= 0, "grace", grace, "is not at least 0");
     checkTimeout(timeout);
+    check(completion(info).do === "complete", "info", info, "has no JSON");
 
     const connect = typeof database === "string" ? connectUrl(database) : database?.connect;
     // It can have a password, and is not shown.
