@@ -60,6 +60,7 @@ const badValues = {
   nan: () => NaN,
   other: () => () => {},
   huge: () => "x".repeat(300e6),
+  long: () => new Array(2 ** 24 + 1).fill(0),
 };
 
 class Broken extends Error {

@@ -372,11 +372,15 @@ test("a worker whose driver is not installed, or whose URL is none, does not sta
   await assert.rejects(worker("http:// /").start(), { code: "ERR_INVALID_URL" });
 });
 
-test("what is no database, or no queues, is refused and said, without what it holds", () => {
+test("what is no database, no queues or no info is refused and said, without what it holds", () => {
   const refused = (message, ...given) => assert.throws(() => new Worker(...given), { name: "RangeError", message });
   refused("database: undefined is neither a URL nor has it connect", process.env.NOT_SET);
   refused("database: 'object' is neither a URL nor has it connect", { host: "db", password: "secret" });
   refused("queues: 'mail' is no list of names, nor names with weights", "postgresql://", { queues: "mail" });
+  refused("info: [Function: info] has no JSON", "postgresql://", { info: function info() {} });
+  const info = { commit: "a1" };
+  refused("info: <ref *1> { commit: 'a1', itself: [Circular *1] } has no JSON", "postgresql://", { info: Object.assign(info, { itself: info }) });
+  refused("info: { load: NaN } has no JSON", "postgresql://", { info: { load: NaN } });
   refused("queue: 'mail' is no option of a worker", "postgresql://", { queue: "mail" });
 });
 
@@ -390,6 +394,25 @@ test("a fetch that is never answered is given up", { timeout: 60_000 }, async ()
     close: async () => {},
   });
   assert.deepEqual(await new Link(connect, over.signal, over.signal, quiet).rows("select", [], 0.1), [1]);
+});
+
+test("an output that the server cannot store fails its attempt", { timeout: 60_000 }, async () => {
+  const { Link } = await import("../dist/esm/connection.js");
+  const { Finisher } = await import("../dist/esm/finisher.js");
+  const { signal } = new AbortController();
+  for (const code of ["22P05", "54000", "XX000"]) {
+    const sent = [];
+    const query = async (_text, [results]) => {
+      if (sent.push(...JSON.parse(results)) > 1) return [{ row: '{"ord":1,"done":true,"reason":null}' }];
+      throw Object.assign(new Error("it is too long"), { severity: "ERROR", code });
+    };
+    const connect = async () => ({ query, cancel: async () => {}, close: async () => {} });
+    const finisher = new Finisher(new Link(connect, signal, signal, quiet), quiet);
+    await new Promise((resolve) => {
+      finisher.send({ job: { id: 1 }, token: 1, fields: {} }, { do: "complete", output: "[]" }, resolve);
+    });
+    assert.deepEqual(sent.map((result) => [result.do, result.details?.type]), [["complete", undefined], ["fail", "invalid_output"]]);
+  }
 });
 
 const refusals = {
