@@ -6,14 +6,14 @@ export const connectPostgres =
   (config: string | object): Connect =>
   async (name) => {
     const { default: postgres } = await import("postgres");
-    const sockets = new Set<Socket>();
+    const sockets: Socket[] = [];
     const options = {
-      // As it does itself. A server that is silent closes none, so they are destroyed.
+      // As it does itself.
       socket({ path, host, port }: { path?: string; host: string[]; port: number[] }) {
-        const at = sockets.size % host.length;
+        const at = sockets.length % host.length;
         const socket = path ? connectSocket(path) : connectSocket(port[at]!, host[at]);
-        sockets.add(socket);
-        return Object.assign(socket, { host: host[at], port: port[at] });
+        sockets.push(Object.assign(socket, { host: host[at], port: port[at] }));
+        return socket;
       },
       connect_timeout: 10,
       onnotice: () => {},
@@ -26,18 +26,18 @@ export const connectPostgres =
       max_lifetime: null,
     };
     const sql = typeof config === "string" ? postgres(config, options) : postgres(options);
-    const close = async () => {
-      await sql.end({ timeout: 0 });
-      for (const socket of sockets) socket.destroy();
-    };
     // It connects with the first statement.
-    await sql.unsafe("select 1").catch((error) => close().then(() => Promise.reject(error)));
+    await sql.unsafe("select 1").catch((error) => sql.end({ timeout: 0 }).then(() => Promise.reject(error)));
+    const socket = sockets.at(-1); // later ones are of cancel requests, which it ends after 10 s
     let query: any;
     return {
-      close,
       query: (text, values, name) =>
         (query = sql.unsafe<{ row: string }[]>(text, values, { prepare: name !== undefined })),
       // Its method `cancel` calls this, and drops the promise.
       cancel: async () => query?.canceller?.(query),
+      async close() {
+        await sql.end({ timeout: 0 });
+        socket?.destroy(); // a server that is silent closes nothing
+      },
     };
   };

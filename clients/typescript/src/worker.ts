@@ -93,7 +93,7 @@ export class Worker {
     for (const [option, value] of Object.entries(options)) check(option in known, option, value, "is no option of a worker");
     this.#options = { ...known, ...defined(options) };
     this.name = this.#options.name;
-    const { queues, concurrency, timeout, lease, grace, info } = this.#options;
+    const { queues, concurrency, timeout, lease, grace, info, logger } = this.#options;
     const weights: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
     this.#weights = new Map(weights);
     check(typeof queues === "object", "queues", queues, "is no list of names, nor names with weights");
@@ -109,12 +109,11 @@ export class Worker {
     const connect = typeof database === "string" ? connectUrl(database) : database?.connect;
     // It can have a password, and is not shown.
     check(typeof connect === "function", "database", database && typeof database, "is neither a URL nor has it connect");
-    const link = (hurried: AbortController, closed: AbortController) =>
-      new Link(() => connect(this.name), hurried.signal, closed.signal, this.#options.logger);
-    this.#fetch = link(this.#stopping, this.#stopping);
-    this.#finish = link(this.#cancelling, this.#over);
-    this.#control = link(this.#cancelling, this.#over);
-    this.#finisher = new Finisher(this.#finish, this.#options.logger);
+    const connected = () => connect(this.name);
+    this.#fetch = new Link(connected, this.#stopping.signal, this.#stopping.signal, logger);
+    this.#finish = new Link(connected, this.#cancelling.signal, this.#over.signal, logger);
+    this.#control = new Link(connected, this.#cancelling.signal, this.#over.signal, logger);
+    this.#finisher = new Finisher(this.#finish, logger);
   }
 
   /** Sets the handler of a kind. A worker fetches only kinds that have one. */
