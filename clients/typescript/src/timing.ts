@@ -12,10 +12,10 @@ export async function aborted(signal: AbortSignal): Promise<void> {
 }
 
 /** Returns what the work does, or undefined after so many seconds. */
-export async function atMost<T>(seconds: number, work: Promise<T>): Promise<T | void> {
-  const over = new AbortController();
-  const late = sleep(Math.min(seconds, MOST_SECONDS), over.signal);
-  return Promise.race([work, late]).finally(() => over.abort());
+export function atMost<T>(seconds: number, work: Promise<T>): Promise<T | void> {
+  let late: NodeJS.Timeout | undefined;
+  const over = new Promise<void>((resolve) => (late = setTimeout(resolve, Math.min(seconds, MOST_SECONDS) * 1000)));
+  return Promise.race([work, over]).finally(() => clearTimeout(late));
 }
 
 /** The longest time that a timer of Node can take: 24 days. */
