@@ -162,7 +162,13 @@ package_python() {
   check clients "python: its registry would take it" "$bin/twine" check --strict "$TMP"/python/*
 }
 
+# What the package `postgres` does in another way than `pg`: connections that break, waits that are
+# ended, stops.
+POSTGRES_CASES="cut|silen|restart|PgBouncer|statement_timeout|cancel|lost|locked|stop|signal|SIG|grace|released|left behind|could not send"
+
 package_typescript() {
+  check clients "typescript: some cases, with postgres" \
+    conforms typescript --only "$POSTGRES_CASES" -- env JOBS_DRIVER=postgres "${DRIVER[@]}"
   check clients "typescript: its own tests" in_library typescript npm test --silent
   check clients "typescript: the package is made" in_library typescript npm pack --silent --ignore-scripts --pack-destination "$TMP"
   check clients "typescript: its types resolve everywhere" in_library typescript npx attw --no-color -f table-flipped "$TMP"/postgres-jobs-*.tgz

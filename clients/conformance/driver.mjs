@@ -60,6 +60,7 @@ const badValues = {
   nan: () => NaN,
   other: () => () => {},
   huge: () => "x".repeat(300e6),
+  long: () => new Array(2 ** 24 + 1).fill(0),
 };
 
 class Broken extends Error {
@@ -242,14 +243,15 @@ lines.on("line", (line) => {
 
 // --- The worker ----------------------------------------------------------------------------------
 
-// Handlers that were left behind do not keep the process.
+// The process then ends by itself: the worker has left nothing that keeps it.
 function ended() {
   print({ event: "stopped" });
-  process.stdout.write("", () => process.exit(0));
+  process.stdin.destroy();
 }
 function failed(error) {
   console.error(error);
-  process.exit(1);
+  process.exitCode = 1;
+  process.stdin.destroy();
 }
 
 function newWorker({ kinds = { run: {} }, otherwise, again, ...options }) {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Value } from "./database.js";
 import { fromJson } from "./json.js";
-import { atMost, backOff, sleep } from "./timing.js";
+import { atMost, pause } from "./timing.js";
 
 /** A session of the database, in autocommit. Adapters make it from a driver. */
 export interface Connection {
@@ -51,10 +51,13 @@ export class Link {
   #isPreparing = true;
   /** The latest call has failed, and is being repeated. */
   isFailing = false;
+  /** The latest call is one that waits. */
+  isWaiting = false;
 
   constructor(
     private readonly connect: () => Promise<Connection>,
-    private readonly closed: AbortSignal,
+    readonly hurried: AbortSignal,
+    readonly closed: AbortSignal,
     private readonly logger: Logger,
   ) {}
 
@@ -65,19 +68,21 @@ export class Link {
    * repeated: who waits has to look, whatever ended it.
    */
   rows(text: string, values: Value[], patience = PATIENCE, isWait = false): Promise<any[]> {
+    this.isWaiting = isWait;
     const answer = this.#last.then(() => this.#rows(text, values, patience, isWait));
     this.#last = answer.catch(() => {});
     return answer;
   }
 
   async #rows(text: string, values: Value[], patience: number, isWait: boolean): Promise<any[]> {
-    for (let failures = 0; ; failures++) {
+    for (let failures = 0; ; ) {
       this.closed.throwIfAborted();
       try {
         this.#connection ??= await this.connect();
         this.closed.throwIfAborted();
         const name = this.#isPreparing ? nameOf(text) : undefined;
-        const found = await answered(this.#connection.query(text, values, name), patience);
+        const found = await atMost(patience, this.#connection.query(text, values, name));
+        if (!found) throw new Error(`no answer within ${patience} s`);
         this.isFailing = false;
         return found.map(({ row }) => fromJson(row));
       } catch (error) {
@@ -91,7 +96,7 @@ export class Link {
         if (!KEEPS_CONNECTION.test(code ?? "")) await this.close();
         this.closed.throwIfAborted();
         this.logger.warn("a connection to the database failed, to be repeated", { error });
-        await sleep(backOff(failures), this.closed);
+        failures = await pause(failures + 1, this.hurried, this.closed);
         if (isWait) return [];
       }
     }
@@ -120,11 +125,3 @@ export class Link {
 const names = new Map<string, string>();
 const nameOf = (text: string): string =>
   names.get(text) ?? names.set(text, `jobs_${createHash("sha256").update(text).digest("hex").slice(0, 40)}`).get(text)!;
-
-function answered<T>(answer: Promise<T>, patience: number): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const late = () => reject(new Error(`no answer within ${patience} s`));
-    const timer = setTimeout(late, patience * 1000);
-    answer.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
-}

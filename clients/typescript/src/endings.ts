@@ -97,6 +97,9 @@ export function failure(thrown: unknown): Result & { do: "fail" } {
 export const failureOf = (type: string, error: string): Result & { do: "fail" } =>
   ({ do: "fail", error: storable(error), details: { type } });
 
+/** The SQLSTATEs of a call that is refused because of its value; XX000 of one that is too large to store. */
+export const OF_VALUE = /^(22...|54...|XX000)$/;
+
 /** The failed attempt of an output that was refused, here or by the database. */
 export const invalidOutput = (error: unknown): Result & { do: "fail" } =>
   failureOf("invalid_output", `the output has no JSON that the database can hold: ${failure(error).error}`);

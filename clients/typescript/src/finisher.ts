@@ -1,8 +1,8 @@
 import { setImmediate } from "node:timers/promises";
 import type { Attempt } from "./attempt.js";
 import { refusal, type Link, type Logger } from "./connection.js";
-import { invalidOutput, type Result } from "./endings.js";
-import { atMost, backOff, sleep } from "./timing.js";
+import { invalidOutput, OF_VALUE, type Result } from "./endings.js";
+import { atMost, pause } from "./timing.js";
 
 interface Waiting {
   attempt: Attempt;
@@ -26,7 +26,6 @@ export class Finisher {
 
   constructor(
     private readonly link: Link,
-    private readonly closed: AbortSignal,
     private readonly logger: Logger,
   ) {}
 
@@ -43,10 +42,13 @@ export class Finisher {
     this.#push(one);
   }
 
-  /** Waits for so many seconds until all is sent. Returns how many results are not, and so are lost. */
-  async flush(seconds: number): Promise<number> {
-    const empty = new Promise<void>((resolve) => (this.#onEmpty = resolve));
-    if (this.#open.size > 0) await atMost(seconds, empty);
+  /**
+   * Waits for so many seconds until all is sent, and what the work under way brings. Returns how
+   * many results are not, and so are lost.
+   */
+  async flush(seconds: number, work: Promise<void>): Promise<number> {
+    const empty = () => new Promise<void>((resolve) => (this.#open.size > 0 ? (this.#onEmpty = resolve) : resolve()));
+    await atMost(seconds, work.then(empty));
     return this.#open.size;
   }
 
@@ -69,7 +71,7 @@ export class Finisher {
   async #sendAll(): Promise<void> {
     this.#sending = true;
     await setImmediate(); // those of handlers that end together go together
-    while (this.#waiting.length > 0 && !this.closed.aborted) {
+    while (this.#waiting.length > 0 && !this.link.closed.aborted) {
       let [count, characters] = [0, 0];
       for (const { text } of this.#waiting) {
         characters += text.length;
@@ -88,24 +90,25 @@ export class Finisher {
         const result = results[ord - 1]!;
         const { fields } = result.attempt;
         if (!done && reason !== "locked") this.logger.warn("a job was lost, its result is dropped", { ...fields, reason });
-        if (reason === "locked") this.#repeat(result, reason); // by another transaction
+        if (reason === "locked") void this.#repeat(result, reason); // by another transaction
         else this.#answered(result);
       }
     } catch (error) {
-      if (this.closed.aborted) return;
+      if (this.link.closed.aborted) return;
       const [one] = results as [Waiting];
       if (results.length > 1) for (const result of results) await this.#finish([result]);
-      else if (/^(22|54)/.test(refusal(error) ?? "") && !one.isReplaced) {
+      else if (OF_VALUE.test(refusal(error) ?? "") && !one.isReplaced) {
         one.text = this.#text(one.attempt, invalidOutput(error));
         one.isReplaced = true;
         await this.#finish([one]);
-      } else this.#repeat(one, error);
+      } else void this.#repeat(one, error);
     }
   }
 
-  #repeat(one: Waiting, error: unknown): void {
+  async #repeat(one: Waiting, error: unknown): Promise<void> {
     this.logger.warn("a result was refused, to be repeated", { ...one.attempt.fields, error });
-    void sleep(backOff(one.failures++), this.closed).then(() => this.#push(one));
+    one.failures = await pause(++one.failures, this.link.hurried, this.link.closed);
+    this.#push(one);
   }
 }
 

@@ -43,15 +43,8 @@ export class Job<Args = any> {
     /** Aborted when the handler is to end: timeout, cancellation, stop, or the job is lost. */
     readonly signal: AbortSignal,
   ) {
-    this.id = row.id;
-    this.kind = row.kind;
-    this.queue = row.queue;
-    this.args = row.args;
-    this.meta = row.meta;
-    this.tags = row.tags;
-    this.priority = row.priority;
-    this.attempt = row.attempt;
-    this.maxAttempts = row.max_attempts;
+    ({ id: this.id, kind: this.kind, queue: this.queue, args: this.args, meta: this.meta, tags: this.tags } = row);
+    ({ priority: this.priority, attempt: this.attempt, max_attempts: this.maxAttempts } = row);
     this.createdAt = new Date(row.created_at);
     this.scheduledAt = new Date(row.scheduled_at);
     this.attemptedAt = new Date(row.attempted_at);

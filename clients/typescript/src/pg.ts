@@ -24,11 +24,17 @@ export const connectPg =
         const request = Buffer.alloc(16);
         // Length, code of a cancel request, whose statement it is.
         [16, 80877102, processID, secretKey].forEach((number, at) => request.writeInt32BE(number, 4 * at));
-        // The server closes it. Debian 12's PgBouncer ends with an error where we do so before.
+        // The server closes it. Debian 12's PgBouncer ends with an error where we do so before. One
+        // that is silent keeps no process.
+        socket.setTimeout(10_000, () => socket.destroy()).unref();
         socket.write(request);
         socket.resume();
         await once(socket, "close");
       },
-      close: () => client.end(),
+      async close() {
+        const ended = client.end();
+        client.connection.stream.destroy(); // a server that is silent closes nothing
+        await ended;
+      },
     };
   };

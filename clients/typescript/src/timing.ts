@@ -11,16 +11,22 @@ export async function aborted(signal: AbortSignal): Promise<void> {
   if (!signal.aborted) await once(signal, "abort");
 }
 
-/** Returns when the work is done, or after so many seconds. */
-export async function atMost(seconds: number, work: Promise<unknown>): Promise<void> {
-  const over = new AbortController();
-  const late = sleep(Math.min(seconds, MOST_SECONDS), over.signal);
-  await Promise.race([work, late]).finally(() => over.abort());
+/** Returns what the work does, or undefined after so many seconds. */
+export function atMost<T>(seconds: number, work: Promise<T>): Promise<T | void> {
+  let late: NodeJS.Timeout | undefined;
+  const over = new Promise<void>((resolve) => (late = setTimeout(resolve, Math.min(seconds, MOST_SECONDS) * 1000)));
+  return Promise.race([work, over]).finally(() => clearTimeout(late));
 }
 
 /** The longest time that a timer of Node can take: 24 days. */
 export const MOST_SECONDS = (2 ** 31 - 1) / 1000;
 
-/** How long to wait after so many failures: 0.1 s, doubled up to 10 s, each ± 25 %. */
-export const backOff = (failures: number): number =>
-  Math.min(10, 0.1 * 2 ** Math.min(failures, 10)) * (0.75 + Math.random() / 2);
+/**
+ * Pauses after so many failures: for 0.1 s, doubled up to 10 s, each ± 25 %. Being hurried ends a
+ * pause; from then on only being closed does. Returns how many failures count: none if hurried.
+ */
+export async function pause(failures: number, hurried: AbortSignal, closed: AbortSignal): Promise<number> {
+  const signal = hurried.aborted ? closed : hurried;
+  await sleep(Math.min(10, 0.05 * 2 ** Math.min(failures, 10)) * (0.75 + Math.random() / 2), signal);
+  return signal.aborted ? 0 : failures;
+}

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { setImmediate } from "node:timers/promises";
 import { inspect } from "node:util";
-import { Attempt, type Handler } from "./attempt.js";
+import { Attempt, completion, type Handler } from "./attempt.js";
 import { Link, type Connect, type Logger } from "./connection.js";
 import type { Result } from "./endings.js";
 import { Finisher } from "./finisher.js";
@@ -57,6 +57,9 @@ const IDLE_WAIT = 30;
 const BEATING = 10; // without an answer: so leases are renewed by another connection in time
 const SENDING = 10; // seconds after the last handler ended
 
+// Of this process: workers within `run()`, and handlers that these have left behind.
+let [mains, left] = [0, 0];
+
 /** Fetches jobs and runs a handler for each, many at a time. */
 export class Worker {
   /** Its name in `jobs.workers`. */
@@ -70,11 +73,10 @@ export class Worker {
   readonly #running = new Map<Attempt, Promise<void>>();
   readonly #held = new Set<Attempt>(); // each is ours until the server has its result
   #command = "run";
-  #isWaiting = false;
   #wake = () => {};
 
   readonly #stopping = new AbortController(); // no more fetches
-  readonly #cancelling = new AbortController(); // the grace period is over
+  readonly #cancelling = new AbortController(); // the grace period is over, or not needed
   readonly #over = new AbortController();
   readonly #fetch: Link;
   readonly #finish: Link;
@@ -91,7 +93,7 @@ export class Worker {
     for (const [option, value] of Object.entries(options)) check(option in known, option, value, "is no option of a worker");
     this.#options = { ...known, ...defined(options) };
     this.name = this.#options.name;
-    const { queues, concurrency, timeout, lease, grace } = this.#options;
+    const { queues, concurrency, timeout, lease, grace, info, logger } = this.#options;
     const weights: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
     this.#weights = new Map(weights);
     check(typeof queues === "object", "queues", queues, "is no list of names, nor names with weights");
@@ -102,15 +104,16 @@ export class Worker {
     check(lease > 0, "lease", lease, "is not above 0");
     check(grace >= 0, "grace", grace, "is not at least 0");
     checkTimeout(timeout);
+    check(completion(info).do === "complete", "info", info, "has no JSON");
 
     const connect = typeof database === "string" ? connectUrl(database) : database?.connect;
     // It can have a password, and is not shown.
     check(typeof connect === "function", "database", database && typeof database, "is neither a URL nor has it connect");
-    const link = (closed: AbortSignal) => new Link(() => connect(this.name), closed, this.#options.logger);
-    this.#fetch = link(this.#stopping.signal);
-    this.#finish = link(this.#over.signal);
-    this.#control = link(this.#over.signal);
-    this.#finisher = new Finisher(this.#finish, this.#over.signal, this.#options.logger);
+    const connected = () => connect(this.name);
+    this.#fetch = new Link(connected, this.#stopping.signal, this.#stopping.signal, logger);
+    this.#finish = new Link(connected, this.#cancelling.signal, this.#over.signal, logger);
+    this.#control = new Link(connected, this.#cancelling.signal, this.#over.signal, logger);
+    this.#finisher = new Finisher(this.#finish, logger);
   }
 
   /** Sets the handler of a kind. A worker fetches only kinds that have one. */
@@ -152,7 +155,8 @@ export class Worker {
   /**
    * Runs until SIGTERM or SIGINT, or until an operator stops the worker. A second signal is as
    * `stopAndCancel()`. Rejects if a result could not be sent. The process is the worker's: what a
-   * handler throws in the background is logged, and does not end it.
+   * handler throws in the background is logged, and does not end it. Where a handler was left
+   * behind it ends the process, once no other worker is within `run()`.
    */
   async run(): Promise<void> {
     let signals = 0;
@@ -160,12 +164,14 @@ export class Worker {
     const onStray = (error: unknown) => this.#options.logger.error("an error outside of handlers", { error });
     const listeners = { SIGTERM: onSignal, SIGINT: onSignal, unhandledRejection: onStray, uncaughtException: onStray };
     for (const [event, listener] of Object.entries(listeners)) process.on(event, listener);
-    try {
-      await this.start();
-      await this.#ended;
-    } finally {
-      for (const [event, listener] of Object.entries(listeners)) process.off(event, listener);
-    }
+    mains++;
+    const ended = this.start().then(() => this.#ended);
+    const code = await ended.then(() => 0, () => 1);
+    for (const [event, listener] of Object.entries(listeners)) process.off(event, listener);
+    left += this.#running.size;
+    // Its timers and sockets would keep the process.
+    if (--mains === 0 && left > 0) process.exit(code);
+    return ended;
   }
 
   /** Starts, and returns once the server knows of the worker. Touches no signals of the process. */
@@ -204,13 +210,11 @@ export class Worker {
   async #start(): Promise<void> {
     if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
     this.#options.logger.info("the worker starts", { worker: this.name });
-    try {
-      await Promise.race([this.#beat(), aborted(this.#stopping.signal)]);
-    } catch (error) {
+    await Promise.race([this.#beat(), aborted(this.#stopping.signal)]).catch(async (error) => {
       this.#over.abort();
       await this.#control.close();
       throw error;
-    }
+    });
     this.#ended = this.#work();
     this.#ended.catch(() => {}); // for those who wait for it
   }
@@ -221,20 +225,19 @@ export class Worker {
     const controlling = this.#controlling();
     const fetching = this.#fetching();
     await aborted(this.#stopping.signal);
-    // A wait is ended. A fetch under way is not: its jobs are ours.
-    if (this.#isWaiting) await this.#fetch.interrupt(fetching);
-    else await Promise.race([fetching, cancelled]);
-
-    const emptied = () => Promise.all(this.#running.values());
-    await Promise.race([emptied(), cancelled]);
+    // A wait is ended. A fetch under way is not: its jobs are ours, and are released.
+    const fetched = this.#fetch.isWaiting ? this.#fetch.interrupt(fetching) : fetching;
+    const emptied = Promise.all([fetched, ...this.#running.values()]);
+    await Promise.race([emptied, cancelled]);
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
-    await atMost(1, fetching.then(emptied));
+    await atMost(1, emptied);
     for (const attempt of this.#running.keys()) {
       logger.warn("a handler was left behind", attempt.fields);
       // What is completed in a transaction is locked by that.
       if (!attempt.job.isCompleted) this.#settle(attempt, { do: "release" });
     }
-    const lost = await this.#finisher.flush(SENDING);
+    this.#cancelling.abort();
+    const lost = await this.#finisher.flush(SENDING, fetched);
     this.#over.abort();
     await this.#control.interrupt(controlling);
     await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.close()]);
@@ -249,7 +252,6 @@ export class Worker {
     const stopping = this.#stopping.signal;
     const { concurrency, lease, logger } = this.#options;
     const kinds = this.kinds && toArray(this.kinds);
-    let emptyWaits = 0; // that returned at once, for jobs that we cannot have
     while (!stopping.aborted) {
       const free = concurrency - this.#running.size - this.#finisher.kept;
       if (free <= 0 || this.#command !== "run") {
@@ -262,16 +264,9 @@ export class Worker {
         const values = [toArray(queues), String(most), this.name, `${lease} s`, kinds];
         const jobs: JobRow[] = await this.#fetch.rows(FETCH, values);
         for (const job of jobs) this.#begin(job);
-        if (jobs.length > 0) emptyWaits = 0;
         if (jobs.length === most) continue;
-        const before = performance.now();
-        this.#isWaiting = true;
         await this.#fetch.rows(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT, true);
-        this.#isWaiting = false;
-        emptyWaits = jobs.length === 0 && performance.now() - before < 50 ? emptyWaits + 1 : 0;
-        if (emptyWaits > 1) await sleep(Math.min(0.01 * 2 ** emptyWaits, 0.5), stopping);
       } catch (error) {
-        this.#isWaiting = false;
         if (stopping.aborted) return;
         logger.error("a fetch was refused, to be repeated", { error });
         await sleep(1, stopping);
@@ -345,16 +340,14 @@ export class Worker {
   async #controlling(): Promise<void> {
     const over = this.#over.signal;
     const pace = Math.min(this.#options.lease / 3, 10);
+    const refused = (call: string) => async (error: unknown) => {
+      if (!over.aborted) this.#options.logger.error(`a ${call} was refused, to be repeated`, { error });
+      await sleep(Math.min(pace, 1), over);
+    };
     while (!over.aborted) {
-      try {
-        await this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + BEATING / 2, true);
-      } catch (error) {
-        if (!over.aborted) this.#options.logger.error("a wait was refused, to be repeated", { error });
-        await sleep(Math.min(pace, 1), over);
-      }
-      await this.#beat().catch((error) => {
-        if (!over.aborted) this.#options.logger.error("a heartbeat was refused, to be repeated", { error });
-      });
+      const wait = this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + BEATING / 2, true);
+      await wait.catch(refused("wait"));
+      await this.#beat().catch(refused("heartbeat"));
     }
   }
 

@@ -5,13 +5,13 @@ import pg from "pg";
 
 export const url = process.env.DATABASE_URL;
 
-/** A test that gets a client and a queue of its own. */
+/** A test that gets a client, a queue of its own, and its context. */
 export function withDatabase(name, run) {
-  test(name, { skip: url ? false : "DATABASE_URL is not set", timeout: 60_000 }, async () => {
+  test(name, { skip: url ? false : "DATABASE_URL is not set", timeout: 60_000 }, async (t) => {
     const client = new pg.Client({ connectionString: url });
     await client.connect();
     try {
-      await run(client, `test-${randomUUID()}`);
+      await run(client, `test-${randomUUID()}`, t);
     } finally {
       await client.end();
     }

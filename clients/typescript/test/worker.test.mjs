@@ -1,11 +1,68 @@
 // What the cases of conformance cannot see of a worker: its layers, its log, its packages.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { connect as connectSocket, createServer } from "node:net";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { Cancel, connectPg, connectPostgres, Discard, insert, Producer, RetryIn, Snooze, waitFor, Worker } from "postgres-jobs";
 import { url, withDatabase } from "./database.mjs";
+
+/**
+ * Runs a module in a process of its own, which has `url`, `queue`, `logger` and the package. Returns
+ * how it is stopped, and what it says. A stop is SIGTERM; it returns the code with which it ends.
+ */
+function inProcess(t, url, queue, text) {
+  const module = `import * as jobs from "postgres-jobs";
+    const [url, queue, logger] = [${JSON.stringify(url)}, ${JSON.stringify(queue)}, { info() {}, warn() {}, error() {} }];
+    ${text}`;
+  const cwd = fileURLToPath(new URL("..", import.meta.url));
+  const child = spawn(process.execPath, ["--input-type=module", "-e", module], { cwd, stdio: ["ignore", "pipe", "inherit"] });
+  t.after(() => child.kill("SIGKILL"));
+  const stop = async () => {
+    child.kill("SIGTERM");
+    return (await once(child, "exit"))[0];
+  };
+  return [stop, child.stdout];
+}
+
+/** The URL by which the server is reached, until the end of the test. */
+async function listening(t, server) {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.close());
+  return Object.assign(new URL(url), { hostname: "127.0.0.1", port: server.address().port }).href;
+}
+
+/** The URL of a server that has too many sessions to take one more. */
+function full(t) {
+  const fields = "SFATAL\0VFATAL\0C53300\0Mtoo many\0\0";
+  const message = Buffer.from(`E....${fields}`);
+  message.writeInt32BE(4 + fields.length, 1);
+  return listening(t, createServer((client) => client.once("data", () => client.end(message))));
+}
+
+/** A way to the server that can refuse what is new, and fall silent: nothing hears anything. */
+async function network(t) {
+  const { hostname, port } = new URL(url);
+  const sockets = [];
+  let isSilent = false;
+  const server = createServer({ allowHalfOpen: true }, (client) => {
+    const there = connectSocket(port || 5432, hostname || "localhost");
+    sockets.push(client, there);
+    for (const [from, to] of [[client, there], [there, client]]) {
+      from.on("data", (data) => isSilent || to.write(data));
+      from.on("end", () => isSilent || to.end());
+      from.on("error", () => {});
+    }
+  });
+  t.after(() => sockets.forEach((socket) => socket.destroy()));
+  const through = await listening(t, server);
+  return { through, refuse: () => server.close(), fallSilent: () => (isSilent = true) };
+}
 
 const require = createRequire(import.meta.url);
 const quiet = { info() {}, warn() {}, error() {} };
@@ -13,6 +70,11 @@ const quiet = { info() {}, warn() {}, error() {} };
 async function worked(worker, run) {
   await worker.start();
   return run().finally(() => worker.stop());
+}
+
+async function stateOf(client, id) {
+  const { rows } = await client.query("select state from jobs.jobs where id = $1", [id]);
+  return rows[0].state;
 }
 
 withDatabase("middleware is around a handler, the first outermost", async (client, queue) => {
@@ -69,6 +131,63 @@ for (const [name, connect] of Object.entries({ pg: connectPg(url), postgres: con
     }
   });
 }
+
+for (const [name, connect] of Object.entries({ connectPg, connectPostgres })) {
+  withDatabase(`${name}: a worker that the server refuses as it starts tries again`, async (client, queue, t) => {
+    const urls = [await full(t), url, url, url];
+    const toNext = (worker) => connect(urls.shift())(worker);
+    const worker = new Worker({ connect: toNext }, { queues: [queue], logger: quiet }).kind("k", () => "output");
+    const [{ output }] = await worked(worker, async () => waitFor(client, [(await insert(client, "k", {}, { queue })).id]));
+    assert.equal(output, "output");
+  });
+
+  withDatabase(`${name}: a cancel request that cannot be sent is an error of its own`, async (client, _queue, t) => {
+    const { through, refuse } = await network(t);
+    const connection = await connect(through)("test");
+    const sleeping = assert.rejects(connection.query("select pg_sleep(60)::text as row", []));
+    await new Promise(setImmediate); // by then it is sent
+    refuse();
+    await assert.rejects(connection.cancel(), { code: "ECONNREFUSED" });
+    await connection.close();
+    await sleeping;
+  });
+
+  withDatabase(`${name}: connections that have fallen silent keep no process`, async (client, queue, t) => {
+    const { through, fallSilent } = await network(t);
+    const [stop, said] = inProcess(t, through, queue, `
+      const connect = async (name) => {
+        const connection = await jobs.${name}(url)(name);
+        const query = async (text, ...given) => {
+          const rows = await connection.query(text, ...given);
+          if (text.includes("jobs.finish_many")) console.log("finished");
+          return rows;
+        };
+        return { ...connection, query };
+      };
+      await new jobs.Worker({ connect }, { queues: [queue], logger }).kind("k", () => "output").run();`);
+    await insert(client, "k", {}, { queue });
+    await once(said, "data"); // all is heard that was asked
+    fallSilent();
+    assert.equal(await stop(), 0);
+  });
+}
+
+withDatabase("a handler that is left behind keeps no process, and ends no other worker", async (client, queue, t) => {
+  const [stop] = inProcess(t, url, queue, `
+    import { setTimeout } from "node:timers/promises";
+    const worker = (kind, grace) => new jobs.Worker(url, { queues: [queue + kind], logger, grace });
+    const first = worker("first", 0).kind("first", () => setTimeout(3e6));
+    const second = worker("second", 60).kind("second", () => setTimeout(4000, "output"));
+    await Promise.all([first.run(), second.run()]);`);
+  const ids = [];
+  for (const kind of ["first", "second"]) {
+    const { id } = await insert(client, kind, {}, { queue: queue + kind });
+    while ((await stateOf(client, id)) !== "running");
+    ids.push(id);
+  }
+  assert.equal(await stop(), 0);
+  assert.deepEqual([await stateOf(client, ids[0]), await stateOf(client, ids[1])], ["available", "completed"]);
+});
 
 withDatabase("an attempt has its time, also after the year 9999", async (client, queue) => {
   const late = async (name) => {
@@ -143,6 +262,28 @@ withDatabase("a handler that is left behind is logged", async (client, queue) =>
   end();
   const warned = lines.filter(([level]) => level !== "info");
   assert.deepEqual(warned, [["warn", "a handler was left behind", { job: id, kind: "k", attempt: 1 }]]);
+});
+
+withDatabase("at a stop without grace a fetch under way is not abandoned", async (client, queue) => {
+  let onFetched;
+  const isFetched = new Promise((resolve) => (onFetched = resolve));
+  const connect = async (name) => {
+    const connection = await connectPg(url)(name);
+    const query = async (text, ...given) => {
+      const rows = await connection.query(text, ...given);
+      if (!text.includes("jobs.fetch_any") || rows.length === 0) return rows;
+      onFetched();
+      await sleep(3000); // longer than handlers have then
+      return rows;
+    };
+    return { ...connection, query };
+  };
+  const worker = new Worker({ connect }, { queues: [queue], logger: quiet }).kind("k", () => "output");
+  const { id } = await insert(client, "k", {}, { queue });
+  await worker.start();
+  await isFetched;
+  await worker.stopAndCancel();
+  assert.equal(await stateOf(client, id), "available");
 });
 
 withDatabase("a worker of many places asks for 10,000 jobs at a time", async (client, queue) => {
@@ -231,11 +372,15 @@ test("a worker whose driver is not installed, or whose URL is none, does not sta
   await assert.rejects(worker("http:// /").start(), { code: "ERR_INVALID_URL" });
 });
 
-test("what is no database, or no queues, is refused and said, without what it holds", () => {
+test("what is no database, no queues or no info is refused and said, without what it holds", () => {
   const refused = (message, ...given) => assert.throws(() => new Worker(...given), { name: "RangeError", message });
   refused("database: undefined is neither a URL nor has it connect", process.env.NOT_SET);
   refused("database: 'object' is neither a URL nor has it connect", { host: "db", password: "secret" });
   refused("queues: 'mail' is no list of names, nor names with weights", "postgresql://", { queues: "mail" });
+  refused("info: [Function: info] has no JSON", "postgresql://", { info: function info() {} });
+  const info = { commit: "a1" };
+  refused("info: <ref *1> { commit: 'a1', itself: [Circular *1] } has no JSON", "postgresql://", { info: Object.assign(info, { itself: info }) });
+  refused("info: { load: NaN } has no JSON", "postgresql://", { info: { load: NaN } });
   refused("queue: 'mail' is no option of a worker", "postgresql://", { queue: "mail" });
 });
 
@@ -248,7 +393,79 @@ test("a fetch that is never answered is given up", { timeout: 60_000 }, async ()
     cancel: async () => {},
     close: async () => {},
   });
-  assert.deepEqual(await new Link(connect, over.signal, quiet).rows("select", [], 0.1), [1]);
+  assert.deepEqual(await new Link(connect, over.signal, over.signal, quiet).rows("select", [], 0.1), [1]);
+});
+
+test("an output that the server cannot store fails its attempt", { timeout: 60_000 }, async () => {
+  const { Link } = await import("../dist/esm/connection.js");
+  const { Finisher } = await import("../dist/esm/finisher.js");
+  const { signal } = new AbortController();
+  for (const code of ["22P05", "54000", "XX000"]) {
+    const sent = [];
+    const query = async (_text, [results]) => {
+      if (sent.push(...JSON.parse(results)) > 1) return [{ row: '{"ord":1,"done":true,"reason":null}' }];
+      throw Object.assign(new Error("it is too long"), { severity: "ERROR", code });
+    };
+    const connect = async () => ({ query, cancel: async () => {}, close: async () => {} });
+    const finisher = new Finisher(new Link(connect, signal, signal, quiet), quiet);
+    await new Promise((resolve) => {
+      finisher.send({ job: { id: 1 }, token: 1, fields: {} }, { do: "complete", output: "[]" }, resolve);
+    });
+    assert.deepEqual(sent.map((result) => [result.do, result.details?.type]), [["complete", undefined], ["fail", "invalid_output"]]);
+  }
+});
+
+const refusals = {
+  "is refused": async () => { throw Object.assign(new Error("no right"), { severity: "ERROR", code: "42501" }); },
+  "cannot be sent": async () => { throw new Error("no connection"); },
+  "is locked": async () => [{ row: '{"ord":1,"done":false,"reason":"locked"}' }],
+};
+for (const [what, refuse] of Object.entries(refusals)) {
+  test(`a stop ends the pause of a result that ${what}`, { timeout: 60_000 }, async () => {
+    const jobs = [{ row: '{"id":1,"token":1,"kind":"k","queue":"default","left":null}' }];
+    let [answer, calls, onFifth] = [refuse, 0];
+    const fifth = new Promise((resolve) => (onFifth = resolve));
+    const connect = async () => {
+      let endWait = () => {};
+      const query = async (text) => {
+        if (text.includes("jobs.fetch_any")) return jobs.splice(0);
+        if (text.includes("jobs.wait_any")) return new Promise((resolve) => (endWait = () => resolve([])));
+        if (text.includes("jobs.worker_beat")) return [{ row: '"run"' }];
+        if (text.includes("jobs.heartbeat_many")) return [{ row: "false" }];
+        if (++calls === 5) onFifth();
+        return answer();
+      };
+      return { query, cancel: async () => endWait(), close: async () => {} };
+    };
+    const worker = new Worker({ connect }, { logger: quiet }).kind("k", () => {});
+    await worker.start();
+    await fifth; // the pause is of more than a second by then
+    answer = async () => [{ row: '{"ord":1,"done":true,"reason":null}' }];
+    const stopped = worker.stop();
+    for (let turns = 0; turns < 1000; turns++) await new Promise(setImmediate);
+    assert.equal(calls, 6);
+    await stopped;
+  });
+}
+
+test("after each wait a worker fetches at once, however often in vain", { timeout: 60_000 }, async () => {
+  const late = [];
+  let [isLate, worker] = [false];
+  const fetchedOften = new Promise((resolve) => {
+    const query = async (text) => {
+      if (text.includes("worker_beat")) return [{ row: '"run"' }];
+      if (text.includes("wait_any('{}'")) return once(process, "never");
+      if (text.includes("fetch_any") && late.push(isLate) === 5) resolve();
+      // What the worker does without a pause it does before this.
+      isLate = false;
+      setImmediate(() => (isLate = true));
+      return [];
+    };
+    const connect = async () => ({ query, cancel: async () => {}, close: async () => {} });
+    worker = new Worker({ connect }, { logger: quiet }).kind("k", () => {});
+  });
+  await worked(worker, () => fetchedOften);
+  assert.deepEqual(late.slice(0, 5), [false, false, false, false, false]);
 });
 
 test("statements are prepared until a pooler mixes up sessions", async () => {
@@ -263,7 +480,8 @@ test("statements are prepared until a pooler mixes up sessions", async () => {
     cancel: async () => {},
     close: async () => {},
   });
-  const link = new Link(connect, new AbortController().signal, quiet);
+  const { signal } = new AbortController();
+  const link = new Link(connect, signal, signal, quiet);
   for (let call = 0; call < 3; call++) assert.deepEqual(await link.rows("select", []), [1]);
   assert.match(names[0], /^jobs_\w{40}$/);
   assert.deepEqual(names, [names[0], names[0], undefined, undefined]);
