@@ -52,7 +52,7 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_wrapper';
 COMMENT ON PROCEDURE jobs.wait(text, interval) IS
 $$Returns as soon as a job of the queue may be ready to be fetched, else after the timeout (0: at once): woken by the commit that makes it available, or when it is due. There may be none then: another worker can get the job first.
-A job that an earlier call of the session has returned for, and that is still there, is kept back: for 0.1 seconds, and for twice as long each time, up to a second. Such a job is locked, or of a kind that was not asked for. A commit ends the wait all the same.
+A job that an earlier call of the session has returned for, and that is still there, is kept back: for 0.1 seconds, and with preload for twice as long each time, up to a second. Such a job is locked, or of a kind that was not asked for. A commit ends the wait all the same.
 While it waits it holds no snapshot, transaction id or table lock. It ends the transaction, so it must be a statement of its own, in autocommit mode. Without preload it looks ten times a second.
 Errors: 25001 inside a transaction block, 22023, 22004 a null, 25006 on a standby.$$;
 

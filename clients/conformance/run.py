@@ -270,7 +270,7 @@ class Case:
             command = ["faketime", "-f", step["clock"], *command]
         url = os.environ["JOBS_POOLED_URL"] + step["pooled"] if "pooled" in step else os.environ["DATABASE_URL"]
         if "user" in step:
-            url = url.replace("://postgres@", f"://{step['user']}@")
+            url = re.sub("(?<=://)[^@/]*(?=@)", step["user"], url)
         if "network" in step:
             self.network = Network(url)
             url = await self.network.open()

@@ -1,6 +1,7 @@
 //! Waiting for jobs, and for what is asked of a worker.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
@@ -26,10 +27,13 @@ pub(super) const POLL: Duration = Duration::from_millis(100);
 /// next call returned at once, the caller would look for it in an endless loop. Each call in a row
 /// that ends so keeps it back for twice as long, up to [`LOOK_AGAIN`], where commits wake.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Of how many queues a session remembers what it saw there.
+const MOST_SEEN: usize = 10_000;
 
 thread_local! {
-    /// The queues and the jobs in front of each that the last call saw.
-    static LAST: RefCell<Vec<(u64, i64)>> = const { RefCell::new(Vec::new()) };
+    /// The job in front of each queue that the last call for that queue saw. Behind a pooler many
+    /// workers share a session, each with queues of its own.
+    static SEEN: RefCell<BTreeMap<u64, i64>> = const { RefCell::new(BTreeMap::new()) };
     /// How long the next call keeps those back.
     static KEPT_BACK: Cell<Duration> = const { Cell::new(AGAIN_AFTER) };
     /// The worker of the last call that had one, and what had been asked of it by then.
@@ -170,9 +174,8 @@ fn wait_for_jobs(queues: &[String], worker: Option<&str>, wait: &Wait) {
         }
         let (now, found) = look(queues, worker, wait);
         let mut pause = wait.pause(seat, LOOK_AGAIN);
-        let is_any = !found.heads.is_empty();
-        let last = LAST.replace(found.heads.clone());
-        if is_any && woken || found.heads.iter().any(|head| !last.contains(head)) {
+        let (is_any, is_new) = remember(&found.heads);
+        if is_new || is_any && woken {
             KEPT_BACK.set(AGAIN_AFTER);
             return;
         }
@@ -238,11 +241,30 @@ fn requests(worker: &str, number: u64, wait: &Wait) -> u64 {
     }
 }
 
+/// Remembers the first job of each queue. Returns whether there is any, and whether one is new.
+fn remember(heads: &[(u64, Option<i64>)]) -> (bool, bool) {
+    SEEN.with_borrow_mut(|seen| {
+        if seen.len() > MOST_SEEN.max(2 * heads.len()) {
+            seen.clear();
+        }
+        let (mut is_any, mut is_new) = (false, false);
+        for (queue, head) in heads {
+            let before = match head {
+                Some(head) => seen.insert(*queue, *head),
+                None => seen.remove(queue),
+            };
+            is_any |= head.is_some();
+            is_new |= head.is_some() && before != *head;
+        }
+        (is_any, is_new)
+    })
+}
+
 /// What some queues have.
 #[derive(Default)]
 struct QueueHeads {
-    /// queues that have a job, and the first one of each
-    heads: Vec<(u64, i64)>,
+    /// the first job of each queue
+    heads: Vec<(u64, Option<i64>)>,
     /// when there will be one else
     due_at: Option<i64>,
 }
@@ -258,8 +280,7 @@ fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, QueueHead
         }
         for queue in queues {
             let look = with_room(queue, now);
-            let head = look.head.map(|head| (things::queue(queue), head));
-            found.heads.extend(head);
+            found.heads.push((things::queue(queue), look.head));
             found.due_at = found.due_at.into_iter().chain(look.due_at).min();
         }
     });
