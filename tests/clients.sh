@@ -105,10 +105,11 @@ begin_clients_server() {
 # The cases end connections and servers, and handlers say what they like.
 end_clients_server() {
   kill "$(cat "$TMP/clients/pgbouncer.pid")"
-  # The error of memory is that of an output with too many elements.
+  # Too much memory is what an output with too many elements takes.
   end_server clients 1000000 "57P01 .* FATAL: +terminating connection due to administrator command" \
     1000000 "57P0[13] .* FATAL: +the database system is (starting up|shutting down)" 1000000 "57P01 .* ERROR: +mine" \
-    8 "XX000 .* ERROR: +invalid memory alloc request size"
+    1000000 "53300 .* FATAL: +too many connections for role .conformance_outside" \
+    8 "XX000 .* ERROR: +invalid memory alloc request size" 1000000 "XX000 .* (CONTEXT|STATEMENT): "
 }
 
 # --- The libraries: the command of the driver, as the array DRIVER; as EXAMPLE, the file of the
