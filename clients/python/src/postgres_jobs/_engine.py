@@ -35,10 +35,7 @@ SENDING = 10
 # Seconds for the answer to a beat: another connection is to renew the leases in time.
 BEAT = 10
 
-_FETCH = f"""
-    select {COLUMNS}
-      from jobs.fetch_any(queues => %s::text[], max_jobs => %s, worker => %s, lease => %s, kinds => %s::text[])
-"""
+_FETCH = f"select {COLUMNS} from jobs.fetch_any(%s::text[], %s, worker => %s, lease => %s, kinds => %s::text[])"
 
 
 class Attempt:
@@ -159,14 +156,13 @@ class Engine:
         values = worker.name, list(worker.queues), worker.concurrency, encode(worker.info)
         rows = await self.control_link.run("select jobs.worker_beat(%s, %s::text[], %s, %s)", *values, patience=BEAT)
         self.loop.call_soon_threadsafe(self._obey, rows[0][0])
-        held = list(self.held.values())
-        ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]
-        if held:
+        if jobs := [attempt.job for attempt in list(self.held.values())]:
             sql = "select cancel_requested from jobs.heartbeat_many(%s::bigint[], %s::bigint[])"
+            ids, tokens = [job.id for job in jobs], [job.token for job in jobs]
             rows = await self.control_link.run(sql, ids, tokens, patience=BEAT)
-            for attempt, (is_cancelled,) in zip(held, rows):
+            for job, (is_cancelled,) in zip(jobs, rows):
                 if is_cancelled is not False:
-                    self.loop.call_soon_threadsafe(self._hear, attempt.job, is_cancelled)
+                    self.loop.call_soon_threadsafe(self._hear, job, is_cancelled)
 
     def _obey(self, command: str) -> None:
         if command != self.command:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
-from ._database import AsyncTransaction, Execute, converse
+from ._database import JSONB, AsyncTransaction, Execute, converse
 from ._values import Duration, encode, seconds
 
 if TYPE_CHECKING:
@@ -156,10 +156,7 @@ async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted]:
     with ExitStack() as stack:
         for around in insert_middleware:
             stack.enter_context(around(given))
-        sql = (
-            "select id, cast(state as text), unique_skipped_as_duplicate"
-            " from jobs.insert_many(cast(cast(%s as text) as jsonb)) order by ord"
-        )
+        sql = f"select id, cast(state as text), unique_skipped_as_duplicate from jobs.insert_many({JSONB}) order by ord"
         rows = await execute(sql, encode([_member_values(job) for job in given]))
         return [Inserted(*row) for row in rows]
 
