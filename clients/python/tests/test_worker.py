@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -23,6 +23,7 @@ from psycopg.conninfo import make_conninfo
 
 from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker
 from postgres_jobs import insert, insert_many, insert_middleware, wait_for
+from postgres_jobs._engine import Engine
 from postgres_jobs._link import Link
 
 
@@ -222,6 +223,34 @@ async def test_a_coroutine_of_a_plain_function_ends_as_an_async_handler(url, que
         ("stopping, slow", "available", 0),
     ]
     assert "left behind" not in caplog.text
+
+
+async def test_a_timeout_while_a_handler_fails_to_complete_its_job_comes_later(url, queue, monkeypatch):
+    timed_out, is_due, reasons = Engine._timed_out, threading.Event(), []
+
+    def time_out(engine, attempt):
+        timed_out(engine, attempt)
+        is_due.set()
+
+    class Broken:
+        def cursor(self):
+            is_due.wait(60)
+            raise psycopg.OperationalError("it broke")
+
+    monkeypatch.setattr(Engine, "_timed_out", time_out)
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("run", timeout=0.1)
+    def run(job):
+        with suppress(psycopg.OperationalError):
+            job.complete(Broken())
+        reasons.append(job.cancelled.wait(10) and job.cancelled_because)
+
+    job = begin(url, queue, "run", {}, max_attempts=1)
+    async with working(worker):
+        (result,) = await done(url, job)
+    assert (result.state, result.error) == ("discarded", "the attempt ran longer than its timeout")
+    assert reasons == ["timeout"]
 
 
 async def test_middleware_around_a_thread_is_cancelled(url, queue):

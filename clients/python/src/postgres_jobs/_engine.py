@@ -41,6 +41,9 @@ _FETCH = f"select {COLUMNS} from jobs.fetch_any(%s::text[], %s, worker => %s, le
 class Attempt:
     """A job that this worker has, and the handler that works on it."""
 
+    timer: asyncio.TimerHandle
+    """Until its time is over."""
+
     def __init__(self, job: Job[Any]) -> None:
         self.job = job
         self.is_in_thread = False
@@ -236,8 +239,7 @@ class Engine:
             timeout = max(min(timeout, left - min(whole / 20, 1)), 0)
         attempt.task = self.loop.create_task(self._handle(attempt))
         attempt.task.add_done_callback(partial(self._ended, attempt))
-        timer = self.loop.call_later(min(timeout, 1e9), self._timed_out, attempt)
-        attempt.task.add_done_callback(lambda _: timer.cancel())
+        attempt.timer = self.loop.call_later(min(timeout, 1e9), self._timed_out, attempt)
 
     # --- Handling
 
@@ -263,13 +265,17 @@ class Engine:
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
         self.running.pop(attempt.job.token, None)
+        attempt.timer.cancel()
         self.is_changed.set()
         # A task that was cancelled before it began has run nothing.
         self._settle(attempt, {"do": "release"} if task.cancelled() else task.result())
 
     def _timed_out(self, attempt: Attempt) -> None:
         # If it completes the job itself its transaction decides, and has locked the job until then.
-        if not attempt.job._is_completed:
+        # Where that fails, the time is still over.
+        if attempt.job._is_completed:
+            attempt.timer = self.loop.call_later(1, self._timed_out, attempt)
+        else:
             self._settle(attempt, TIMED_OUT)
             attempt.cancel("timeout")
 
