@@ -88,8 +88,7 @@ class Nothing(Awaitable[None]):
     """What may be awaited, or not: it is done."""
 
     def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
+        yield from ()
 
 
 # What a fetch selects. Times come as numbers and JSON as text: a value that Python cannot hold must

@@ -175,8 +175,7 @@ async def _wait_for(execute: Execute, ids: list[int], timeout: float, want: str)
     if want not in ("all", "any"):
         raise ValueError(f"want is all or any, not {want!r}")
     array = f"{{{','.join(map(str, ids))}}}"
-    options = f"timeout => interval '{timeout:f} s', want => '{want}'"
-    await execute(f"call jobs.wait_for(cast(cast(%s as text) as bigint[]), {options})", array)
+    await execute(f"call jobs.wait_for(cast(cast(%s as text) as bigint[]), interval '{timeout:f} s', '{want}')", array)
     return await results_of(execute, array)
 
 
