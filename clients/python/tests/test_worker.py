@@ -12,8 +12,10 @@ import time
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import psycopg
+import pydantic
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -689,6 +691,26 @@ def test_insert_middleware_sees_errors(url, queue):
     finally:
         insert_middleware.remove(around)
     assert seen == ["22023"]
+
+
+def test_insert_middleware_is_around_args_that_cannot_be_copied(url, queue, look):
+    class Model(pydantic.BaseModel):
+        to: str
+        _lock: Any = pydantic.PrivateAttr(default_factory=threading.Lock)
+
+    @contextmanager
+    def around(jobs):
+        for job in jobs:
+            job["args"]["all"].append("b")
+        yield
+
+    insert_middleware.append(around)
+    try:
+        begin(url, queue, "run", {"all": ["a"], "one": Model(to="me"), "some": (Model(to="you"),)})
+    finally:
+        insert_middleware.remove(around)
+    inserted = look("select args from jobs.jobs where queue = %s", queue)
+    assert inserted == [({"all": ["a", "b"], "one": {"to": "me"}, "some": [{"to": "you"}]},)]
 
 
 def test_what_insert_middleware_changes_is_of_that_insert_alone(url, queue, look):
