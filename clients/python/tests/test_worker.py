@@ -255,28 +255,51 @@ async def test_a_timeout_while_a_handler_fails_to_complete_its_job_comes_later(u
     assert reasons == ["timeout"]
 
 
-async def test_middleware_around_a_thread_is_cancelled(url, queue):
-    ended = {}
+async def test_middleware_around_a_thread_is_cancelled(url, queue, look):
+    begun, outputs, ended = set(), {}, {}
+
+    async def begin_and_tarry(job):
+        begun.add(job.kind)
+        await asyncio.sleep(600)
 
     async def around(job, handler):
         try:
             if job.kind == "before":
-                await asyncio.sleep(600)
-            output = await handler(job)
-            if job.kind == "after":
-                await asyncio.sleep(600)
-            ended[job.kind] = output
+                await begin_and_tarry(job)
+            try:
+                outputs[job.kind] = await handler(job)
+            finally:
+                if job.kind != "meanwhile":
+                    await begin_and_tarry(job)
+            return outputs[job.kind]
         except asyncio.CancelledError as error:
             ended[job.kind] = str(error)
             raise
 
-    worker = Worker(url, queues=[queue], timeout=0.05, middleware=[around])
-    worker.otherwise()(lambda job: None)
-    worker.kind("meanwhile")(lambda job: job.cancelled.wait() and time.sleep(0.1) or "a thread is not")
-    for kind in ("before", "meanwhile", "after"):
-        begin(url, queue, kind, {}, max_attempts=1)
+    def handle(job):
+        begun.add(job.kind)
+        if "meanwhile" in job.kind:
+            job.cancelled.wait()
+            time.sleep(0.1)  # so that a cancel of its task would show
+        if "raises" in job.kind:
+            raise RuntimeError("as is usual")
+        return "a thread is not"
+
+    worker = Worker(url, queues=[queue], middleware=[around])
+    worker.otherwise()(handle)
+    kinds = ["before", "meanwhile", "meanwhile, then awaits", "meanwhile, raises", "after"]
+    ids = [begin(url, queue, kind, {}, max_attempts=1, timeout=-1) for kind in kinds]
     async with working(worker):
-        await until(lambda: ended == {"before": "timeout", "meanwhile": "a thread is not", "after": "timeout"})
+        await until(lambda: begun == set(kinds) and "after" in outputs)
+        look("select jobs.cancel(id) from unnest(%s::bigint[]) id", ids)
+        results = await done(url, *ids)
+    assert outputs == dict.fromkeys(["meanwhile", "meanwhile, then awaits", "after"], "a thread is not")
+    assert ended == dict.fromkeys(["before", "meanwhile, then awaits", "meanwhile, raises", "after"], "cancelled")
+    assert [(one.state, one.output) for one in results] == [
+        ("cancelled", None),
+        ("completed", "a thread is not"),
+        *[("cancelled", None)] * 3,
+    ]
 
 
 async def until(is_so):

@@ -262,6 +262,9 @@ class Engine:
             return await self.threads.run(function, *args)
         finally:
             attempt.is_in_thread = False
+            # What came of the thread goes to middleware first. What that awaits next is cancelled.
+            if attempt.job.cancelled.is_set() and (task := asyncio.current_task()):
+                self.loop.call_soon(task.cancel, attempt.job.cancelled_because)
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
         self.running.pop(attempt.job.token, None)
