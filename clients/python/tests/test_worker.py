@@ -172,14 +172,14 @@ def test_options_that_are_wrong_are_refused(url):
     with pytest.raises(ValueError, match="handler"):
         asyncio.run(Worker(url).start())
     wrong = [("queues", "mail"), ("queues", {}), ("concurrency", 0), ("concurrency", 2.5), ("concurrency", "3")]
-    wrong += [("info", {"since": bad}) for bad in (float("nan"), "\ud800", object(), {1, 2})]
+    wrong += [("info", {"since": bad}) for bad in (float("nan"), "\ud800", "a\0b", "\\\0", object(), {1, 2})]
     wrong += [(name, bad) for name in ("lease", "grace", "timeout") for bad in (timedelta(seconds=-2), float("nan"))]
     for name, value in wrong:
         with pytest.raises(ValueError, match=re.escape(f"{name} is {value!r}")):
             Worker(url, **{name: value})
     with pytest.raises(ValueError, match="weight of queue 'a' is inf"):
         Worker(url, queues={"a": float("inf")})
-    worker = Worker(url)
+    worker = Worker(url, info={"escape": "\\u0000"})
     worker.otherwise()(lambda job: None)
     with pytest.raises(ValueError, match="it must be a name, as in @worker.kind"):
         worker.kind(lambda job: None)

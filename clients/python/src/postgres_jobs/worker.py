@@ -78,7 +78,7 @@ class Worker:
         self.lease, self.grace = seconds(lease), seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
-        _check(_is_json(self.info), "info", info, "JSON")
+        _check(_is_storable(self.info), "info", info, "JSON that the database can hold")
         self.middleware = list(middleware)
         self.handlers: dict[str | None, Handler] = {}
         """By kind; None: of every other kind."""
@@ -214,9 +214,10 @@ def _check(is_right: bool, option: str, value: object, rule: str) -> None:
         raise ValueError(f"{option} is {value!r}: it must be {rule}")
 
 
-def _is_json(value: object) -> bool:
+def _is_storable(value: object) -> bool:
     try:
-        return bool(encode(value))
+        # A NUL, and not a text of a backslash and "u0000".
+        return "\\u0000" not in encode(value).replace(r"\\", "")
     except Exception:  # also what the value's own classes raise
         return False
 
