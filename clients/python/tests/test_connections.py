@@ -92,6 +92,22 @@ async def test_a_result_that_is_refused_for_its_size_fails_its_attempt(url, queu
     assert "was refused" not in caplog.text
 
 
+async def test_a_result_that_an_internal_error_refuses_is_sent_again(url, queue, monkeypatch):
+    run, errors = Link.run, [psycopg.errors.InternalError_("tuple concurrently updated")]
+
+    async def run_or_fail(link, sql, *values, **options):
+        if "finish_many" in sql and errors:
+            raise errors.pop()
+        return await run(link, sql, *values, **options)
+
+    monkeypatch.setattr(Link, "run", run_or_fail)
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: "output")
+    async with working(worker):
+        (result,) = await done(url, begin(url, queue, "run", {}, max_attempts=1))
+    assert (result.state, result.output, errors) == ("completed", "output", [])
+
+
 async def test_the_grace_period_is_one_for_handlers_and_a_fetch_without_an_answer(queue, url, pooler):
     worker = Worker(pooler.url, queues=[queue], grace=4)
     begun, cancelled = asyncio.Event(), asyncio.Event()

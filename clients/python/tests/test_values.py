@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Literal, TypedDict
 
 import pydantic
+import pydantic.dataclasses
 import pytest
 
 from postgres_jobs import Discard, Job, RetryIn, Snooze
@@ -114,6 +115,47 @@ def test_args_that_do_not_fit_are_an_error_without_a_dataclass():
     for wanted, value in [(int, "12"), (dict, [1]), (list[int], 7), (dict[str, int], {"a": "b"}), (Plain, 7)]:
         with pytest.raises(TypeError, match="^args is .*, and no (int|dict|list|Plain)$"):
             build(wanted, value)
+
+
+@dataclass
+class Lax:
+    to: str = None
+    lines: list[Line] = None
+
+
+def test_a_null_that_is_the_default_is_taken():
+    assert build(Lax, {"to": None, "lines": None}) == build(Lax, {}) == Lax(None, None)
+    assert build(Lax, {"to": "a@b", "lines": [{"product": 1}]}) == Lax("a@b", [Line(1)])
+    with pytest.raises(TypeError, match="^to is 12, and no str$"):
+        build(Lax, {"to": 12})
+
+
+def test_a_whole_number_may_be_written_as_a_float():
+    for wanted, value in [(int, 10 / 2), (int | None, 5.0), (int, 5)]:
+        built = build(wanted, value)
+        assert (type(built), built) == (int, 5)
+    assert build(dict[str, list[int]], {"a": [1.0, -2e3]}) == {"a": [1, -2000]}
+    for bad in (1.5, float("inf")):
+        with pytest.raises(TypeError, match="and no int$"):
+            build(int, bad)
+
+
+@pydantic.dataclasses.dataclass
+class Parcel:
+    number: int
+    weight: float | str
+    sent: date | None = pydantic.Field(alias="on", default=None)
+    lines: list[Line] = field(default_factory=list)
+
+
+def test_a_dataclass_of_pydantic_is_left_to_pydantic():
+    taken = build(Parcel, {"number": "7", "weight": 1, "on": "2030-01-02", "lines": [{"product": "1"}], "new": True})
+    assert taken == Parcel(number=7, weight=1.0, on=date(2030, 1, 2), lines=[Line(1)])
+    assert build(list[Parcel], json.loads(encode([Parcel(7, "light")]))) == [Parcel(7, "light")]
+    with pytest.raises(pydantic.ValidationError):
+        build(Parcel, {"number": "seven", "weight": 1})
+    with pytest.raises(TypeError, match="^args is 7, and no Parcel$"):
+        build(Parcel, 7)
 
 
 def test_args_that_fit_are_taken():

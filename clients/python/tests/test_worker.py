@@ -9,11 +9,13 @@ import signal
 import sys
 import threading
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import psycopg
+import pydantic
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -23,6 +25,7 @@ from psycopg.conninfo import make_conninfo
 
 from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker
 from postgres_jobs import insert, insert_many, insert_middleware, wait_for
+from postgres_jobs._engine import Engine
 from postgres_jobs._link import Link
 
 
@@ -169,14 +172,14 @@ def test_options_that_are_wrong_are_refused(url):
     with pytest.raises(ValueError, match="handler"):
         asyncio.run(Worker(url).start())
     wrong = [("queues", "mail"), ("queues", {}), ("concurrency", 0), ("concurrency", 2.5), ("concurrency", "3")]
-    wrong += [("info", {"since": bad}) for bad in (float("nan"), "\ud800", object(), {1, 2})]
+    wrong += [("info", {"since": bad}) for bad in (float("nan"), "\ud800", "a\0b", "\\\0", object(), {1, 2})]
     wrong += [(name, bad) for name in ("lease", "grace", "timeout") for bad in (timedelta(seconds=-2), float("nan"))]
     for name, value in wrong:
         with pytest.raises(ValueError, match=re.escape(f"{name} is {value!r}")):
             Worker(url, **{name: value})
     with pytest.raises(ValueError, match="weight of queue 'a' is inf"):
         Worker(url, queues={"a": float("inf")})
-    worker = Worker(url)
+    worker = Worker(url, info={"escape": "\\u0000"})
     worker.otherwise()(lambda job: None)
     with pytest.raises(ValueError, match="it must be a name, as in @worker.kind"):
         worker.kind(lambda job: None)
@@ -203,13 +206,16 @@ async def test_a_coroutine_of_a_plain_function_ends_as_an_async_handler(url, que
         job.cancelled.wait()
         return tarries(job)
 
-    worker.kind("timeout", timeout=0.05)(decorated)
+    worker.kind("timeout")(decorated)
     worker.kind("cancelled")(decorated)
     worker.kind("stopping")(decorated)
     worker.kind("stopping, slow")(decorated_and_slow)
     ids = {kind: begin(url, queue, kind, {}, max_attempts=1, timeout=-1) for kind in worker.handlers}
     async with working(worker):
         await until(lambda: begun == set(ids))
+        # Not before it has begun, whenever that is.
+        (attempt,) = [one for one in worker._engine.running.values() if one.job.kind == "timeout"]
+        worker._engine._timed_out(attempt)
         look("select jobs.cancel(%s)", ids["cancelled"])
         await until(lambda: ended == {"timeout": "timeout", "cancelled": "cancelled"})
     # What the slow one has returned was not begun.
@@ -224,28 +230,76 @@ async def test_a_coroutine_of_a_plain_function_ends_as_an_async_handler(url, que
     assert "left behind" not in caplog.text
 
 
-async def test_middleware_around_a_thread_is_cancelled(url, queue):
-    ended = {}
+async def test_a_timeout_while_a_handler_fails_to_complete_its_job_comes_later(url, queue, monkeypatch):
+    timed_out, is_due, reasons = Engine._timed_out, threading.Event(), []
+
+    def time_out(engine, attempt):
+        timed_out(engine, attempt)
+        is_due.set()
+
+    class Broken:
+        def cursor(self):
+            is_due.wait(60)
+            raise psycopg.OperationalError("it broke")
+
+    monkeypatch.setattr(Engine, "_timed_out", time_out)
+    worker = Worker(url, queues=[queue])
+
+    @worker.kind("run", timeout=0.1)
+    def run(job):
+        with suppress(psycopg.OperationalError):
+            job.complete(Broken())
+        reasons.append(job.cancelled.wait(60) and job.cancelled_because)
+
+    job = begin(url, queue, "run", {}, max_attempts=1)
+    async with working(worker):
+        (result,) = await done(url, job)
+    assert (result.state, result.error) == ("discarded", "the attempt ran longer than its timeout")
+    assert reasons == ["timeout"]
+
+
+async def test_middleware_around_a_thread_is_cancelled(url, queue, look):
+    begun, outputs, ended = set(), {}, {}
+
+    async def begin_and_tarry(job):
+        begun.add(job.kind)
+        await asyncio.sleep(600)
 
     async def around(job, handler):
         try:
             if job.kind == "before":
-                await asyncio.sleep(600)
-            output = await handler(job)
+                await begin_and_tarry(job)
+            outputs[job.kind] = await handler(job)
+            await asyncio.sleep(0)
             if job.kind == "after":
-                await asyncio.sleep(600)
-            ended[job.kind] = output
+                await begin_and_tarry(job)
+            return outputs[job.kind]
         except asyncio.CancelledError as error:
             ended[job.kind] = str(error)
             raise
 
-    worker = Worker(url, queues=[queue], timeout=0.05, middleware=[around])
-    worker.otherwise()(lambda job: None)
-    worker.kind("meanwhile")(lambda job: job.cancelled.wait() and time.sleep(0.1) or "a thread is not")
-    for kind in ("before", "meanwhile", "after"):
-        begin(url, queue, kind, {}, max_attempts=1)
+    def handle(job):
+        begun.add(job.kind)
+        if job.kind == "meanwhile":
+            job.cancelled.wait()
+            time.sleep(0.1)  # so that a cancel of its task would show
+        return "a thread is not"
+
+    worker = Worker(url, queues=[queue], middleware=[around])
+    worker.otherwise()(handle)
+    kinds = ["before", "meanwhile", "after"]
+    ids = [begin(url, queue, kind, {}, max_attempts=1, timeout=-1) for kind in kinds]
     async with working(worker):
-        await until(lambda: ended == {"before": "timeout", "meanwhile": "a thread is not", "after": "timeout"})
+        await until(lambda: begun == set(kinds) and "after" in outputs)
+        look("select jobs.cancel(id) from unnest(%s::bigint[]) id", ids)
+        results = await done(url, *ids)
+    assert outputs == dict.fromkeys(["meanwhile", "after"], "a thread is not")
+    assert ended == dict.fromkeys(["before", "after"], "cancelled")
+    assert [(one.state, one.output) for one in results] == [
+        ("cancelled", None),
+        ("completed", "a thread is not"),
+        ("cancelled", None),
+    ]
 
 
 async def until(is_so):
@@ -575,8 +629,6 @@ async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
             return
         ran.append(job.kind)
         job.cancelled.wait()
-        if "raises" in job.kind:
-            raise RuntimeError("as is usual")
         if "fails for good" in job.kind:
             raise Discard(OSError("no"))
         if "is put off" in job.kind:
@@ -660,6 +712,26 @@ def test_insert_middleware_sees_errors(url, queue):
     finally:
         insert_middleware.remove(around)
     assert seen == ["22023"]
+
+
+def test_insert_middleware_is_around_args_that_cannot_be_copied(url, queue, look):
+    class Model(pydantic.BaseModel):
+        to: str
+        _lock: Any = pydantic.PrivateAttr(default_factory=threading.Lock)
+
+    @contextmanager
+    def around(jobs):
+        for job in jobs:
+            job["args"]["all"].append("b")
+        yield
+
+    insert_middleware.append(around)
+    try:
+        begin(url, queue, "run", {"all": ["a"], "one": Model(to="me"), "some": (Model(to="you"),)})
+    finally:
+        insert_middleware.remove(around)
+    inserted = look("select args from jobs.jobs where queue = %s", queue)
+    assert inserted == [({"all": ["a", "b"], "one": {"to": "me"}, "some": [{"to": "you"}]},)]
 
 
 def test_what_insert_middleware_changes_is_of_that_insert_alone(url, queue, look):

@@ -15,6 +15,5 @@ from .outcomes import Cancel, Discard, Outcome, RetryIn, Snooze
 from .produce import Inserted, NewJob, Options, Result, Unique, insert, insert_many, insert_middleware, wait_for
 from .worker import Middleware, Worker
 
-__all__ = ["Cancel", "Discard", "Inserted", "Job", "Middleware", "NewJob", "Options", "Outcome", "Result"]
-__all__ += ["RetryIn", "Snooze", "Unique", "Worker", "__version__"]
-__all__ += ["insert", "insert_many", "insert_middleware", "wait_for"]
+__all__ = ["Cancel", "Discard", "Inserted", "Job", "Middleware", "NewJob", "Options", "Outcome", "Result", "RetryIn"]
+__all__ += ["Snooze", "Unique", "Worker", "__version__", "insert", "insert_many", "insert_middleware", "wait_for"]

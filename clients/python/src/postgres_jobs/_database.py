@@ -15,6 +15,8 @@ from psycopg.rows import tuple_row
 Row = tuple[Any, ...]
 # Takes a statement with one %s, and the text for it; the text may be left out with the %s.
 Execute = Callable[..., Awaitable[list[Row]]]
+# That text as jsonb. By the inner cast it is a text for every driver.
+JSONB = "cast(cast(%s as text) as jsonb)"
 
 
 class AsyncTransaction(Protocol):

@@ -35,14 +35,14 @@ SENDING = 10
 # Seconds for the answer to a beat: another connection is to renew the leases in time.
 BEAT = 10
 
-_FETCH = f"""
-    select {COLUMNS}
-      from jobs.fetch_any(queues => %s::text[], max_jobs => %s, worker => %s, lease => %s, kinds => %s::text[])
-"""
+_FETCH = f"select {COLUMNS} from jobs.fetch_any(%s::text[], %s, worker => %s, lease => %s, kinds => %s::text[])"
 
 
 class Attempt:
     """A job that this worker has, and the handler that works on it."""
+
+    timer: asyncio.TimerHandle
+    """Until its time is over."""
 
     def __init__(self, job: Job[Any]) -> None:
         self.job = job
@@ -159,14 +159,13 @@ class Engine:
         values = worker.name, list(worker.queues), worker.concurrency, encode(worker.info)
         rows = await self.control_link.run("select jobs.worker_beat(%s, %s::text[], %s, %s)", *values, patience=BEAT)
         self.loop.call_soon_threadsafe(self._obey, rows[0][0])
-        held = list(self.held.values())
-        ids, tokens = [attempt.job.id for attempt in held], [attempt.job.token for attempt in held]
-        if held:
+        if jobs := [attempt.job for attempt in list(self.held.values())]:
             sql = "select cancel_requested from jobs.heartbeat_many(%s::bigint[], %s::bigint[])"
+            ids, tokens = [job.id for job in jobs], [job.token for job in jobs]
             rows = await self.control_link.run(sql, ids, tokens, patience=BEAT)
-            for attempt, (is_cancelled,) in zip(held, rows):
+            for job, (is_cancelled,) in zip(jobs, rows):
                 if is_cancelled is not False:
-                    self.loop.call_soon_threadsafe(self._hear, attempt.job, is_cancelled)
+                    self.loop.call_soon_threadsafe(self._hear, job, is_cancelled)
 
     def _obey(self, command: str) -> None:
         if command != self.command:
@@ -240,8 +239,7 @@ class Engine:
             timeout = max(min(timeout, left - min(whole / 20, 1)), 0)
         attempt.task = self.loop.create_task(self._handle(attempt))
         attempt.task.add_done_callback(partial(self._ended, attempt))
-        timer = self.loop.call_later(min(timeout, 1e9), self._timed_out, attempt)
-        attempt.task.add_done_callback(lambda _: timer.cancel())
+        attempt.timer = self.loop.call_later(min(timeout, 1e9), self._timed_out, attempt)
 
     # --- Handling
 
@@ -267,13 +265,17 @@ class Engine:
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
         self.running.pop(attempt.job.token, None)
+        attempt.timer.cancel()
         self.is_changed.set()
         # A task that was cancelled before it began has run nothing.
         self._settle(attempt, {"do": "release"} if task.cancelled() else task.result())
 
     def _timed_out(self, attempt: Attempt) -> None:
         # If it completes the job itself its transaction decides, and has locked the job until then.
-        if not attempt.job._is_completed:
+        # Where that fails, the time is still over.
+        if attempt.job._is_completed:
+            attempt.timer = self.loop.call_later(1, self._timed_out, attempt)
+        else:
             self._settle(attempt, TIMED_OUT)
             attempt.cancel("timeout")
 

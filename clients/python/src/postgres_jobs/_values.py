@@ -54,7 +54,7 @@ _READ |= dict.fromkeys((date, datetime, time, UUID), (str,))
 def build(wanted: Any, value: Any, name: str = "args") -> Any:
     """A value of JSON as the type that is wanted: a dataclass, a pydantic model, or a type that
     these have fields of. Members that a dataclass does not have are left out: a producer may be
-    newer than the worker."""
+    newer than the worker. What is pydantic's is left to pydantic."""
     if hasattr(wanted, "model_validate"):
         return wanted.model_validate(value)
     origin, parts = get_origin(wanted) or wanted, get_args(wanted)
@@ -62,11 +62,17 @@ def build(wanted: Any, value: Any, name: str = "args") -> Any:
         rest = [part for part in parts if part is not type(None)]
         return value if value is None or len(rest) > 1 else build(rest[0], value, name)
     is_dataclass = dataclasses.is_dataclass(origin)
+    # A producer that divides sends 5.0, and Postgres keeps it so.
+    value = int(value) if origin is int and type(value) is float and value.is_integer() else value
     if type(value) not in _READ.get(dict if is_dataclass else origin, (type(value),)):
         raise TypeError(f"{name} is {value!r:.100}, and no {origin.__name__}")
+    if hasattr(origin, "__pydantic_validator__"):  # a dataclass of pydantic's
+        return origin(**value)
     if is_dataclass:
         hints = get_type_hints(origin)
-        names = [field.name for field in dataclasses.fields(origin) if field.init and field.name in value]
+        fields = [field for field in dataclasses.fields(origin) if field.init and field.name in value]
+        # A null that is the default, as of `note: str = None`, is as if left out.
+        names = [field.name for field in fields if value[field.name] is not None or field.default is not None]
         return origin(**{name: build(hints[name], value[name], name) for name in names})
     if origin in (list, set, frozenset):
         return origin(build(parts[0] if parts else Any, one, name) for one in value)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from ._database import AsyncTransaction, Execute, Row, converse
+from ._database import JSONB, AsyncTransaction, Execute, Row, converse
 from ._values import encode
 
 log = logging.getLogger("postgres_jobs")
@@ -73,8 +73,7 @@ class Job(Generic[A]):
         # ends, and who waited for that could not keep the other jobs.
         self._is_completed = True
         try:
-            sql = f"select jobs.complete({self.id}, {self.token}, nullif(cast(cast(%s as text) as jsonb), 'null'))"
-            await execute(sql, output)
+            await execute(f"select jobs.complete({self.id}, {self.token}, nullif({JSONB}, 'null'))", output)
         except BaseException:
             self._is_completed = False
             raise
@@ -89,8 +88,7 @@ class Nothing(Awaitable[None]):
     """What may be awaited, or not: it is done."""
 
     def __await__(self) -> Generator[Any, None, None]:
-        return
-        yield
+        yield from ()
 
 
 # What a fetch selects. Times come as numbers and JSON as text: a value that Python cannot hold must

@@ -102,9 +102,11 @@ def invalid_output(error: BaseException) -> Finish:
 
 
 def is_of_value(error: BaseException) -> bool:
-    """Whether a call failed because of a value in it. XX000 is of one that needs more memory than
-    Postgres allots at once. Also what comes of no database."""
-    return (_ask(error, _code) or "22").startswith(("22", "54", "XX000"))
+    """Whether a call failed because of a value in it. One that needs more memory than Postgres
+    allots at once has the SQLSTATE of every internal error, and a text that is never translated.
+    Also what comes of no database."""
+    is_too_large = "invalid memory alloc request size" in _ask(error, str)
+    return is_too_large or (_ask(error, _code) or "22").startswith(("22", "54"))
 
 
 def wire(id: int, token: int, finish: Finish) -> tuple[str, Finish]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
-from ._database import AsyncTransaction, Execute, converse
+from ._database import JSONB, AsyncTransaction, Execute, converse
 from ._values import Duration, encode, seconds
 
 if TYPE_CHECKING:
@@ -102,7 +101,8 @@ class Result:
 
 insert_middleware: list[Callable[[list[dict[str, Any]]], AbstractContextManager[Any]]] = []
 """What is around every insert of this program, the first outermost. Each gets the jobs, as dicts
-that it may change (meta is always there), and returns a context manager."""
+that it may change (meta is always there), and returns a context manager. Lists and dicts within
+them are copies; a dataclass or a model is the caller's own."""
 
 
 @overload
@@ -151,17 +151,21 @@ async def _insert_one(execute: Execute, job: NewJob) -> Inserted:
 
 async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted]:
     # What middleware changes is nobody else's.
-    copy: Callable[[Any], Any] = deepcopy if insert_middleware else dict
+    copy: Callable[[Any], Any] = _copy if insert_middleware else dict
     given = [copy({**job, "meta": dict(job.get("meta") or {})}) for job in jobs]
     with ExitStack() as stack:
         for around in insert_middleware:
             stack.enter_context(around(given))
-        sql = (
-            "select id, cast(state as text), unique_skipped_as_duplicate"
-            " from jobs.insert_many(cast(cast(%s as text) as jsonb)) order by ord"
-        )
+        sql = f"select id, cast(state as text), unique_skipped_as_duplicate from jobs.insert_many({JSONB}) order by ord"
         rows = await execute(sql, encode([_member_values(job) for job in given]))
         return [Inserted(*row) for row in rows]
+
+
+def _copy(value: Any) -> Any:
+    """Of what has JSON, the containers alone: not all else that has JSON can be copied."""
+    if isinstance(value, dict):
+        return {name: _copy(one) for name, one in value.items()}
+    return [_copy(one) for one in value] if isinstance(value, list) else value
 
 
 def _member_values(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,8 +182,7 @@ async def _wait_for(execute: Execute, ids: list[int], timeout: float, want: str)
     if want not in ("all", "any"):
         raise ValueError(f"want is all or any, not {want!r}")
     array = f"{{{','.join(map(str, ids))}}}"
-    options = f"timeout => interval '{timeout:f} s', want => '{want}'"
-    await execute(f"call jobs.wait_for(cast(cast(%s as text) as bigint[]), {options})", array)
+    await execute(f"call jobs.wait_for(cast(cast(%s as text) as bigint[]), interval '{timeout:f} s', '{want}')", array)
     return await results_of(execute, array)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, overload
 
-from ._database import AsyncTransaction, Execute, converse, is_async
+from ._database import JSONB, AsyncTransaction, Execute, converse, is_async
 from ._values import Duration, encode, seconds
 from .job import COLUMNS, Job, Nothing, job_of
 from .outcomes import Finish, Outcome, completion, failure, invalid_output, is_of_value, wire
@@ -80,8 +80,7 @@ def work_all(transaction: Any, worker: Worker) -> Any:
 
 async def _assert_inserted(execute: Execute, kind: str, args: object) -> Found:
     sql = (
-        "select id, kind, queue, cast(state as text), cast(args as text)"
-        " from jobs.jobs, cast(cast(%s as text) as jsonb) wanted"
+        f"select id, kind, queue, cast(state as text), cast(args as text) from jobs.jobs, {JSONB} wanted"
         " where kind = wanted->>'kind' and args @> (wanted->'args') order by id desc limit 1"
     )
     found = await execute(sql, encode({"kind": kind, "args": args}))
@@ -103,7 +102,7 @@ async def _advance(execute: Execute, interval: float) -> None:
 
 async def _work_all(execute: Execute, worker: Worker, may_wait: bool) -> list[Worked]:
     sql = (
-        f"select {COLUMNS} from cast(cast(%s as text) as jsonb) asked, lateral jobs.fetch_any(worker => 'work_all',"
+        f"select {COLUMNS} from {JSONB} asked, lateral jobs.fetch_any(worker => 'work_all',"
         " queues => array(select jsonb_array_elements_text(asked->'queues')), kinds =>"
         " case asked->'kinds' when 'null' then null else array(select jsonb_array_elements_text(asked->'kinds')) end)"
     )
@@ -139,7 +138,7 @@ async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool)
 async def _finish(execute: Execute, job: Job[Any], finish: Finish | None) -> None:
     if finish:
         element, _ = wire(job.id, job.token, finish)
-        await execute("select 1 from jobs.finish_many(cast(cast(%s as text) as jsonb))", f"[{element}]")
+        await execute(f"select 1 from jobs.finish_many({JSONB})", f"[{element}]")
     await execute("release savepoint before_handler")
 
 

@@ -74,12 +74,11 @@ class Worker:
         _check(isinstance(concurrency, int) and concurrency >= 1, "concurrency", concurrency, "an int, at least 1")
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
-        self.dsn, self.concurrency = dsn, concurrency
-        self.timeout = _timeout("timeout", timeout)
+        self.dsn, self.concurrency, self.timeout = dsn, concurrency, _timeout("timeout", timeout)
         self.lease, self.grace = seconds(lease), seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
-        _check(_is_json(self.info), "info", info, "JSON")
+        _check(_is_storable(self.info), "info", info, "JSON that the database can hold")
         self.middleware = list(middleware)
         self.handlers: dict[str | None, Handler] = {}
         """By kind; None: of every other kind."""
@@ -215,15 +214,14 @@ def _check(is_right: bool, option: str, value: object, rule: str) -> None:
         raise ValueError(f"{option} is {value!r}: it must be {rule}")
 
 
-def _is_json(value: object) -> bool:
+def _is_storable(value: object) -> bool:
     try:
-        return bool(encode(value))
+        # A NUL, and not a text of a backslash and "u0000".
+        return "\\u0000" not in encode(value).replace(r"\\", "")
     except Exception:  # also what the value's own classes raise
         return False
 
 
 def _timeout(option: str, timeout: Duration | None) -> float | None:
-    if timeout is None:
-        return None
-    _check(seconds(timeout) > 0 or timeout == -1, option, timeout, "positive, or -1 for none")
-    return seconds(timeout) if timeout != -1 else math.inf
+    _check(timeout is None or timeout == -1 or seconds(timeout) > 0, option, timeout, "positive, or -1 for none")
+    return None if timeout is None else math.inf if timeout == -1 else seconds(timeout)
