@@ -478,7 +478,7 @@ async fn a_worker_fetches_again_as_soon_as_a_wait_has_ended() {
 }
 
 #[tokio::test]
-async fn every_address_has_its_turn_however_soon_a_call_is_to_be_answered() {
+async fn every_host_has_its_turn_however_soon_a_call_is_to_be_answered() {
     // Its queue is full, so nobody else gets an answer.
     let silent = TcpSocket::new_v4().unwrap();
     silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -498,6 +498,16 @@ async fn every_address_has_its_turn_however_soon_a_call_is_to_be_answered() {
     let engine = engine(config, nothing);
     let mut link = Link::new(&engine.worker, Duration::from_secs(2));
     link.run("select", &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_says_nothing_is_left_soon() {
+    let (_listener, mut config) = server::silent().await;
+    config.connect_timeout(Duration::from_secs(1));
+    let engine = engine(config, nothing);
+    let mut link = Link::new(&engine.worker, Duration::from_secs(2));
+    let called = timeout(PATIENCE / 2, link.run("select", &[])).await;
+    called.expect("it is left").unwrap_err();
 }
 
 #[tokio::test]
