@@ -7,8 +7,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
-/// What it answers to a statement: no rows, or an SQLSTATE.
-pub type Answer = Result<(), &'static str>;
+/// What it answers to a statement: no rows, or an SQLSTATE and a message.
+pub type Answer = Result<(), (&'static str, &'static str)>;
 
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0";
 const READY: &[u8] = b"Z\0\0\0\x05I";
@@ -53,8 +53,8 @@ where
             let asked = std::mem::take(&mut asked);
             let answer = match answer(String::from_utf8_lossy(&asked).into()).await {
                 Ok(()) => NO_ROWS.into(),
-                Err(code) => {
-                    let fields = format!("SERROR\0C{code}\0Mrefused\0\0");
+                Err((code, message)) => {
+                    let fields = format!("SERROR\0C{code}\0M{message}\0\0");
                     let length = 4 + fields.len() as u32;
                     [&b"E"[..], &length.to_be_bytes(), fields.as_bytes()].concat()
                 }
