@@ -26,8 +26,7 @@ use crate::{ClientError, Result, Worker};
 /// # Errors
 /// There is no such server, or it does not let us in.
 pub async fn connect(config: &Config) -> Result<Client, Error> {
-    let (client, _) = connect_hearing(config, |_| {}).await?;
-    Ok(client)
+    Ok(connect_hearing(config, |_| {}).await?.0)
 }
 
 /// Connects as [`connect`] does, for a client that is to `LISTEN`. What hears the notifications is
@@ -160,13 +159,19 @@ impl Link {
         rows
     }
 
-    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
+    /// Connects, unless that is done. Whoever gives it up has asked for nothing yet.
+    pub(crate) async fn open(&mut self) -> Result<()> {
         self.opened.take_if(|(client, ..)| client.is_closed());
         if self.opened.is_none() {
             let connected = timeout(self.connecting, connect_hearing(&self.config, |_| {})).await;
             let (client, messages) = connected.map_err(io::Error::from)??;
             self.opened = Some((client, AbortOnDropHandle::new(messages), Statements::new()));
         }
+        Ok(())
+    }
+
+    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
+        self.open().await?;
         let (client, _, prepared) = self.opened.as_mut().expect("it is open");
         let answer = async {
             if !self.prepares {

@@ -540,6 +540,22 @@ async fn a_worker_that_stops_waits_for_its_fetch() {
 }
 
 #[tokio::test]
+async fn a_worker_that_stops_does_not_wait_for_a_connection() {
+    let (server, config) = server::silent().await;
+    let engine = engine(config, nothing);
+    engine.enter(Stage::Run);
+    let worker = tokio::spawn(engine.clone().serve());
+    // That of its control, and that of its fetches.
+    let _connections = [
+        server.accept().await.unwrap(),
+        server.accept().await.unwrap(),
+    ];
+    engine.enter(Stage::Stop);
+    let ended = timeout(PATIENCE / 2, worker).await;
+    ended.expect("it ends").unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn an_output_for_which_the_server_has_no_memory_fails_the_attempt() {
     for (message, last) in [
         (
