@@ -2,21 +2,37 @@
 
 use std::io::Result;
 use std::mem::MaybeUninit;
+use std::pin::pin;
 use std::ptr::null;
+use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
+use tokio::select;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
-/// Makes the first one a SIGTERM, unless they are ignored, as under nohup.
+/// Signals that are sent together may arrive in any order, but no later than this.
+const TOGETHER: Duration = Duration::from_millis(200);
+
+/// Makes the first one a SIGTERM, unless the program has been told to end before, or they are
+/// ignored, as under nohup.
 pub(crate) fn terminates() -> Result<()> {
     if is_ignored() {
         return Ok(());
     }
     let mut hang_ups = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {
-        // Both the shell and the kernel may send one, which is no wish to skip the grace period.
-        hang_ups.recv().await;
-        let _ = kill_process(getpid(), Signal::TERM);
+        // The shell, the kernel and systemd each may send one, alone or with a SIGTERM. A second
+        // SIGTERM skips the grace period, and that is nobody's wish then.
+        let mut told = pin!(async {
+            select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        });
+        select! { biased; () = &mut told => return, _ = hang_ups.recv() => {} }
+        if timeout(TOGETHER, told).await.is_err() {
+            let _ = kill_process(getpid(), Signal::TERM);
+        }
     });
     Ok(())
 }

@@ -8,15 +8,18 @@ use std::time::Duration;
 
 /// How many bytes can wait to be written.
 const CAPACITY: usize = 8 << 20;
-/// How long the end of the program waits for a reader.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How many bytes are written at a time: a pipe has room for them as soon as so many were read.
+const PIECE: usize = 4 << 10;
+/// How long the end of the program waits for a reader to take a piece.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A stream. What is said to it waits for its thread; what finds no room is dropped, and counted.
-#[derive(Clone, Default)]
+/// A stream. What is said to it waits for its thread. What finds no room, or cannot be written, is
+/// dropped and counted.
+#[derive(Clone)]
 pub(crate) struct Output(Arc<Buffer>);
 
-#[derive(Default)]
 struct Buffer {
+    name: &'static str,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -24,15 +27,32 @@ struct Buffer {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
-    is_writing: bool,
+    /// How many of the bytes that its thread has taken are not written yet.
+    writing: usize,
+    /// Its thread has taken some, and may have to say what was dropped.
+    is_busy: bool,
+    /// How many pieces were written.
+    pieces: usize,
+    /// How many bytes were dropped since that was said.
     dropped: usize,
+}
+
+impl State {
+    fn is_left(&self) -> bool {
+        self.is_busy || !self.waiting.is_empty()
+    }
 }
 
 impl Output {
     pub(crate) fn new(name: &'static str, to: impl Write + Send + 'static) -> Self {
-        let output = Self::default();
+        let (state, changed) = Default::default();
+        let output = Self(Arc::new(Buffer {
+            name,
+            state,
+            changed,
+        }));
         let written = output.clone();
-        thread::spawn(move || written.pass_on(name, to));
+        thread::spawn(move || written.pass_on(to));
         output
     }
 
@@ -40,46 +60,74 @@ impl Output {
         self.0.state.lock().expect("no panic")
     }
 
-    pub(crate) fn say(&self, bytes: &[u8]) {
-        let mut state = self.state();
-        if state.waiting.len() + bytes.len() <= CAPACITY {
-            state.waiting.extend_from_slice(bytes);
-        } else {
-            state.dropped += 1;
-        }
-        drop(state);
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
         self.0.changed.notify_all();
     }
 
-    fn pass_on(&self, name: &str, mut to: impl Write) {
+    pub(crate) fn say(&self, bytes: &[u8]) {
+        self.change(|state| {
+            if state.writing + state.waiting.len() + bytes.len() <= CAPACITY {
+                state.waiting.extend_from_slice(bytes);
+            } else {
+                state.dropped += bytes.len();
+            }
+        });
+    }
+
+    fn pass_on(&self, mut to: impl Write) {
         loop {
             let is_empty = |state: &mut State| state.waiting.is_empty();
             let state = self.0.changed.wait_while(self.state(), is_empty);
             let mut state = state.expect("no panic");
             let bytes = take(&mut state.waiting);
-            state.is_writing = true;
+            (state.writing, state.is_busy) = (bytes.len(), true);
             drop(state);
-            // Where nobody reads it, or it has no space, the jobs go on all the same.
-            let _ = to.write_all(&bytes);
-            let mut state = self.state();
-            state.is_writing = false;
-            let dropped = take(&mut state.dropped);
-            drop(state);
-            self.0.changed.notify_all();
-            if dropped > 0 {
-                tracing::warn!(dropped, "{name} was not read in time");
+            let mut is_written = false;
+            for piece in bytes.chunks(PIECE) {
+                is_written = to.write_all(piece).is_ok();
+                self.change(|state| {
+                    state.writing -= piece.len();
+                    // Where nobody reads it, or it has no space, the jobs go on all the same.
+                    match is_written {
+                        true => state.pieces += 1,
+                        false => state.dropped += piece.len(),
+                    }
+                });
             }
+            // It may be stderr itself that cannot be written.
+            if is_written {
+                let dropped = take(&mut self.state().dropped);
+                self.warn(dropped);
+            }
+            self.change(|state| state.is_busy = false);
         }
     }
 
-    /// Waits until all is written, unless nobody reads it.
-    pub(crate) fn finish(&self) {
-        let is_left = |state: &mut State| state.is_writing || !state.waiting.is_empty();
-        let waited = self
-            .0
-            .changed
-            .wait_timeout_while(self.state(), PATIENCE, is_left);
-        drop(waited.expect("no panic"));
+    fn warn(&self, dropped: usize) {
+        if dropped > 0 {
+            let name = self.0.name;
+            tracing::warn!(
+                bytes = dropped,
+                "dropped what {name} could not take in time"
+            );
+        }
+    }
+
+    /// Waits until all is written, as long as somebody reads it.
+    pub(crate) fn finish(&self, patience: Duration) {
+        let mut state = self.state();
+        let mut pieces = usize::MAX;
+        while state.is_left() && state.pieces != pieces {
+            pieces = state.pieces;
+            let is_held = |state: &mut State| state.is_left() && state.pieces == pieces;
+            let changed = &self.0.changed;
+            let waited = changed.wait_timeout_while(state, patience, is_held);
+            state = waited.expect("no panic").0;
+        }
+        let lost = take(&mut state.dropped) + state.writing + state.waiting.len();
+        drop(state);
+        self.warn(lost);
     }
 }
 
@@ -91,5 +139,88 @@ impl Write for Output {
 
     fn flush(&mut self) -> Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Error;
+    use std::thread::{park, sleep};
+
+    use super::*;
+
+    /// What is done with each piece.
+    struct Each<F>(F);
+
+    fn each<F: FnMut(&[u8]) -> Result<()>>(done: F) -> Each<F> {
+        Each(done)
+    }
+
+    impl<F: FnMut(&[u8]) -> Result<()>> Write for Each<F> {
+        fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+            (self.0)(bytes)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_end_waits_for_a_slow_reader() {
+        let read = Arc::new(Mutex::new(0_usize));
+        let reads = read.clone();
+        let output = Output::new(
+            "slow",
+            each(move |piece| {
+                sleep(Duration::from_secs(1));
+                *reads.lock().unwrap() += piece.len();
+                Ok(())
+            }),
+        );
+        output.say(&[0; 8 * PIECE]);
+        output.finish(Duration::from_secs(5));
+        assert_eq!(*read.lock().unwrap(), 8 * PIECE);
+    }
+
+    #[test]
+    fn what_is_lost_is_counted_before_the_end() {
+        let log = Arc::new(Mutex::new(String::new()));
+        let logs = log.clone();
+        let logger = tracing_subscriber::fmt().with_writer(move || {
+            let logs = logs.clone();
+            each(move |line| {
+                sleep(Duration::from_secs(1));
+                *logs.lock().unwrap() += &String::from_utf8_lossy(line);
+                Ok(())
+            })
+        });
+        logger.with_ansi(false).init();
+        let counted = |name: &str, bytes: usize| {
+            let wanted = format!("dropped what {name} could not take in time bytes={bytes}\n");
+            let log = log.lock().unwrap();
+            assert!(log.contains(&wanted), "{wanted} is not in {log}");
+        };
+        let full = Output::new("full", each(|_| Ok(())));
+        full.say(&[0; CAPACITY + 1]);
+        full.say(&[0]);
+        full.finish(Duration::MAX);
+        counted("full", CAPACITY + 1);
+        let closed = Output::new("closed", each(|_| Err(Error::other("closed"))));
+        closed.say(&[0; 2 * PIECE]);
+        closed.finish(Duration::MAX);
+        counted("closed", 2 * PIECE);
+        let unread = Output::new(
+            "unread",
+            each(|_| {
+                loop {
+                    park()
+                }
+            }),
+        );
+        unread.say(&[0; 2 * PIECE]);
+        unread.finish(Duration::ZERO);
+        counted("unread", 2 * PIECE);
     }
 }

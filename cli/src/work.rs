@@ -21,7 +21,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::database::Database;
-use crate::output::Output;
+use crate::output::{Output, PATIENCE};
 use crate::seconds::{limit, seconds};
 use crate::{Failed, REFUSED, WRONG, hang_up};
 
@@ -123,8 +123,8 @@ impl Work {
             log.say(format!("jobs: {message}\n").as_bytes());
             Failed::new(code, "")
         });
-        reports.finish();
-        log.finish();
+        reports.finish(PATIENCE);
+        log.finish(PATIENCE);
         ended
     }
 

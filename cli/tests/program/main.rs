@@ -572,7 +572,8 @@ fn a_worker_goes_on_whose_reports_nobody_reads() {
         eventually("what was dropped is counted", || {
             let read = read.lock().unwrap();
             let end = &read[read.len().saturating_sub(1000)..];
-            String::from_utf8_lossy(end).contains("stderr was not read in time dropped=")
+            String::from_utf8_lossy(end)
+                .contains("dropped what stderr could not take in time bytes=")
         });
         assert_eq!(worker.terminate(), Some(0));
         reader.join().unwrap();

@@ -46,7 +46,13 @@ fn a_second_signal_skips_the_grace_period() {
 }
 
 #[test]
-fn a_second_hang_up_leaves_the_grace_period() {
+fn a_hang_up_after_another_signal_leaves_the_grace_period() {
+    for first in [Signal::HUP, Signal::TERM, Signal::INT] {
+        hang_up_after(first);
+    }
+}
+
+fn hang_up_after(first: Signal) {
     let Some(program) = Program::new("second hang-up") else {
         return;
     };
@@ -59,6 +65,7 @@ fn a_second_hang_up_leaves_the_grace_period() {
     let worker = program.work(&["--grace", "600"], &script);
     let (inserted, _) = program.insert("k", &[]);
     pids(&begun);
+    worker.signal(first);
     for _ in 0..10 {
         worker.signal(Signal::HUP);
         sleep(Duration::from_millis(50));

@@ -26,20 +26,15 @@ pub(crate) async fn run(engine: Arc<Engine>) {
     let has_room = |state: &State| {
         state.stage == Stage::Run && state.unsent.len() < finish::MOST && free(state) > 0
     };
-    let queues = names(&options.queues);
+    let of = [&*names(&options.queues), &options.name];
     let mut link = Link::new(&engine.worker, PATIENCE);
     while let Some(()) = engine.before(Stage::Stop, engine.until(has_room)).await {
         engine.gather(free).await;
-        // A stop does not abandon a fetch under way: its jobs may be ours. A wait it does.
-        let fetched = engine.fetch(&mut link).await;
-        let pause = async {
-            match fetched {
-                Ok(true) => {}
-                Ok(false) => link.wait(WAIT, &[&queues, &options.name]).await,
-                Err(error) => link.pause(&error).await,
-            }
-        };
-        engine.before(Stage::Stop, pause).await;
+        match engine.fetch(&mut link).await {
+            Ok(true) => {}
+            Ok(false) => _ = engine.before(Stage::Stop, link.wait(WAIT, &of)).await,
+            Err(error) => _ = engine.before(Stage::Stop, link.pause(&error)).await,
+        }
     }
 }
 
@@ -53,8 +48,11 @@ impl Worker {
 }
 
 impl Engine {
-    /// Fetches jobs, and starts them. Returns whether there are as many as it has asked for.
+    /// Fetches jobs, and starts them. Returns whether more are to be fetched at once.
     async fn fetch(self: &Arc<Self>, link: &mut Link) -> Result<bool, ClientError> {
+        // A command abandons connecting, but no fetch under way: its jobs may be ours.
+        let opened = self.before(Stage::Quiet, link.open()).await.transpose()?;
+        let Some(()) = opened else { return Ok(true) };
         let (queues, most) = self.next_fetch();
         let of = self.worker.asking(queues, most);
         let rows = link.run(FETCH, &of.each_ref().map(String::as_str)).await?;

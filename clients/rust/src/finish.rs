@@ -24,6 +24,10 @@ select cancel_requested::text from jobs.heartbeat($1::bigint, $2::bigint, progre
 pub(crate) const MOST: usize = 1_000;
 const LONGEST: usize = 16 << 20;
 
+/// What the server says, in every language, of what is larger as jsonb than what it allocates. It
+/// has the code of all internal errors.
+const TOO_LARGE: &str = "invalid memory alloc request size";
+
 const UNSENT: &str = "it has not been sent";
 
 /// A result that the server does not have.
@@ -136,8 +140,7 @@ impl Engine {
             for token in tokens {
                 let result = state.unsent.get_mut(token).expect(UNSENT);
                 if std::mem::replace(&mut result.is_alone, true) {
-                    // XX000: as jsonb it is larger than what the server allocates.
-                    if error.is(&["22", "54", "XX000"]) {
+                    if error.is(&["22", "54"]) || error.to_string().contains(TOO_LARGE) {
                         let failed = Error::new(error.to_string()).typed("invalid_output");
                         result.json = Finish::new(&result.job, &Err(failed)).json;
                     }

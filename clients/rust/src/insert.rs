@@ -131,8 +131,7 @@ impl Producer {
     /// # Errors
     /// As of [`insert`].
     pub async fn insert(&self, executor: impl Executor, job: NewJob) -> Result<Inserted> {
-        let mut inserted = self.insert_many(executor, vec![job]).await?;
-        Ok(inserted.swap_remove(0))
+        Ok(self.insert_many(executor, vec![job]).await?.swap_remove(0))
     }
 
     /// As [`insert_many`].

@@ -26,8 +26,7 @@ use crate::{ClientError, Result, Worker};
 /// # Errors
 /// There is no such server, or it does not let us in.
 pub async fn connect(config: &Config) -> Result<Client, Error> {
-    let (client, _) = connect_hearing(config, |_| {}).await?;
-    Ok(client)
+    Ok(connect_hearing(config, |_| {}).await?.0)
 }
 
 /// Connects as [`connect`] does, for a client that is to `LISTEN`. What hears the notifications is
@@ -116,6 +115,8 @@ pub(crate) struct Link {
     prepares: bool,
     /// Without an answer for so long the connection counts as broken.
     patience: Duration,
+    /// How long connecting may take.
+    connecting: Duration,
     /// How many calls have failed since one succeeded.
     pub(crate) failures: u32,
 }
@@ -128,9 +129,18 @@ impl Executor for Link {
 
 impl Link {
     pub(crate) fn new(worker: &Worker, patience: Duration) -> Self {
+        let config = worker.config.clone();
+        // Each host has its turn, though a call may have less time. A turn ends when the socket is
+        // open: a server that accepts and says nothing then is left when all turns are over.
+        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()) as u32;
+        let turn = config.get_connect_timeout().copied().unwrap_or_default();
+        let turns = turn
+            .saturating_mul(hosts)
+            .saturating_add(Duration::from_secs(5));
         Self {
             patience,
-            config: worker.config.clone(),
+            connecting: patience.max(turns),
+            config,
             opened: None,
             prepares: worker.options.prepare,
             failures: 0,
@@ -149,14 +159,19 @@ impl Link {
         rows
     }
 
-    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
+    /// Connects, unless that is done. Whoever gives it up has asked for nothing yet.
+    pub(crate) async fn open(&mut self) -> Result<()> {
         self.opened.take_if(|(client, ..)| client.is_closed());
         if self.opened.is_none() {
-            // Each address has its turn, though the call itself may have less time.
-            let connected = timeout(PATIENCE, connect_hearing(&self.config, |_| {})).await;
+            let connected = timeout(self.connecting, connect_hearing(&self.config, |_| {})).await;
             let (client, messages) = connected.map_err(io::Error::from)??;
             self.opened = Some((client, AbortOnDropHandle::new(messages), Statements::new()));
         }
+        Ok(())
+    }
+
+    async fn once(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
+        self.open().await?;
         let (client, _, prepared) = self.opened.as_mut().expect("it is open");
         let answer = async {
             if !self.prepares {

@@ -478,7 +478,7 @@ async fn a_worker_fetches_again_as_soon_as_a_wait_has_ended() {
 }
 
 #[tokio::test]
-async fn every_address_has_its_turn_however_soon_a_call_is_to_be_answered() {
+async fn every_host_has_its_turn_however_soon_a_call_is_to_be_answered() {
     // Its queue is full, so nobody else gets an answer.
     let silent = TcpSocket::new_v4().unwrap();
     silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -498,6 +498,16 @@ async fn every_address_has_its_turn_however_soon_a_call_is_to_be_answered() {
     let engine = engine(config, nothing);
     let mut link = Link::new(&engine.worker, Duration::from_secs(2));
     link.run("select", &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_says_nothing_is_left_soon() {
+    let (_listener, mut config) = server::silent().await;
+    config.connect_timeout(Duration::from_secs(1));
+    let engine = engine(config, nothing);
+    let mut link = Link::new(&engine.worker, Duration::from_secs(2));
+    let called = timeout(PATIENCE / 2, link.run("select", &[])).await;
+    called.expect("it is left").unwrap_err();
 }
 
 #[tokio::test]
@@ -530,22 +540,43 @@ async fn a_worker_that_stops_waits_for_its_fetch() {
 }
 
 #[tokio::test]
+async fn a_worker_that_stops_does_not_wait_for_a_connection() {
+    let (server, config) = server::silent().await;
+    let engine = engine(config, nothing);
+    engine.enter(Stage::Run);
+    let worker = tokio::spawn(engine.clone().serve());
+    // That of its control, and that of its fetches.
+    let _connections = [
+        server.accept().await.unwrap(),
+        server.accept().await.unwrap(),
+    ];
+    engine.enter(Stage::Stop);
+    let ended = timeout(PATIENCE / 2, worker).await;
+    ended.expect("it ends").unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn an_output_for_which_the_server_has_no_memory_fails_the_attempt() {
-    let (asks, mut asked) = mpsc::unbounded_channel();
-    let config = server::start(move |statement| {
-        asks.send(statement).unwrap();
-        std::future::ready(Err("XX000"))
-    });
-    let engine = engine(config.await, nothing);
-    engine.clone().attend(job(json!({ "kind": "k" }))).await;
-    let _finishing = engine.part(finish::run(engine.clone()));
-    for part in [
-        r#""do":"complete""#,
-        r#""do":"complete""#,
-        r#""type":"invalid_output""#,
+    for (message, last) in [
+        (
+            "invalid memory alloc request size 1073741824",
+            r#""type":"invalid_output""#,
+        ),
+        // Every other internal error has that code as well.
+        ("cache lookup failed for type 7", r#""do":"complete""#),
     ] {
-        let statement = asked.recv().await.unwrap();
-        assert!(statement.contains(part), "{statement}");
+        let (asks, mut asked) = mpsc::unbounded_channel();
+        let config = server::start(move |statement| {
+            asks.send(statement).unwrap();
+            std::future::ready(Err(("XX000", message)))
+        });
+        let engine = engine(config.await, nothing);
+        engine.clone().attend(job(json!({ "kind": "k" }))).await;
+        let _finishing = engine.part(finish::run(engine.clone()));
+        for part in [r#""do":"complete""#, r#""do":"complete""#, last] {
+            let statement = asked.recv().await.unwrap();
+            assert!(statement.contains(part), "{message}: {statement}");
+        }
     }
 }
 
