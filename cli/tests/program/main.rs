@@ -97,8 +97,12 @@ impl Program {
 
     fn work_into(&self, options: &[&str], script: &str, stdout: Stdio, stderr: Stdio) -> Worker {
         let work = ["work", "-q", &self.queue];
-        let command = [&work, options, &["--", "sh", "-c", script]].concat();
-        let mut command = self.command(&command);
+        let arguments = [&work, options, &["--", "sh", "-c", script]].concat();
+        let jobs = self.command(&arguments);
+        // The tests themselves may run under nohup.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").stdin(Stdio::piped());
+        command.arg(jobs.get_program()).args(jobs.get_args());
         Worker(command.stdout(stdout).stderr(stderr).spawn().unwrap())
     }
 
