@@ -184,12 +184,15 @@ var broken = regexp.MustCompile(`^(|08...|57P0.|25006)$`)
 // passing are those after which a call may succeed that is repeated.
 var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03|57014)$`)
 
-// ofValue are those of a value that the database cannot hold. XX000 is that of one for which it
-// cannot have as much memory as it needs.
-var ofValue = regexp.MustCompile(`^(22|54|XX000)`)
-
 // is says whether an error has one of these SQLSTATEs.
 func is(err error, of *regexp.Regexp) bool { return err != nil && of.MatchString(sqlState(err)) }
+
+// ofValue are those of a value that the database cannot hold. XX000 is of any internal error: the
+// text, which is never translated, says that there cannot be as much memory as the value needs.
+var ofValue = regexp.MustCompile(`^(22|54|(?s:XX000.* invalid memory alloc request size))`)
+
+// isOfValue says whether an error is of a value that the database cannot hold.
+func isOfValue(err error) bool { return ofValue.MatchString(sqlState(err) + fmt.Sprint(" ", err)) }
 
 // array is an array as an argument of a statement.
 func array[T any](values []T) string {

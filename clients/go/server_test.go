@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -494,25 +495,26 @@ func TestWhatAWorkerLogsOfItself(t *testing.T) {
 }
 
 func TestAnOutputThatTheDatabaseRefusesFailsTheAttempt(t *testing.T) {
-	for _, state := range []string{"22P05", "54000", "XX000"} {
+	tooLarge := fmt.Errorf("invalid memory alloc request size 1073741824: %w", stated{"XX000"})
+	for _, refusal := range []error{stated{"22P05"}, stated{"54000"}, tooLarge} {
 		s := &server{jobs: []string{"1"}}
 		told := make(chan []any, 100)
 		s.finish = func(_ context.Context, results []result) (reasons []string, err error) {
 			one := results[0]
 			told <- []any{len(results), one.ID, one.Do, one.Details["type"]}
 			if one.Do == "complete" {
-				err = stated{state}
+				err = refusal
 			}
 			return []string{""}, err
 		}
 		w := s.begin(t)
 		for _, want := range [][]any{{1, int64(1), "complete", nil}, {1, int64(1), "fail", "invalid_output"}} {
 			if got := <-told; !reflect.DeepEqual(got, want) {
-				t.Errorf("after %s it tells %v, not %v", state, got, want)
+				t.Errorf("after %v it tells %v, not %v", refusal, got, want)
 			}
 		}
 		if err := w.Stop(); err != nil || len(told) > 0 {
-			t.Errorf("%s: %v, and %d more calls", state, err, len(told))
+			t.Errorf("%v: %v, and %d more calls", refusal, err, len(told))
 		}
 	}
 }
