@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import type { Attempt } from "./attempt.js";
-import { refusal, type Link, type Logger } from "./connection.js";
-import { invalidOutput, OF_VALUE, type Result } from "./endings.js";
+import type { Link, Logger } from "./connection.js";
+import { invalidOutput, isOfValue, type Result } from "./endings.js";
 import { atMost, pause } from "./timing.js";
 
 interface Waiting {
@@ -97,7 +97,7 @@ export class Finisher {
       if (this.link.closed.aborted) return;
       const [one] = results as [Waiting];
       if (results.length > 1) for (const result of results) await this.#finish([result]);
-      else if (OF_VALUE.test(refusal(error) ?? "") && !one.isReplaced) {
+      else if (isOfValue(error) && !one.isReplaced) {
         one.text = this.#text(one.attempt, invalidOutput(error));
         one.isReplaced = true;
         await this.#finish([one]);
