@@ -336,6 +336,25 @@ test("an attempt times out though somebody has cancelled it before", { timeout: 
   assert.deepEqual([result.do, result.details.type], ["fail", "timeout"]);
 });
 
+test("a timeout waits for a completion, and comes where that fails", { timeout: 60_000 }, async () => {
+  const { Attempt } = await import("../dist/esm/attempt.js");
+  const attempt = new Attempt({ id: 1, token: 1, left: null });
+  let isFailing = false;
+  const refusing = {
+    async query() {
+      await sleep(100); // by then it is due
+      isFailing = true;
+      throw new Error("refused");
+    },
+  };
+  const result = new Promise((resolve) => attempt.timeOutIn(0.01, (result) => resolve([isFailing, result.details.type])));
+  await attempt.run(async () => {
+    await assert.rejects(attempt.job.complete(refusing), /refused/);
+    await result;
+  });
+  assert.deepEqual(await result, [true, "timeout"]);
+});
+
 test("what the server refuses is told from broken connections, whatever its language", async () => {
   const { refusal } = await import("../dist/esm/connection.js");
   for (const severity of ["ERROR", "FEHLER", "ОШИБКА"]) {
