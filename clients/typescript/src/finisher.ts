@@ -88,8 +88,7 @@ export class Finisher {
       const rows = await this.link.rows(FINISH, [`[${results.map(({ text }) => text).join(",")}]`]);
       for (const { ord, done, reason } of rows) {
         const result = results[ord - 1]!;
-        const { fields } = result.attempt;
-        if (!done && reason !== "locked") this.logger.warn("a job was lost, its result is dropped", { ...fields, reason });
+        if (!done && reason !== "locked") this.logger.warn("a job was lost, its result is dropped", { ...result.attempt.fields, reason });
         if (reason === "locked") void this.#repeat(result, reason); // by another transaction
         else this.#answered(result);
       }
