@@ -12,7 +12,7 @@ const maxResults, maxBytes = 1000, 16 << 20
 // tellAgain sends a result once more, after a pause. Until then it holds its place.
 func (w *Worker) tellAgain(a *attempt, err error) {
 	w.options.Log.Warn("a result is refused, or its job locked: it will be sent again", a.fields("error", err)...)
-	if is(err, ofValue) {
+	if isOfValue(err) {
 		a.result, _ = a.fail(invalidOutput(err))
 	}
 	w.change(func() { a.failures++ })

@@ -78,7 +78,7 @@ func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
 		if result != "" {
 			do("SELECT jobs.finish_many($1)", "["+result+"]")
 		}
-		if is(err, ofValue) {
+		if isOfValue(err) {
 			result, _ = a.fail(invalidOutput(err))
 			err = nil
 			do("ROLLBACK TO SAVEPOINT work_all")

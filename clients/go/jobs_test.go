@@ -85,14 +85,23 @@ func TestSQLStateOfAnyDriver(t *testing.T) {
 		{"", true, true, false}, {"08006", true, true, false}, {"57P01", true, true, false},
 		{"57014", false, true, false}, {"25006", true, true, false}, {"40001", false, true, false},
 		{"40P01", false, true, false}, {"55P03", false, true, false}, {"22023", false, false, true},
-		{"54000", false, false, true}, {"XX000", false, false, true}, {"42501", false, false, false},
+		{"54000", false, false, true}, {"XX000", false, false, false}, {"42501", false, false, false},
 	} {
 		err := stated{one.state}
-		if is(err, broken) != one.isBroken || is(err, passing) != one.isPassing || is(err, ofValue) != one.isOfValue {
+		if is(err, broken) != one.isBroken || is(err, passing) != one.isPassing || isOfValue(err) != one.isOfValue {
 			t.Errorf("%s is taken for another", one.state)
 		}
 	}
-	if !is(driver.ErrBadConn, broken) || is(nil, broken) || is(nil, passing) || is(nil, ofValue) {
+	for text, isIt := range map[string]bool{
+		"pq: invalid memory alloc request size 1073741824":                     true,
+		"ERROR: invalid memory alloc request size 1073741824 (SQLSTATE XX000)": true,
+		"pq: tuple concurrently updated":                                       false,
+	} {
+		if err := fmt.Errorf("%s%w", text, stated{"XX000"}); isOfValue(err) != isIt {
+			t.Errorf("%s is taken for another", text)
+		}
+	}
+	if !is(driver.ErrBadConn, broken) || is(nil, broken) || is(nil, passing) || isOfValue(nil) {
 		t.Error("what has no SQLSTATE is of the connection, and no error is none")
 	}
 }

@@ -12,8 +12,9 @@ import (
 )
 
 // patience is how long a call may go without an answer: the network itself can take much longer to
-// find that nobody is there. maxPause is how long to wait at most before something is repeated.
-const patience, maxPause = 120 * time.Second, 10 * time.Second
+// find that nobody is there. To connect may take no longer than maxConnect. maxPause is how long to
+// wait at most before something is repeated.
+const patience, maxConnect, maxPause = 120 * time.Second, 30 * time.Second, 10 * time.Second
 
 // backOff is how long to wait before what is repeated for the n-th time, from 0.
 func backOff(n int) time.Duration { return least(100*time.Millisecond<<least(n, 7), maxPause) }
@@ -40,9 +41,8 @@ type session struct {
 // query makes a call, and repeats it until it succeeds, is refused, or ctx is done. A call that is
 // under way does not end with ctx. The answer is what scan makes of each row.
 func query[T any](ctx context.Context, l *link, scan scan[T], call string, args ...any) ([]T, error) {
-	begun := time.Now()
 	for failures := 0; ctx.Err() == nil; failures++ {
-		answer, err := try(ctx, context.Background(), time.Since(begun), l, scan, call, args)
+		answer, err := try(ctx, context.Background(), l, scan, call, args)
 		l.isFailing.Store(ctx.Err() == nil && is(err, passing))
 		if err == ErrLost || ctx.Err() != nil || !is(err, passing) {
 			return answer, err
@@ -56,7 +56,7 @@ func query[T any](ctx context.Context, l *link, scan scan[T], call string, args 
 // wait makes a call that waits for something, and ends it with ctx. It is not repeated: who waits
 // has to look, whatever ended it.
 func (l *link) wait(ctx context.Context, call string, args ...any) {
-	switch _, err := try(ctx, ctx, 0, l, value[any], call, args); {
+	switch _, err := try(ctx, ctx, l, value[any], call, args); {
 	case ctx.Err() != nil:
 		// The driver's request to cancel the call may be under way yet, and the program may end
 		// next. PgBouncer 1.18 dies of a request that is cut off.
@@ -72,10 +72,8 @@ func (l *link) wait(ctx context.Context, call string, args ...any) {
 }
 
 // try makes a call once, which ends with until. If need be it connects before, until ctx is done.
-// That may take as much longer as was spent on the call before, for a driver that tries one host
-// after another. After the end of the worker no job is its own.
-func try[T any](ctx, until context.Context, spent time.Duration,
-	l *link, scan scan[T], call string, args []any) (answer []T, err error) {
+// After the end of the worker no job is its own.
+func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, args []any) (answer []T, err error) {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -86,7 +84,7 @@ func try[T any](ctx, until context.Context, spent time.Duration,
 	}
 	s := l.session
 	if s == nil {
-		if s, err = within(ctx, least(maxPause+spent, patience), l.worker.connect); err != nil {
+		if s, err = within(ctx, least(l.patience, maxConnect), l.worker.connect); err != nil {
 			return nil, fmt.Errorf("no connection: %v", err) // not wrapped: it passes, whatever its SQLSTATE
 		}
 	}
@@ -186,12 +184,15 @@ var broken = regexp.MustCompile(`^(|08...|57P0.|25006)$`)
 // passing are those after which a call may succeed that is repeated.
 var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03|57014)$`)
 
-// ofValue are those of a value that the database cannot hold. XX000 is that of one for which it
-// cannot have as much memory as it needs.
-var ofValue = regexp.MustCompile(`^(22|54|XX000)`)
-
 // is says whether an error has one of these SQLSTATEs.
 func is(err error, of *regexp.Regexp) bool { return err != nil && of.MatchString(sqlState(err)) }
+
+// ofValue are those of a value that the database cannot hold. XX000 is of any internal error: the
+// text, which is never translated, says that there cannot be as much memory as the value needs.
+var ofValue = regexp.MustCompile(`^(22|54|(?s:XX000.* invalid memory alloc request size))`)
+
+// isOfValue says whether an error is of a value that the database cannot hold.
+func isOfValue(err error) bool { return ofValue.MatchString(sqlState(err) + fmt.Sprint(" ", err)) }
 
 // array is an array as an argument of a statement.
 func array[T any](values []T) string {

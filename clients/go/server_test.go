@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -21,7 +22,8 @@ type server struct {
 	patience time.Duration // of the worker, for a call of results
 	log      heard         // what the worker logs
 	open     int           // how many connections there are at most; 0 is no limit
-	connect  time.Duration // how long one takes
+
+	connect func(context.Context) error // of a test that is to see or refuse that
 
 	closed chan struct{}      // is closed with the pool
 	fetch  chan chan struct{} // gets what a fetch is answered after; none: it is answered at once
@@ -44,11 +46,11 @@ type result struct {
 
 func (s *server) Driver() driver.Driver { return nil }
 
-// Connect connects, or tries to for as long as it may, where that is not long enough.
 func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
-	if end, isLimited := ctx.Deadline(); isLimited && time.Until(end) < s.connect {
-		<-ctx.Done()
-		return nil, ctx.Err()
+	if s.connect != nil {
+		if err := s.connect(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return connect(s), nil
 }
@@ -311,25 +313,30 @@ func TestAWaitThatFailsIsLogged(t *testing.T) {
 	}
 }
 
-// It takes the 10 seconds that are not enough.
-func TestAConnectionMayTakeLongerOnceItsTimeWasTooShort(t *testing.T) {
+// However long a call has taken by then: it fails three times before.
+func TestHowLongItMayTakeToConnect(t *testing.T) {
 	t.Parallel()
-	s := &server{connect: 15 * time.Second, kept: map[string]int{}}
-	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
-	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
-	if err := w.Start(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-w.Ready():
-	case <-time.After(time.Minute):
-		t.Error("it has no connection")
-	}
-	if err := w.StopAndCancel(); err != nil {
-		t.Error(err)
-	}
-	if said := strings.Join(s.log.said(), "\n"); !strings.Contains(said, "no connection") {
-		t.Error(said)
+	for _, lease := range []time.Duration{30 * time.Second, 3 * time.Second} {
+		s := &server{}
+		w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Lease: lease, Log: &s.log})
+		// That of the heartbeats has their pace and 5 seconds.
+		limits := map[*link]time.Duration{w.fetching: 30 * time.Second, w.finishing: 30 * time.Second, w.control: lease/3 + 5*time.Second}
+		for link, limit := range limits {
+			begun, tries := time.Now(), 0
+			s.connect = func(ctx context.Context) error {
+				end, _ := ctx.Deadline()
+				if tries++; end.Before(begun.Add(limit)) || time.Until(end) > limit {
+					t.Errorf("after %v it has %v, not %v", time.Since(begun), time.Until(end), limit)
+				}
+				if tries <= 3 {
+					return io.ErrUnexpectedEOF
+				}
+				return nil
+			}
+			if _, err := query(context.Background(), link, value[string], "worker_beat"); err != nil || tries != 4 {
+				t.Errorf("it connects %d times: %v", tries, err)
+			}
+		}
 	}
 }
 
@@ -488,25 +495,26 @@ func TestWhatAWorkerLogsOfItself(t *testing.T) {
 }
 
 func TestAnOutputThatTheDatabaseRefusesFailsTheAttempt(t *testing.T) {
-	for _, state := range []string{"22P05", "54000", "XX000"} {
+	tooLarge := fmt.Errorf("invalid memory alloc request size 1073741824: %w", stated{"XX000"})
+	for _, refusal := range []error{stated{"22P05"}, stated{"54000"}, tooLarge} {
 		s := &server{jobs: []string{"1"}}
 		told := make(chan []any, 100)
 		s.finish = func(_ context.Context, results []result) (reasons []string, err error) {
 			one := results[0]
 			told <- []any{len(results), one.ID, one.Do, one.Details["type"]}
 			if one.Do == "complete" {
-				err = stated{state}
+				err = refusal
 			}
 			return []string{""}, err
 		}
 		w := s.begin(t)
 		for _, want := range [][]any{{1, int64(1), "complete", nil}, {1, int64(1), "fail", "invalid_output"}} {
 			if got := <-told; !reflect.DeepEqual(got, want) {
-				t.Errorf("after %s it tells %v, not %v", state, got, want)
+				t.Errorf("after %v it tells %v, not %v", refusal, got, want)
 			}
 		}
 		if err := w.Stop(); err != nil || len(told) > 0 {
-			t.Errorf("%s: %v, and %d more calls", state, err, len(told))
+			t.Errorf("%v: %v, and %d more calls", refusal, err, len(told))
 		}
 	}
 }

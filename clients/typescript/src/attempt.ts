@@ -49,7 +49,8 @@ export class Attempt {
   timeOutIn(seconds: number, onTimeout: (result: Result) => void): void {
     if (seconds > MOST_SECONDS) return;
     const over = () => {
-      if (this.job.isCompleted) return;
+      // In a transaction, which has the job locked, and may fail.
+      if (this.job.isCompleted) return this.timeOutIn(1, onTimeout);
       this.abort("timeout");
       onTimeout(failureOf("timeout", MESSAGES.timeout));
     };

@@ -97,8 +97,12 @@ export function failure(thrown: unknown): Result & { do: "fail" } {
 export const failureOf = (type: string, error: string): Result & { do: "fail" } =>
   ({ do: "fail", error: storable(error), details: { type } });
 
-/** The SQLSTATEs of a call that is refused because of its value; XX000 of one that is too large to store. */
-export const OF_VALUE = /^(22...|54...|XX000)$/;
+/**
+ * Whether a call was refused because of its value. XX000 is of any internal error: the text, which
+ * is never translated, says that the value is too large to store.
+ */
+export const isOfValue = ({ code, message }: any): boolean =>
+  /^(22|54|XX000 .*invalid memory alloc request size)/s.test(`${code} ${message}`);
 
 /** The failed attempt of an output that was refused, here or by the database. */
 export const invalidOutput = (error: unknown): Result & { do: "fail" } =>

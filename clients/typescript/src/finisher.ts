@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import type { Attempt } from "./attempt.js";
-import { refusal, type Link, type Logger } from "./connection.js";
-import { invalidOutput, OF_VALUE, type Result } from "./endings.js";
+import type { Link, Logger } from "./connection.js";
+import { invalidOutput, isOfValue, type Result } from "./endings.js";
 import { atMost, pause } from "./timing.js";
 
 interface Waiting {
@@ -88,8 +88,7 @@ export class Finisher {
       const rows = await this.link.rows(FINISH, [`[${results.map(({ text }) => text).join(",")}]`]);
       for (const { ord, done, reason } of rows) {
         const result = results[ord - 1]!;
-        const { fields } = result.attempt;
-        if (!done && reason !== "locked") this.logger.warn("a job was lost, its result is dropped", { ...fields, reason });
+        if (!done && reason !== "locked") this.logger.warn("a job was lost, its result is dropped", { ...result.attempt.fields, reason });
         if (reason === "locked") void this.#repeat(result, reason); // by another transaction
         else this.#answered(result);
       }
@@ -97,7 +96,7 @@ export class Finisher {
       if (this.link.closed.aborted) return;
       const [one] = results as [Waiting];
       if (results.length > 1) for (const result of results) await this.#finish([result]);
-      else if (OF_VALUE.test(refusal(error) ?? "") && !one.isReplaced) {
+      else if (isOfValue(error) && !one.isReplaced) {
         one.text = this.#text(one.attempt, invalidOutput(error));
         one.isReplaced = true;
         await this.#finish([one]);

@@ -97,8 +97,7 @@ export class Producer {
     args?: Args,
     options: InsertOptions<Wait> = {},
   ): Promise<Inserted<Wait>> {
-    const [inserted] = await this.insertMany<Wait>(database, [{ ...options, kind, args }]);
-    return inserted!;
+    return (await this.insertMany<Wait>(database, [{ ...options, kind, args }]))[0]!;
   }
 
   /** Inserts many jobs in one statement: all of them or, if one is refused, none. */

@@ -1,7 +1,7 @@
 import { AssertionError } from "node:assert";
 import { Attempt } from "./attempt.js";
 import { rows, run, toInterval, type Database, type Duration } from "./database.js";
-import { failure, invalidOutput, OF_VALUE, type Result } from "./endings.js";
+import { failure, invalidOutput, isOfValue, type Result } from "./endings.js";
 import { FINISH, textOf } from "./finisher.js";
 import { RESULTS, type JobResult, type State } from "./insert.js";
 import { jobRows, type JobRow } from "./job.js";
@@ -75,7 +75,7 @@ async function work(transaction: Database, worker: Worker, row: JobRow): Promise
   if (result) {
     await finish(result).catch(async (error) => {
       await undo();
-      await finish(OF_VALUE.test(error.code) ? invalidOutput(error) : failure(error));
+      await finish(isOfValue(error) ? invalidOutput(error) : failure(error));
     });
   }
   await run(transaction, "release before_handler", []);

@@ -2,9 +2,8 @@ import { once } from "node:events";
 import { setTimeout as timer } from "node:timers/promises";
 
 /** Sleeps, in seconds, until the signal is aborted. */
-export async function sleep(seconds: number, signal?: AbortSignal): Promise<void> {
-  await timer(seconds * 1000, undefined, { signal }).catch(() => {});
-}
+export const sleep = (seconds: number, signal?: AbortSignal): Promise<void> =>
+  timer(seconds * 1000, undefined, { signal }).catch(() => {});
 
 /** Returns when the signal is aborted. */
 export async function aborted(signal: AbortSignal): Promise<void> {

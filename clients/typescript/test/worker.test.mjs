@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { connect as connectSocket, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -172,6 +174,98 @@ for (const [name, connect] of Object.entries({ connectPg, connectPostgres })) {
   });
 }
 
+/** The options of the package `postgres` that are in the URL. */
+function optionsOf(url) {
+  const { hostname, port, username, password, pathname } = new URL(url);
+  return { host: hostname || "localhost", port: Number(port || 5432), user: username, password, database: pathname.slice(1) };
+}
+
+/** A port at which nobody listens. */
+async function closedPort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+withDatabase("connectPostgres: hosts are tried in turn, and the one that answers gets the cancel request", async () => {
+  const { host, port, ...rest } = optionsOf(url);
+  const connect = connectPostgres({ ...rest, host: ["127.0.0.1", host], port: [await closedPort(), port] });
+  await assert.rejects(connect("test"), { code: "ECONNREFUSED" });
+  const connection = await connect("test");
+  const sleeping = assert.rejects(connection.query("select pg_sleep(60)::text as row", []), { code: "57014" });
+  await new Promise(setImmediate); // by then it is sent
+  await connection.cancel();
+  await sleeping;
+  await connection.close();
+});
+
+withDatabase("connectPostgres: a host that is silent is left for the next", async (_client, _queue, t) => {
+  const silent = createServer((socket) => t.after(() => socket.destroy()));
+  const { port: there } = new URL(await listening(t, silent));
+  const { host, port, ...rest } = optionsOf(url);
+  const connect = connectPostgres({ ...rest, host: ["127.0.0.1", host], port: [Number(there), port], connect_timeout: 1 });
+  await assert.rejects(connect("test"), { code: "CONNECT_TIMEOUT" });
+  await (await connect("test")).close();
+});
+
+withDatabase("connectPostgres: hosts that all refuse are an error", async () => {
+  const [one, another] = [await closedPort(), await closedPort()];
+  const connect = connectPostgres(`postgresql://127.0.0.1:${one},127.0.0.1:${another}/none`);
+  for (let tries = 0; tries < 3; tries++) await assert.rejects(connect("test"), { code: "ECONNREFUSED" });
+});
+
+withDatabase("connectPostgres: a session that came in the place of another keeps no process", async (client, _queue, t) => {
+  const { through, fallSilent } = await network(t);
+  const [stop, said] = inProcess(t, through, "", `
+    const connection = await jobs.connectPostgres(url)("test");
+    process.once("SIGTERM", () => connection.close());
+    const session = async () => (await connection.query("select pg_backend_pid()::text as row", []))[0].row;
+    const first = await session();
+    console.log(first);
+    for (let next = first; next === first; next = await session().catch(() => first)) {
+      await new Promise((resolve) => setTimeout(resolve, 200)); // it is to be idle when it is ended
+    }
+    console.log("again");`);
+  const [first] = await once(said, "data");
+  await client.query("select pg_terminate_backend($1)", [String(first)]);
+  await once(said, "data");
+  fallSilent();
+  assert.equal(await stop(), 0);
+});
+
+withDatabase("connectPostgres: the options path, socket and ssl are the caller's", async (_client, _queue, t) => {
+  const { host, port, ...rest } = optionsOf(url);
+  const directory = await mkdtemp(join(tmpdir(), "jobs-"));
+  t.after(() => rm(directory, { recursive: true }));
+  const path = join(directory, ".s.PGSQL.5432");
+  const local = createServer((socket) => socket.pipe(connectSocket(port, host)).pipe(socket)).listen(path);
+  t.after(() => local.close());
+  await once(local, "listening");
+  const unreachable = { ...rest, host: "127.0.0.1", port: await closedPort() };
+  let made = 0;
+  const socket = async () => (made++, connectSocket(port, host));
+  for (const options of [{ ...unreachable, path }, { ...rest, host: directory }, { ...unreachable, socket }]) {
+    const connection = await connectPostgres(options)("test");
+    assert.deepEqual([...(await connection.query("select 'x' as row", []))], [{ row: "x" }]);
+    await connection.close();
+  }
+  assert.equal(made, 1);
+
+  const asked = [];
+  const secure = createServer((socket) => {
+    socket.once("data", (request) => {
+      asked.push(request.readInt32BE(4));
+      socket.once("data", (hello) => (asked.push(hello[0]), socket.destroy()));
+      socket.write("S");
+    });
+  });
+  const { port: there } = new URL(await listening(t, secure));
+  await assert.rejects(connectPostgres({ ...rest, host: "127.0.0.1", port: Number(there), ssl: "require" })("test"));
+  assert.deepEqual(asked, [80877103, 0x16]); // SSLRequest, and the first byte of TLS
+});
+
 withDatabase("a handler that is left behind keeps no process, and ends no other worker", async (client, queue, t) => {
   const [stop] = inProcess(t, url, queue, `
     import { setTimeout } from "node:timers/promises";
@@ -336,6 +430,25 @@ test("an attempt times out though somebody has cancelled it before", { timeout: 
   assert.deepEqual([result.do, result.details.type], ["fail", "timeout"]);
 });
 
+test("a timeout waits for a completion, and comes where that fails", { timeout: 60_000 }, async () => {
+  const { Attempt } = await import("../dist/esm/attempt.js");
+  const attempt = new Attempt({ id: 1, token: 1, left: null });
+  let isFailing = false;
+  const refusing = {
+    async query() {
+      await sleep(100); // by then it is due
+      isFailing = true;
+      throw new Error("refused");
+    },
+  };
+  const result = new Promise((resolve) => attempt.timeOutIn(0.01, (result) => resolve([isFailing, result.details.type])));
+  await attempt.run(async () => {
+    await assert.rejects(attempt.job.complete(refusing), /refused/);
+    await result;
+  });
+  assert.deepEqual(await result, [true, "timeout"]);
+});
+
 test("what the server refuses is told from broken connections, whatever its language", async () => {
   const { refusal } = await import("../dist/esm/connection.js");
   for (const severity of ["ERROR", "FEHLER", "ОШИБКА"]) {
@@ -396,22 +509,28 @@ test("a fetch that is never answered is given up", { timeout: 60_000 }, async ()
   assert.deepEqual(await new Link(connect, over.signal, over.signal, quiet).rows("select", [], 0.1), [1]);
 });
 
-test("an output that the server cannot store fails its attempt", { timeout: 60_000 }, async () => {
+test("an output that the server cannot store fails its attempt, and no other", { timeout: 60_000 }, async () => {
   const { Link } = await import("../dist/esm/connection.js");
   const { Finisher } = await import("../dist/esm/finisher.js");
   const { signal } = new AbortController();
-  for (const code of ["22P05", "54000", "XX000"]) {
+  const failed = ["fail", "invalid_output"];
+  for (const [code, message, then] of [
+    ["22P05", "no such character", failed],
+    ["54000", "too long", failed],
+    ["XX000", "invalid memory alloc request size 1073741824", failed],
+    ["XX000", "tuple concurrently updated", ["complete", undefined]],
+  ]) {
     const sent = [];
     const query = async (_text, [results]) => {
       if (sent.push(...JSON.parse(results)) > 1) return [{ row: '{"ord":1,"done":true,"reason":null}' }];
-      throw Object.assign(new Error("it is too long"), { severity: "ERROR", code });
+      throw Object.assign(new Error(message), { severity: "ERROR", code });
     };
     const connect = async () => ({ query, cancel: async () => {}, close: async () => {} });
     const finisher = new Finisher(new Link(connect, signal, signal, quiet), quiet);
     await new Promise((resolve) => {
       finisher.send({ job: { id: 1 }, token: 1, fields: {} }, { do: "complete", output: "[]" }, resolve);
     });
-    assert.deepEqual(sent.map((result) => [result.do, result.details?.type]), [["complete", undefined], ["fail", "invalid_output"]]);
+    assert.deepEqual(sent.map((result) => [result.do, result.details?.type]), [["complete", undefined], then]);
   }
 });
 
