@@ -85,6 +85,9 @@ class Driver:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)  # faketime is a parent of the driver
         await self.process.wait()
+        # It could not put its things away, and would not start where its pid comes again.
+        for left in pathlib.Path("/dev/shm").glob(f"*faketime_*_{self.process.pid}"):
+            left.unlink()
         for reader in self.readers:
             reader.cancel()
 
