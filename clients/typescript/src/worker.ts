@@ -161,7 +161,8 @@ export class Worker {
   async run(): Promise<void> {
     let signals = 0;
     const onSignal = () => void (signals++ === 0 ? this.stop() : this.stopAndCancel()).catch(() => {});
-    const onStray = (error: unknown) => this.#options.logger.error("an error outside of handlers", { error });
+    // What cannot be written may be the log itself, whose reader is gone.
+    const onStray = (error: any) => error?.syscall !== "write" && this.#options.logger.error("an error outside of handlers", { error });
     const listeners = { SIGTERM: onSignal, SIGINT: onSignal, unhandledRejection: onStray, uncaughtException: onStray };
     for (const [event, listener] of Object.entries(listeners)) process.on(event, listener);
     mains++;

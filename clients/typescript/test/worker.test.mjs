@@ -283,6 +283,28 @@ withDatabase("a handler that is left behind keeps no process, and ends no other 
   assert.deepEqual([await stateOf(client, ids[0]), await stateOf(client, ids[1])], ["available", "completed"]);
 });
 
+withDatabase("a log that nobody reads is no reason to log more", async (client, queue, t) => {
+  const [stop, said] = inProcess(t, url, queue, `
+    let errors = 0;
+    logger.warn = console.log;
+    logger.error = () => console.log(++errors);
+    const worker = new jobs.Worker(url, { queues: [queue], logger });
+    worker.kind("fails", () => Promise.reject(new Error("no")));
+    worker.kind("passes", () => 1);
+    console.log("begun");
+    await worker.run();
+    process.exitCode = Math.min(errors, 100);`);
+  await once(said, "data");
+  said.destroy();
+  for (let times = 0; times < 3; times++) { // what fails to write first Node itself passes over
+    const { id } = await insert(client, "fails", {}, { queue });
+    while ((await stateOf(client, id)) !== "retryable");
+  }
+  const { id: passing } = await insert(client, "passes", {}, { queue });
+  while ((await stateOf(client, passing)) !== "completed");
+  assert.equal(await stop(), 0);
+});
+
 withDatabase("an attempt has its time, also after the year 9999", async (client, queue) => {
   const late = async (name) => {
     const connection = await connectPg(url)(name);
