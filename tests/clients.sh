@@ -105,10 +105,12 @@ begin_clients_server() {
 # The cases end connections and servers, and handlers say what they like.
 end_clients_server() {
   kill "$(cat "$TMP/clients/pgbouncer.pid")"
-  # Too much memory is what an output with too many elements takes.
+  # A network that falls silent keeps connections that have not said yet who they are. Too much
+  # memory is what an output with too many elements takes.
   end_server clients 1000000 "57P01 .* FATAL: +terminating connection due to administrator command" \
     1000000 "57P0[13] .* FATAL: +the database system is (starting up|shutting down)" 1000000 "57P01 .* ERROR: +mine" \
     1000000 "53300 .* FATAL: +too many connections for role .conformance_outside" \
+    1000000 "57014 .* FATAL: +canceling authentication due to timeout" \
     8 "XX000 .* ERROR: +invalid memory alloc request size" 1000000 "XX000 .* (CONTEXT|STATEMENT): "
 }
 
