@@ -55,16 +55,22 @@ async def pooler(url):
     server.close()
 
 
-async def test_a_fetch_that_raises_anything_is_tried_again(url, queue, caplog, monkeypatch):
-    """Such as a text of the server that is not in the database's encoding."""
-    run, errors = Link.run, [RecursionError("too deep"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid")]
+def fail(monkeypatch, function, errors):
+    """Calls of this function raise these errors, the last one first, and then none."""
+    run = Link.run
 
     async def run_or_fail(link, sql, *values, **options):
-        if "fetch_any" in sql and errors:
+        if function in sql and errors:
             raise errors.pop()
         return await run(link, sql, *values, **options)
 
     monkeypatch.setattr(Link, "run", run_or_fail)
+
+
+async def test_a_fetch_that_raises_anything_is_tried_again(url, queue, caplog, monkeypatch):
+    """Such as a text of the server that is not in the database's encoding."""
+    errors = [RecursionError("too deep"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid")]
+    fail(monkeypatch, "fetch_any", errors)
     worker = Worker(url, queues=[queue])
     worker.kind("run")(lambda job: "output")
     async with working(worker):
@@ -93,14 +99,8 @@ async def test_a_result_that_is_refused_for_its_size_fails_its_attempt(url, queu
 
 
 async def test_a_result_that_an_internal_error_refuses_is_sent_again(url, queue, monkeypatch):
-    run, errors = Link.run, [psycopg.errors.InternalError_("tuple concurrently updated")]
-
-    async def run_or_fail(link, sql, *values, **options):
-        if "finish_many" in sql and errors:
-            raise errors.pop()
-        return await run(link, sql, *values, **options)
-
-    monkeypatch.setattr(Link, "run", run_or_fail)
+    errors = [psycopg.errors.InternalError_("tuple concurrently updated")]
+    fail(monkeypatch, "finish_many", errors)
     worker = Worker(url, queues=[queue])
     worker.kind("run")(lambda job: "output")
     async with working(worker):
