@@ -60,6 +60,8 @@ test_suites() {
   trap finish EXIT
   busy_loops
   build_for_units
+  watch_units &
+  AT_END+=("kill $!")
   run_units
 }
 
@@ -69,6 +71,36 @@ busy_loops() {
   for loop in $(seq "${JOBS_TEST_BUSY:-0}"); do
     (while :; do :; done) &
     AT_END+=("kill $!")
+  done
+}
+
+# A unit that hangs would keep everything behind it from being shown. 30 minutes are far longer than
+# one takes on a machine that is busy.
+watch_units() {
+  while sleep 10 >&- 2>&-; do end_hung_units "$ALL" "${JOBS_TEST_MINUTES:-30}"; done
+}
+
+# Shows what runs in a unit that is older, and ends it.
+end_hung_units() { # DIRECTORY MINUTES
+  local begun pid all
+  for begun in $(find "$1" -maxdepth 2 -name begun -mmin "+$2"); do
+    pid=$(cat "$begun")
+    rm "$begun"
+    all=$(descendants "$pid")
+    {
+      echo "FAILED: a unit had not ended after $2 minutes. What it ran then:"
+      ps -o pid,ppid,stat,etime,wchan:20,args -p "${all//$'\n'/,}" | cut -c -200
+    } >>"${begun%/*}/output"
+    # shellcheck disable=SC2086
+    kill "$pid" && kill -9 $all || true
+  done
+}
+
+descendants() { # PID
+  local child
+  for child in $(pgrep -P "$1"); do
+    echo "$child"
+    descendants "$child"
   done
 }
 
@@ -157,6 +189,7 @@ run_unit() { # SUITE[:FILTER] DIRECTORY
   [[ $1 != *:* ]] || filter=${1#*:}
   TMP=$2 PASSED=() FAILED=() SKIPPED=() AT_END=()
   if is_root; then chown postgres "$TMP"; fi
+  echo "$BASHPID" >"$TMP/begun"
   record "$name" 0 0
   exec {OUTPUT}>&1
   # shellcheck disable=SC2064
@@ -171,6 +204,7 @@ run_unit() { # SUITE[:FILTER] DIRECTORY
 leave_unit() { # SUITE[:FILTER] BEGUN
   local name=${1%%:*} command
   exec >&"$OUTPUT" # it may have stopped within a redirection
+  rm -f "$TMP/begun"
   if [[ $RUNNING ]]; then check "$name" "it stopped half-way" false; fi
   [[ $((PASSED[$name] + FAILED[$name] + ${SKIPPED[$name]:-0})) -gt 0 ]] || check "$name" "$1 ran nothing" false
   {
@@ -283,6 +317,7 @@ suite_harness() {
   check harness "failed Rust tests are counted" counted "3 2" 'test result: FAILED. 3 passed; 2 failed; 0 ignored' 101
   check harness "a build that fails is a failure" counted "0 1" 'error: could not compile' 101
   check harness "packages are installed by one unit after the other" packages_one_by_one
+  check harness "a unit that hangs is ended, and what it ran is shown" hung_unit_ends
   check harness "an environment stays in its place while it is asked for again" environment_stays
   check harness "test binaries are added up" counted "7 0" $'test result: ok. 3 passed; 0 failed;\ntest result: ok. 4 passed; 0 failed;' 0
 }
@@ -293,6 +328,20 @@ counted() { # "PASSED FAILED" OUTPUT STATUS; in a subshell, so that it does not 
     libtest x bash -c 'echo "$0"; exit "$1"' "$2" "$3" >/dev/null
     echo "${PASSED[x]} ${FAILED[x]}"
   )" ]]
+}
+
+# A unit whose command never ends, nor those that it started.
+hung_unit_ends() {
+  local dir=$TMP/units/1 hung="sleep 1000.$BASHPID" pid
+  suite_hung() { bash -c "trap '' TERM; $hung & wait"; }
+  mkdir -p "$dir"
+  ( run_unit hung "$dir" ) >"$dir/output" 2>&1 &
+  pid=$!
+  until pgrep -f "^$hung" >/dev/null; do sleep 0.1; done
+  sleep 0.1
+  end_hung_units "$TMP/units" 0
+  wait "$pid"
+  ! pgrep -f "$hung" >/dev/null && grep -q " $hung" "$dir/output" && grep -qx 'record hung 0 1' "$dir/left"
 }
 
 # With an apt-get that fails beside another one.

@@ -23,6 +23,8 @@ import psycopg
 
 # How long to wait for what must come. It is no measure of speed: a machine may be busy.
 PATIENCE = float(os.environ.get("JOBS_PATIENCE", "120"))
+# A step that takes longer waits for what the runner does not know to wait for.
+LONGEST_STEP = 900
 # Of a job whose case says nothing else: nothing happens to it because the machine is slow.
 USUAL = {"timeout": "'-1 s'", "retry": """'{"strategy": "constant", "initial": 3600, "max": 3600}'"""}
 # A line of a driver can have an output of megabytes.
@@ -82,8 +84,10 @@ class Driver:
         await self.process.stdin.drain()
 
     async def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # faketime is a parent of the driver
+        # Of one that has ended somebody else may have the number by now.
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # faketime is a parent of the driver
         await self.process.wait()
         # It could not put its things away, and would not start where its pid comes again.
         for left in pathlib.Path("/dev/shm").glob(f"*faketime_*_{self.process.pid}"):
@@ -175,8 +179,11 @@ class Case:
         try:
             for number, step in enumerate(self.steps, 1):
                 try:
-                    await self.step(self.fill(step))
-                except Failed as failed:
+                    async with asyncio.timeout(LONGEST_STEP) as clock:
+                        await self.step(self.fill(step))
+                except (Failed, TimeoutError) as failed:
+                    if clock.expired():
+                        failed = f"it had not ended after {LONGEST_STEP} s"
                     shown = self.driver.report() if self.driver else "no driver"
                     raise Failed(f"step {number}, {json.dumps(step)[:300]}: {failed}\n{shown}") from None
         finally:
