@@ -271,4 +271,5 @@ go_telemetry() {
     GO111MODULE=off GOPATH=$TMP/gopath:/usr/share/gocode go test postgres_jobs/jobsotel
 }
 
-in_library() { (cd "clients/$1" && "${@:2}"); } # LIBRARY COMMAND..
+# What waits for ever is to say which command it was.
+in_library() { (cd "clients/$1" && timeout -k 10 900 "${@:2}"); } # LIBRARY COMMAND..

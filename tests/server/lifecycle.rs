@@ -11,9 +11,8 @@ use jobs_tests::{
 };
 use tokio_postgres::NoTls;
 
-/// Jobs that take the worker half a minute, if it takes [`small_steps`] and nobody has it
-/// [`hurry`].
-const CROWD: i64 = 3_000;
+/// Jobs that take the worker two minutes, if it takes [`small_steps`] and nobody has it [`hurry`].
+const CROWD: i64 = 1_200;
 
 /// Passes in small steps: many short transactions, and the next pass soon after.
 fn small_steps() -> Builder {
@@ -44,7 +43,7 @@ async fn keep_busy(db: &Client) {
            as 'begin perform pg_sleep((select seconds from public.pace)); return null; end';
          create table if not exists public.pace (seconds float8);
          delete from public.pace;
-         insert into public.pace values (0.1);
+         insert into public.pace values (1);
          create or replace trigger dawdle after insert on jobs.ready
            for each statement execute function public.dawdle()",
     )
@@ -370,13 +369,16 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
         match victim {
             Some(kind) => {
                 let session = cluster.connect("postgres").await;
+                let client = cluster.connect("postgres").await;
                 let pid = if kind == "client backend" {
-                    number(&session, "select pg_backend_pid()::bigint").await as i32
+                    number(&client, "select pg_backend_pid()::bigint").await as i32
                 } else {
                     process(&session, kind).await
                 };
                 cluster.kill9_backend(pid);
-                poll_until("its sessions end", SOON, async || {
+                // Once another one than the victim has ended, the server lets nobody in before it
+                // is back.
+                poll_until("the other sessions end", SOON, async || {
                     session.batch_execute("").await.is_err()
                 })
                 .await;

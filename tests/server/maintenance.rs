@@ -935,9 +935,9 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
     // 50 queues, one of which has most of the jobs; half of all expires before it is due.
     run(
         &db,
-        "select count(jobs.insert('k', queue => 'q' || least(n, 50), scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 400) n;
-         select count(jobs.insert('k', queue => 'never', expires_at => clock_timestamp() + '0.1 s')) from generate_series(1, 100);
-         select count(jobs.insert('k', queue => 'never', scheduled_at => '2999-01-01Z', expires_at => clock_timestamp() + '0.1 s')) from generate_series(1, 100);
+        "select count(jobs.insert('k', queue => 'q' || least(n, 50), scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 400) n;
+         select count(jobs.insert('k', queue => 'never', expires_at => clock_timestamp() + '3 s')) from generate_series(1, 100);
+         select count(jobs.insert('k', queue => 'never', scheduled_at => '2999-01-01Z', expires_at => clock_timestamp() + '3 s')) from generate_series(1, 100);
          select count(jobs.configure_queue('own' || n, retention_completed => '1 s')) from generate_series(1, 20) n;
          select count(jobs.insert('k', queue => 'own' || n)) from generate_series(1, 20) n, generate_series(1, 10);
          select count(jobs.insert('k', queue => 'default')) from generate_series(1, 100);
@@ -948,7 +948,7 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
     for (table, event) in [("ready", "insert"), ("finished", "insert or delete")] {
         log_rows(&db, table, event, "tg_table_name || ' ' || tg_op").await;
     }
-    seconds(1.2).await;
+    seconds(3.1).await;
     run(&db, "select jobs.resume_maintenance()").await;
     comes_true(&db, "count(*) = 1100 from public.log").await;
     for (what, rows) in [
@@ -965,7 +965,8 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
 }
 
 /// Notes from now on in which transactions rows of a table come or go: in `public.log`, in their
-/// order.
+/// order. Jobs that are to come later are due seconds after they are inserted: on a machine that
+/// stands still for a moment a shorter time may be over by then.
 async fn log_rows(db: &Client, table: &str, event: &str, what: &str) {
     run(
         db,
@@ -996,12 +997,12 @@ async fn queues_share_what_a_transaction_of_maintenance_handles() {
     run(&db, "select jobs.pause_maintenance()").await;
     run(
         &db,
-        "select count(jobs.insert('k', queue => 'a', scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 600);
-         select count(jobs.insert('k', queue => 'b', scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 10)",
+        "select count(jobs.insert('k', queue => 'a', scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 600);
+         select count(jobs.insert('k', queue => 'b', scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 10)",
     )
     .await;
     log_rows(&db, "ready", "insert", "(row).queue").await;
-    seconds(0.2).await;
+    seconds(3.1).await;
     run(&db, "select jobs.resume_maintenance()").await;
     comes_true(&db, "count(*) = 610 from public.log").await;
     // What b does not need of its half is not lost.
@@ -1019,11 +1020,11 @@ async fn where_more_queues_have_due_jobs_than_fit_a_transaction_each_gets_its_tu
         run(&db, "select jobs.pause_maintenance()").await;
         run(
             &db,
-            "select count(jobs.insert('k', queue => 'q' || q, scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 8) q, generate_series(1, 20)",
+            "select count(jobs.insert('k', queue => 'q' || q, scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 8) q, generate_series(1, 20)",
         )
         .await;
         log_rows(&db, "ready", "insert", "(row).queue").await;
-        seconds(0.2).await;
+        seconds(3.1).await;
         run(&db, "select jobs.resume_maintenance()").await;
         comes_true(&db, "count(*) = 160 from public.log").await;
         // Another queue is first in each; the eighth is among the first five of the fourth at the

@@ -24,9 +24,10 @@ function inProcess(t, url, queue, text) {
   const cwd = fileURLToPath(new URL("..", import.meta.url));
   const child = spawn(process.execPath, ["--input-type=module", "-e", module], { cwd, stdio: ["ignore", "pipe", "inherit"] });
   t.after(() => child.kill("SIGKILL"));
+  const ended = once(child, "exit");
   const stop = async () => {
     child.kill("SIGTERM");
-    return (await once(child, "exit"))[0];
+    return (await ended)[0];
   };
   return [stop, child.stdout];
 }
@@ -79,6 +80,16 @@ async function stateOf(client, id) {
   return rows[0].state;
 }
 
+/** Waits for what must come. It counts looks: the machine may stand still for a while. */
+async function comes(is) {
+  for (let looks = 0; !(await is()); looks++) {
+    assert.ok(looks < 3000, "it does not come");
+    await sleep(20);
+  }
+}
+
+const becomes = (client, id, state) => comes(async () => (await stateOf(client, id)) === state);
+
 withDatabase("middleware is around a handler, the first outermost", async (client, queue) => {
   const seen = [];
   const layer = (name) => ({
@@ -126,11 +137,7 @@ for (const [name, connect] of Object.entries({ pg: connectPg(url), postgres: con
     // A wait that goes on would do so for half a minute. A server may take a moment to see that
     // its client has gone.
     const left = "select from pg_stat_activity where application_name = $1";
-    const begun = Date.now();
-    while ((await client.query(left, [worker.name])).rows.length > 0) {
-      assert.ok(Date.now() - begun < 15_000, "it still waits");
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    await comes(async () => (await client.query(left, [worker.name])).rows.length === 0);
   });
 }
 
@@ -270,13 +277,14 @@ withDatabase("a handler that is left behind keeps no process, and ends no other 
   const [stop] = inProcess(t, url, queue, `
     import { setTimeout } from "node:timers/promises";
     const worker = (kind, grace) => new jobs.Worker(url, { queues: [queue + kind], logger, grace });
+    const stopped = new Promise((resolve) => process.once("SIGTERM", resolve));
     const first = worker("first", 0).kind("first", () => setTimeout(3e6));
-    const second = worker("second", 60).kind("second", () => setTimeout(4000, "output"));
+    const second = worker("second", 60).kind("second", () => stopped.then(() => setTimeout(4000, "output")));
     await Promise.all([first.run(), second.run()]);`);
   const ids = [];
   for (const kind of ["first", "second"]) {
     const { id } = await insert(client, kind, {}, { queue: queue + kind });
-    while ((await stateOf(client, id)) !== "running");
+    await becomes(client, id, "running");
     ids.push(id);
   }
   assert.equal(await stop(), 0);
@@ -298,10 +306,10 @@ withDatabase("a log that nobody reads is no reason to log more", async (client, 
   said.destroy();
   for (let times = 0; times < 3; times++) { // what fails to write first Node itself passes over
     const { id } = await insert(client, "fails", {}, { queue });
-    while ((await stateOf(client, id)) !== "retryable");
+    await becomes(client, id, "retryable");
   }
   const { id: passing } = await insert(client, "passes", {}, { queue });
-  while ((await stateOf(client, passing)) !== "completed");
+  await becomes(client, passing, "completed");
   assert.equal(await stop(), 0);
 });
 
