@@ -156,7 +156,7 @@ run_units() {
     [[ ${#UNIT_OF[@]} -lt ${JOBS_TEST_UNITS:-5} ]] || end_unit
     n=$((n + 1))
     mkdir -p -m 755 "$ALL/$n"
-    ( run_unit "$unit" "$ALL/$n" ) >"$ALL/$n/output" 2>&1 &
+    ( run_unit "$unit" "$ALL/$n" ) >>"$ALL/$n/output" 2>&1 & # end_hung_units writes there, too
     UNIT_OF[$!]=$unit DIRECTORY_OF[$!]=$ALL/$n BEGUN[$!]=$SECONDS
   done
   while [[ ${#UNIT_OF[@]} -gt 0 ]]; do end_unit; done
@@ -335,7 +335,7 @@ hung_unit_ends() {
   local dir=$TMP/units/1 hung="sleep 1000.$BASHPID" pid
   suite_hung() { bash -c "trap '' TERM; $hung & wait"; }
   mkdir -p "$dir"
-  ( run_unit hung "$dir" ) >"$dir/output" 2>&1 &
+  ( run_unit hung "$dir" ) >>"$dir/output" 2>&1 &
   pid=$!
   until pgrep -f "^$hung" >/dev/null; do sleep 0.1; done
   sleep 0.1
