@@ -196,16 +196,18 @@ async function closedPort() {
   return port;
 }
 
-withDatabase("connectPostgres: hosts are tried in turn, and the one that answers gets the cancel request", async () => {
+withDatabase("connectPostgres: hosts are tried in turn, and the one that answers gets the cancel request", async (_client, _queue, t) => {
   const { host, port, ...rest } = optionsOf(url);
   const connect = connectPostgres({ ...rest, host: ["127.0.0.1", host], port: [await closedPort(), port] });
   await assert.rejects(connect("test"), { code: "ECONNREFUSED" });
   const connection = await connect("test");
-  const sleeping = assert.rejects(connection.query("select pg_sleep(60)::text as row", []), { code: "57014" });
-  await new Promise(setImmediate); // by then it is sent
-  await connection.cancel();
-  await sleeping;
-  await connection.close();
+  t.after(() => connection.close());
+  let isCancelled = false;
+  const sleeping = assert
+    .rejects(connection.query("select pg_sleep(60)::text as row", []), { code: "57014" })
+    .then(() => (isCancelled = true));
+  // A request that comes before the statement is passed over.
+  await Promise.all([sleeping, comes(async () => (await connection.cancel(), isCancelled))]);
 });
 
 withDatabase("connectPostgres: a host that is silent is left for the next", async (_client, _queue, t) => {
