@@ -80,10 +80,10 @@ async function stateOf(client, id) {
   return rows[0].state;
 }
 
-/** Waits for what must come. It counts looks: the machine may stand still for a while. */
-async function comes(is) {
+/** Waits for what must come. It counts looks, each 20 ms: the machine may stand still for a while. */
+async function comes(is, most = 3000) {
   for (let looks = 0; !(await is()); looks++) {
-    assert.ok(looks < 3000, "it does not come");
+    assert.ok(looks < most, "it does not come");
     await sleep(20);
   }
 }
@@ -137,7 +137,7 @@ for (const [name, connect] of Object.entries({ pg: connectPg(url), postgres: con
     // A wait that goes on would do so for half a minute. A server may take a moment to see that
     // its client has gone.
     const left = "select from pg_stat_activity where application_name = $1";
-    await comes(async () => (await client.query(left, [worker.name])).rows.length === 0);
+    await comes(async () => (await client.query(left, [worker.name])).rows.length === 0, 500);
   });
 }
 
