@@ -325,10 +325,10 @@ pub fn copies() -> Vec<Counted> {
     copied.collect()
 }
 
-/// When the first minute of this database is over that is to be written. What a commit under way
-/// has pinned is left to a later visit: it may wait for a standby.
+/// When the first minute of this database is over that is to be written. Also one that is pinned,
+/// and cannot be written yet: who lets go of it tells nobody.
 pub fn next_due() -> Option<i64> {
-    let due = own().filter(|own| own.head.users.load(Ordering::SeqCst) == IDLE);
+    let due = own().filter(|own| own.head.users.load(Ordering::SeqCst) >= IDLE);
     due.map(|own| own.minute + MINUTE).min()
 }
 

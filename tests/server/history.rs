@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, number, poll_until, rng, run, scalar, text, texts,
-    with_faults, workers_become,
+    Builder, Client, Cluster, Mode, SOON, history_is_written, number, poll_until, rng, run, scalar,
+    text, texts, with_faults, workers_become,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -381,4 +381,45 @@ async fn the_worker_writes_minutes_and_forgets_them() {
     )
     .await;
     assert!((3..=7).contains(&old), "{old} of 16 minutes are left");
+}
+
+/// A commit that waits for a standby counts in its minute when it is done, and tells nobody of it.
+#[tokio::test]
+async fn a_minute_that_a_commit_holds_back_is_written_after_it() {
+    let cluster = Cluster::builder()
+        .without_visits()
+        .set("synchronous_standby_names", "nobody")
+        .set("synchronous_commit", "local")
+        .start();
+    let db = cluster.database("held").await;
+    let over = "select (date_trunc('minute', clock_timestamp()) + interval '1 minute')::text";
+    let over = text(&db, over).await;
+    run(&db, "select jobs.insert('k', timeout => '-1 s')").await;
+    workers_become(&db, "held", 1).await;
+    workers_become(&db, "held", 0).await;
+    let holder = cluster.connect("held").await;
+    run(&holder, "set synchronous_commit = on").await;
+    let held = tokio::spawn(async move {
+        run(&holder, "select jobs.fetch(lease => '1 hour')").await;
+    });
+    poll_until("the commit waits", SOON, async || {
+        number(
+            &db,
+            "select count(*) from pg_stat_activity where wait_event = 'SyncRep'",
+        )
+        .await
+            == 1
+    })
+    .await;
+    poll_until("the minute is over, and the worker has looked", 4 * SOON, async || {
+        let looked = format!(
+            "select count(*) from jobs.maintenance where task = 'statistics' and last_run_at >= '{over}'"
+        );
+        number(&db, &looked).await == 1
+    })
+    .await;
+    cluster.set("synchronous_standby_names", "");
+    cluster.reload();
+    held.await.unwrap();
+    history_is_written(&db).await;
 }
