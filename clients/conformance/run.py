@@ -47,6 +47,8 @@ class Driver:
         self.events: list[dict] = []
         self.taken: list[dict] = []
         self.said = asyncio.Condition()
+        self.is_over = False
+        self.expected_to_end_with = 0
         self.errors: list[str] = []
         self.readers = [asyncio.create_task(self.read()), asyncio.create_task(self.read_errors())]
 
@@ -59,6 +61,9 @@ class Driver:
             async with self.said:
                 self.events.append(event)
                 self.said.notify_all()
+        async with self.said:
+            self.is_over = True
+            self.said.notify_all()
 
     async def read_errors(self) -> None:
         async for line in self.process.stderr:
@@ -72,12 +77,18 @@ class Driver:
 
         async with self.said:
             try:
-                await asyncio.wait_for(self.said.wait_for(find), PATIENCE)
+                await asyncio.wait_for(self.said.wait_for(lambda: find() or self.is_over), PATIENCE)
             except TimeoutError:
                 raise Failed(f"no event {wanted}") from None
-            event = find()
+            if (event := find()) is None:
+                raise Failed(f"no event {wanted}, and the driver has ended")
             self.events.remove(event)
             self.taken.append(event)
+
+    def has_failed(self) -> bool:
+        """Whether it ended by itself, and no step expected that."""
+        code = self.process.returncode
+        return code is not None and code > 0 and code != self.expected_to_end_with
 
     async def write(self, op: dict) -> None:
         self.process.stdin.write(json.dumps(op).encode() + b"\n")
@@ -249,6 +260,7 @@ class Case:
                     raise Failed("it did not end") from None
                 if found != code:
                     raise Failed(f"it ended with {found}")
+                self.driver.expected_to_end_with = code
                 await asyncio.wait(self.driver.readers)  # what it has printed until then
             case {"cut": True}:
                 # The server keeps 63 bytes of the name.
@@ -307,8 +319,11 @@ class Case:
             rows = await self.query(sql)
             if is_within(wanted, rows):
                 return
+            found = f"it is {json.dumps(rows, default=str)[:1000]}"
+            if self.driver and self.driver.has_failed():
+                raise Failed(f"{found}, and the driver has ended")
             if time.monotonic() > end:
-                raise Failed(f"it is {json.dumps(rows, default=str)[:1000]}")
+                raise Failed(found)
             await asyncio.sleep(0.02)
 
     async def query(self, sql: str, *values: object) -> list:
