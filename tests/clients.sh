@@ -175,29 +175,48 @@ package_typescript() {
   check clients "typescript: the package is made" in_library typescript npm pack --silent --ignore-scripts --pack-destination "$TMP"
   check clients "typescript: its types resolve everywhere" in_library typescript npx attw --no-color -f table-flipped "$TMP"/postgres-jobs-*.tgz
   local major
-  for major in "${NODES[@]}"; do with_node "$major"; done
+  local -A NODE_TESTS=()
+  for major in "${NODES[@]}"; do begin_node "$major"; done
+  for major in "${!NODE_TESTS[@]}"; do end_node "$major"; done
 }
 
 # The oldest Node that is supported, and newer ones; with the installed one everything runs.
 NODES=(18 22 24)
 
+# Begins the tests of workers and packages. They mostly wait, so those of all Nodes run at once.
+begin_node() { # MAJOR
+  local node said
+  node=$(node_of "$1")
+  [[ -x $node ]] || said=$(one_at_a_time npm install --prefix "$CACHE/node-$1" --loglevel=error --no-audit --no-fund "$(node_package)@$1" 2>&1) ||
+    { cannot clients "typescript: Node $1" "npm install $(node_package)@$1" "$said"; return 0; }
+  in_library typescript "$node" --test test/worker.test.mjs >"$TMP/node-$1.log" 2>&1 &
+  NODE_TESTS[$1]=$!
+}
+
 # What can differ: how modules are imported and required, the drivers, how a worker begins, hears of
 # a cancel, connects again and ends.
 NODE_CASES="^(an error fails the attempt|a cancelled job's handler|a kind's timeout cancels|an idle worker whose|SIGINT is|every option of an insert|a program waits for results)"
 
-with_node() { # MAJOR
-  local dir=$CACHE/node-$1 package node said driver
-  package=node-$(node -p 'process.platform + "-" + process.arch')
-  node=$dir/node_modules/$package/bin/node
-  [[ -x $node ]] || said=$(one_at_a_time npm install --prefix "$dir" --loglevel=error --no-audit --no-fund "$package@$1" 2>&1) ||
-    { cannot clients "typescript: Node $1" "npm install $package@$1" "$said"; return 0; }
+end_node() { # MAJOR
+  local node driver
+  node=$(node_of "$1")
   check clients "typescript: it is Node $1" grep -q "^v$1\." <("$node" --version)
-  check clients "typescript: Node $1: the tests of workers and packages" in_library typescript "$node" --test test/worker.test.mjs
+  check clients "typescript: Node $1: the tests of workers and packages" node_tests_pass "$1"
   for driver in pg postgres; do
     check clients "typescript: Node $1: some cases, with $driver" \
       conforms typescript --only "$NODE_CASES" -- env JOBS_DRIVER=$driver "$node" clients/conformance/driver.mjs
   done
 }
+
+node_tests_pass() { # MAJOR
+  local code=0
+  wait "${NODE_TESTS[$1]}" || code=$?
+  cat "$TMP/node-$1.log"
+  return "$code"
+}
+
+node_package() { node -p '`node-${process.platform}-${process.arch}`'; }
+node_of() { echo "$CACHE/node-$1/node_modules/$(node_package)/bin/node"; } # MAJOR
 
 package_rust() {
   check clients "rust: its own tests, with all features" cargo test --quiet -p postgres-jobs --all-features

@@ -603,16 +603,19 @@ test("after each wait a worker fetches at once, however often in vain", { timeou
   const late = [];
   let [isLate, worker] = [false];
   const fetchedOften = new Promise((resolve) => {
-    const query = async (text) => {
-      if (text.includes("worker_beat")) return [{ row: '"run"' }];
-      if (text.includes("wait_any('{}'")) return once(process, "never");
-      if (text.includes("fetch_any") && late.push(isLate) === 5) resolve();
-      // What the worker does without a pause it does before this.
-      isLate = false;
-      setImmediate(() => (isLate = true));
-      return [];
+    const connect = async () => {
+      let endWait = () => {};
+      const query = async (text) => {
+        if (text.includes("worker_beat")) return [{ row: '"run"' }];
+        if (text.includes("wait_any('{}'")) return new Promise((resolve) => (endWait = () => resolve([])));
+        if (text.includes("fetch_any") && late.push(isLate) === 5) resolve();
+        // What the worker does without a pause it does before this.
+        isLate = false;
+        setImmediate(() => (isLate = true));
+        return [];
+      };
+      return { query, cancel: async () => endWait(), close: async () => {} };
     };
-    const connect = async () => ({ query, cancel: async () => {}, close: async () => {} });
     worker = new Worker({ connect }, { logger: quiet }).kind("k", () => {});
   });
   await worked(worker, () => fetchedOften);
