@@ -140,17 +140,18 @@ pub fn write(deltas: Vec<Counted>) {
 /// What was counted, by time, queue and kind.
 type CountsByMinute = BTreeMap<(i64, String, String), Counts>;
 
-/// The minute of which this session has written what was before it.
+/// The minute of which this session has written all that was before it.
 static WRITTEN_BEFORE: AtomicI64 = AtomicI64::new(i64::MIN);
 /// The turn of who writes minutes.
 const WRITING: i64 = 1;
 
 /// Writes minutes that are over and forgets old ones, up to so many; how many it has forgotten, and
-/// whether there may be more to do. A worker does it once a minute, and when it finds what came
-/// late. Where somebody else is at it, it is left to him.
+/// whether there may be more to do. A worker does it once a minute, when it finds what came late,
+/// and each second while somebody holds an entry back. Where somebody else is at it, it is left to
+/// him.
 pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
     let minute = now.div_euclid(MINUTE) * MINUTE;
-    let is_done = WRITTEN_BEFORE.swap(minute, Ordering::Relaxed) == minute;
+    let is_done = WRITTEN_BEFORE.load(Ordering::Relaxed) == minute;
     let is_idle = is_done && entries::next_due().is_none_or(|due| due > now);
     if shmem::is_worker() && is_idle || !lock::is_our_turn(WRITING) {
         return (0, false);
@@ -190,9 +191,10 @@ pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
         FORGET.execute(&[big(horizon), big(limit)])
     });
     let is_more = folded.max(forgotten) >= limit as usize;
-    if is_more || are_to_free {
-        WRITTEN_BEFORE.store(i64::MIN, Ordering::Relaxed);
-    }
+    // A round that fails does not get here, and is repeated.
+    let is_all = !is_more && !are_to_free;
+    let before = if is_all { minute } else { i64::MIN };
+    WRITTEN_BEFORE.store(before, Ordering::Relaxed);
     (forgotten, is_more)
 }
 
