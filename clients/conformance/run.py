@@ -47,23 +47,25 @@ class Driver:
         self.events: list[dict] = []
         self.taken: list[dict] = []
         self.said = asyncio.Condition()
-        self.is_over = False
+        self.has_said_all = False
         self.expected_to_end_with = 0
         self.errors: list[str] = []
         self.readers = [asyncio.create_task(self.read()), asyncio.create_task(self.read_errors())]
 
     async def read(self) -> None:
-        async for line in self.process.stdout:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                event = {"event": "no JSON", "line": line.decode(errors="replace")[:1000]}
+        try:
+            async for line in self.process.stdout:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    event = {"event": "no JSON", "line": line.decode(errors="replace")[:1000]}
+                async with self.said:
+                    self.events.append(event)
+                    self.said.notify_all()
+        finally:
             async with self.said:
-                self.events.append(event)
+                self.has_said_all = True
                 self.said.notify_all()
-        async with self.said:
-            self.is_over = True
-            self.said.notify_all()
 
     async def read_errors(self) -> None:
         async for line in self.process.stderr:
@@ -77,18 +79,17 @@ class Driver:
 
         async with self.said:
             try:
-                await asyncio.wait_for(self.said.wait_for(lambda: find() or self.is_over), PATIENCE)
+                await asyncio.wait_for(self.said.wait_for(lambda: find() or self.has_said_all), PATIENCE)
             except TimeoutError:
                 raise Failed(f"no event {wanted}") from None
             if (event := find()) is None:
-                raise Failed(f"no event {wanted}, and the driver has ended")
+                raise Failed(f"no event {wanted}, and the driver says no more")
             self.events.remove(event)
             self.taken.append(event)
 
     def has_failed(self) -> bool:
-        """Whether it ended by itself, and no step expected that."""
-        code = self.process.returncode
-        return code is not None and code > 0 and code != self.expected_to_end_with
+        """Whether it has ended with a code that no step expects."""
+        return self.process.returncode not in (None, 0, self.expected_to_end_with)
 
     async def write(self, op: dict) -> None:
         self.process.stdin.write(json.dumps(op).encode() + b"\n")
@@ -106,7 +107,9 @@ class Driver:
         for reader in self.readers:
             reader.cancel()
 
-    def report(self) -> str:
+    async def report(self) -> str:
+        if self.process.returncode is not None:
+            await asyncio.wait(self.readers, timeout=5)  # what it has logged until then
         said = [json.dumps(event)[:300] for event in self.taken + self.events]
         return "\n".join(["printed:", *said[-20:], "logged:", *[line.rstrip() for line in self.errors]])
 
@@ -195,7 +198,7 @@ class Case:
                 except (Failed, TimeoutError) as failed:
                     if clock.expired():
                         failed = f"it had not ended after {LONGEST_STEP} s"
-                    shown = self.driver.report() if self.driver else "no driver"
+                    shown = await self.driver.report() if self.driver else "no driver"
                     raise Failed(f"step {number}, {json.dumps(step)[:300]}: {failed}\n{shown}") from None
         finally:
             if self.driver:
@@ -253,6 +256,8 @@ class Case:
                 await self.driver.write({"op": op} if isinstance(op, str) else op)
             case {"signal": name}:
                 self.driver.process.send_signal(getattr(signal, "SIG" + name))
+                if name == "KILL":
+                    self.driver.expected_to_end_with = -signal.SIGKILL
             case {"exit": code}:
                 try:
                     found = await asyncio.wait_for(self.driver.process.wait(), PATIENCE)
@@ -316,12 +321,13 @@ class Case:
     async def equal(self, sql: str, wanted: list, patience: float = PATIENCE) -> None:
         end = time.monotonic() + patience
         while True:
+            has_failed = self.driver is not None and self.driver.has_failed()
             rows = await self.query(sql)
             if is_within(wanted, rows):
                 return
             found = f"it is {json.dumps(rows, default=str)[:1000]}"
-            if self.driver and self.driver.has_failed():
-                raise Failed(f"{found}, and the driver has ended")
+            if has_failed:
+                raise Failed(f"{found}, and the driver has ended with {self.driver.process.returncode}")
             if time.monotonic() > end:
                 raise Failed(found)
             await asyncio.sleep(0.02)
