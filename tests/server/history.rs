@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, history_is_written, number, poll_until, rng, run, scalar,
-    text, texts, with_faults, workers_become,
+    Builder, Client, Cluster, Mode, SOON, comes_true, history_is_written, is, number, poll_until,
+    rng, run, scalar, text, texts, with_faults, workers_become,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -405,23 +405,16 @@ async fn a_minute_that_a_commit_holds_back_is_written_after_it() {
     let held = tokio::spawn(async move {
         run(&holder, "select jobs.fetch(lease => '1 hour')").await;
     });
-    poll_until("the commit waits", SOON, async || {
-        number(
-            &db,
-            "select count(*) from pg_stat_activity where wait_event = 'SyncRep'",
-        )
-        .await
-            == 1
-    })
-    .await;
+    let waits = "exists(select from pg_stat_activity where wait_event = 'SyncRep')";
+    comes_true(&db, waits).await;
     let over = "select (date_trunc('minute', clock_timestamp()) + interval '1 minute')::text";
     let over = text(&db, over).await;
     let again = format!(
-        "select count(*) from jobs.maintenance
-          where task = 'statistics' and last_run_at >= timestamptz '{over}' + interval '1 second'"
+        "exists(select from jobs.maintenance
+          where task = 'statistics' and last_run_at >= timestamptz '{over}' + interval '1 second')"
     );
     poll_until("the worker looks again", 4 * SOON, async || {
-        number(&db, &again).await == 1
+        is(&db, &again).await
     })
     .await;
     cluster.set("synchronous_standby_names", "");
@@ -445,11 +438,9 @@ async fn minutes_that_could_not_be_written_are_written_soon_after() {
          select jobs.insert('k')",
     )
     .await;
-    poll_until("it was tried", 4 * SOON, async || {
-        let failures = "select failures::bigint from jobs.maintenance where task = 'statistics'";
-        number(&db, failures).await > 0
-    })
-    .await;
+    let has_failed =
+        "exists(select from jobs.maintenance where task = 'statistics' and failures > 0)";
+    poll_until("it was tried", 4 * SOON, async || is(&db, has_failed).await).await;
     run(&db, "drop trigger refuse on jobs.history_bucket").await;
     history_is_written(&db).await;
 }
