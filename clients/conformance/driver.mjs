@@ -13,7 +13,7 @@ const require = createRequire(new URL("../typescript/package.json", import.meta.
 const pg = require("pg");
 
 const url = process.env.DATABASE_URL;
-const LATER = 3; // seconds
+const LATER = 7; // seconds
 const given = JSON.parse(process.argv[2] ?? "{}");
 // Bigints are args of the suite, which the library keeps exact: they are printed as numbers.
 const print = (event) =>

@@ -17,7 +17,7 @@ import postgres_jobs
 from postgres_jobs import Cancel, Discard, Job, NewJob, RetryIn, Snooze, Unique, Worker, insert, insert_many, testing, wait_for
 
 URL = os.environ["DATABASE_URL"]
-LATER = 3  # seconds until rollback_later
+LATER = 7  # seconds until rollback_later
 in_test: psycopg.Connection | None = None  # that of the operation `testing`
 printing = threading.Lock()
 

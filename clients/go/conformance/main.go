@@ -29,7 +29,7 @@ import (
 type object = map[string]any
 
 // later is when rollback_later is.
-const later = 3 * time.Second
+const later = 7 * time.Second
 
 // seconds are how the suite gives durations.
 type seconds float64

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::{Client, NoTls};
 
 /// When `rollback_later` is.
-const LATER: Duration = Duration::from_secs(3);
+const LATER: Duration = Duration::from_secs(7);
 
 type Anything<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
