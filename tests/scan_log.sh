@@ -7,8 +7,8 @@
 # XX...), a crash or a lost session is a bug unless the test says that it causes it. The log needs
 # `%e` (the SQLSTATE) in log_line_prefix.
 # Three things are expected of every server: sessions and workers that are told to end by its own
-# shutdown, clients that go away without waiting for an answer, and autovacuum workers whose
-# database is copied, renamed or dropped.
+# shutdown, clients and standbys that go away without waiting for an answer, and autovacuum workers
+# whose database is copied, renamed or dropped.
 set -euo pipefail
 
 awk '
@@ -19,7 +19,7 @@ awk '
   /received (fast|smart) shutdown request/ { stopping = 1 }
   /database system is ready to accept|starting PostgreSQL/ { stopping = 0 }
   /PANIC: |FATAL: |panicked|\] XX[0-9A-Z][0-9A-Z][0-9A-Z] |was terminated by signal/ {
-    if (/\] 08006 client backend .*FATAL: +connection to client lost/) next
+    if (/\] 08006 (client backend|walsender) .*FATAL: +connection to client lost/) next
     if (/\] (57P01|3D000) autovacuum worker .*FATAL: /) next
     if (stopping && /\] 57P0[13] .*FATAL: /) next
     for (r = 1; r <= rules; r++) if (left[r] > 0 && $0 ~ rule[r]) { left[r]--; next }
