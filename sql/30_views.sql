@@ -97,7 +97,7 @@ COMMENT ON COLUMN jobs.errors.job_id IS 'The job.';
 COMMENT ON COLUMN jobs.errors.attempt IS 'Which attempt failed.';
 COMMENT ON COLUMN jobs.errors.at IS 'When.';
 COMMENT ON COLUMN jobs.errors.error IS 'What went wrong, as the worker or the rescue says it.';
-COMMENT ON COLUMN jobs.errors.details IS 'What the worker gave beside the text, such as type, code and trace; type is timeout, lease_expired or expired where no worker failed it.';
+COMMENT ON COLUMN jobs.errors.details IS 'What the worker gave beside the text, such as type, code and trace; type is timeout, lease_expired, expired or too_long where no worker failed it.';
 COMMENT ON COLUMN jobs.errors.worker IS 'Whose attempt it was, by the name that the fetch gave; null: no worker had the job.';
 COMMENT ON COLUMN jobs.errors.job_kind IS 'Kind of the job.';
 

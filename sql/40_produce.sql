@@ -43,7 +43,7 @@ or as Open Job Spec has it {"strategy": "exponential" | "linear" | "constant" | 
 or Open Job Spec's RetryPolicy in its own words {"ojs": {"max_attempts": 3, "initial_interval": "PT1S", ..}}, whose max_attempts counts where max_attempts is not given. In each object "after_lease": how long it waits instead where the lease of its worker ran out.
 unique_opts is a uniqueness policy (River's names; {"oban": ..}, {"faktory": ..} and {"ojs": ..} as those systems have them); a duplicate is skipped, or rejected with 23505, or replaces or updates the existing job.
 Returns the job with the id: the new one (replaced_id: the newest of those that it replaces), or the existing one with unique_skipped_as_duplicate.
-Errors: 22023 bad value, 22004 null where none is allowed, 23505 rejected duplicate, 54000 full queue (max_waiting of jobs.configure_queue; DETAIL {"depth":..,"bound":..}), 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when a rival committed meanwhile.$$;
+Errors: 22023 bad value, 22004 null where none is allowed, 23505 rejected duplicate, 54000 full queue (max_waiting of jobs.configure_queue; DETAIL {"depth":..,"bound":..}) or a text of args and meta, tags, retry or unique_opts longer than jobs.max_payload, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when a rival committed meanwhile.$$;
 
 CREATE FUNCTION jobs.insert_many(
   jobs jsonb)

@@ -33,6 +33,7 @@ Each row has a new token: every later call about this attempt needs it. worker: 
 lease: how long the server waits for a heartbeat (default: the job's timeout, else 1 hour); never past the deadline (start + timeout).
 min_jobs (1 to max_jobs): nothing, unless so many may start now, or the one of them that is available for longest is so for linger (null: never fewer). Fetches with min_jobs above 1 of the same queue take turns.
 Jobs that are due but not yet moved by the background worker are taken too. Commit at once.
+A job whose row cannot be returned, because args, meta and tags have more than 768 MB of text, is discarded with an error of type too_long, and the other jobs are returned.
 Errors: 22023, 22004, 25006; 40001 under REPEATABLE READ and SERIALIZABLE.$$;
 
 CREATE FUNCTION jobs.fetch_any(
@@ -104,7 +105,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'complete_wrapper';
 COMMENT ON FUNCTION jobs.complete(bigint, bigint, jsonb) IS
 $$Finishes a running job: completed, with its output. Also after a cancel request. Part of the caller's transaction.
-Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 54000 an output whose text is longer than jobs.max_payload, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE TYPE jobs.batch_complete_result AS (
   id    bigint,
@@ -121,7 +122,7 @@ AS 'MODULE_PATHNAME', 'complete_many_wrapper';
 COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[], jsonb[]) IS
 $$Completes many jobs, each with its output (outputs, or one of them, null: none); a row per pair, in order, never all or nothing. done: this token completed the job, now or by an earlier call of complete, complete_many or finish_many, and not so where another call has used it; state: the job's state now, null where there is no such job.
 It waits for a transaction that has one of the jobs locked, and the others wait with it: jobs.finish_many leaves that job instead.
-Errors: 22023 arrays of different length, 22004 a null in ids or tokens, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+Errors: 22023 arrays of different length, 22004 a null in ids or tokens, 54000 an output whose text is longer than jobs.max_payload, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE TYPE jobs.finish_result AS (
   state        jobs.state,
@@ -136,8 +137,9 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'fail_wrapper';
 COMMENT ON FUNCTION jobs.fail(bigint, bigint, text, interval, boolean, jsonb) IS
 $$Records a failed attempt. Attempts left: retryable after retry_in, else after the job's policy (see jobs.insert); available at once if that is 0.
+Of an error longer than 1,000,000 bytes the end is cut, and the kept text says so.
 At max_attempts, with retryable => false, or when the policy's non_retryable has the type of the error (details: {"type": ..}): discarded. After a cancel request: cancelled. scheduled_at: when it will be retried, null when final.
-Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id or token, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative retry_in.$$;
+Called again with the same token it answers as the first time, whatever its other arguments. Errors: 55000 with DETAIL already_finished when another finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, P0002 unknown id, 22004 a null id, token or error, 54000 details whose text is longer than jobs.max_payload, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved, 22023 a negative retry_in.$$;
 
 CREATE TYPE jobs.batch_fail_result AS (
   id           bigint,
@@ -156,7 +158,7 @@ COMMENT ON FUNCTION jobs.fail_many(bigint[], bigint[], text[], jsonb[], interval
 $$Records failed attempts of many jobs, each as jobs.fail does, with its error and its details (details, or one of them, null: none); a row per pair, in order, never all or nothing. retry_in counts for all of them.
 done: this token failed the job, now or by an earlier call of fail, fail_many or finish_many; state and scheduled_at are then those that it got, else state is the job's state now, null where there is no such job.
 It waits for a transaction that has one of the jobs locked, and the others wait with it: jobs.finish_many leaves that job instead.
-At most 10000. Errors: 22023 arrays of different length, more than 10000, a negative retry_in; 22004 a null in ids, tokens or errors; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+At most 10000. Errors: 22023 arrays of different length, more than 10000, a negative retry_in; 22004 a null in ids, tokens or errors; 54000 details whose text is longer than jobs.max_payload; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE TYPE jobs.batch_finish_result AS (
   ord          integer,
@@ -176,7 +178,7 @@ AS 'MODULE_PATHNAME', 'finish_many_wrapper';
 COMMENT ON FUNCTION jobs.finish_many(jsonb) IS
 $$Ends the attempts of many jobs, each in its own way: results is an array of objects with id, token and do. do is one of complete (may have output), fail (error; may have details, retry_in, retryable), snooze (delay) and release, and means what the function of that name does; or it is cancel (may have reason): the worker itself cancels the job, as by jobs.cancel and jobs.release in one. Durations are seconds, ISO 8601 or Postgres interval text. JSON null leaves a member out, but it is a value of output.
 A row per result, in order (ord from 1), never all or nothing. done: this call ended the attempt, or the same call did before; state and scheduled_at are then those that the job got. Else reason is lease_lost, already_finished or unknown, as of a call for one job, or locked, and state is the job's state now, null where there is no such job. locked: another transaction still had the job locked after a second, or half of statement_timeout where that is less, as an open jobs.cancel does. Nothing is lost: send the result again, and go on with heartbeats. Of results with the same id and token the first one counts.
-At most 10000. Jobs are locked in the order of their ids, as by all calls for many: only a transaction with several such calls can get 40P01. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+At most 10000. Jobs are locked in the order of their ids, as by all calls for many: only a transaction with several such calls can get 40P01. Errors, each with the element in DETAIL, and then nothing is changed: 22023 no array, an unknown member or do, a member that goes with another do, a wrong type, a negative delay or retry_in, more than 10000; 22004 no id, token, do, error or delay; 54000 output or details whose text is longer than jobs.max_payload; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.snooze(
   id bigint, token bigint, delay interval)
@@ -211,7 +213,7 @@ AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
 $$A heartbeat: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
 It waits for nobody. While another transaction has the job locked, as an open jobs.cancel does, it returns the lease as it was and records no progress. It counts all the same: when that transaction ends, the lease goes on as asked for, if the library is preloaded.
-Errors: 55000 with DETAIL already_finished when a finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+Errors: 55000 with DETAIL already_finished when a finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 54000 a progress whose text is longer than jobs.max_payload, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.cancel(
   id bigint, reason text DEFAULT NULL, force boolean DEFAULT false)
@@ -273,7 +275,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'update_wrapper';
 COMMENT ON FUNCTION jobs.update(bigint, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, text) IS
 $$Changes a job that is neither running nor final; null: unchanged. A new scheduled_at makes a waiting job scheduled or available, as an insert would; a pending one stays pending. A queue or priority puts an available job at the end of that lane. Other values that the job has already change nothing. Its unique key stays.
-Returns the state. Errors: 55000 it is running or final, P0002 unknown id, 22023 as jobs.insert, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+Returns the state. Errors: 55000 it is running or final, P0002 unknown id, 22023 and 54000 as jobs.insert (args and meta count together, also if only one is changed), 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.cancel_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,

@@ -79,6 +79,8 @@ pub enum By {
     LostLease,
     /// the server: its time was over
     Timeout,
+    /// the server: its worker cannot be given what the job carries
+    Fetch,
 }
 
 /// What became of a job.

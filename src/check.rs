@@ -8,13 +8,16 @@ use pgrx::pg_sys::{self, Datum};
 
 use crate::error::{Error, Result};
 use crate::pg::array::{self, Array};
-use crate::pg::jsonb::Jsonb;
+use crate::pg::jsonb::{self, Jsonb};
 use crate::pg::{extension, role, server, time, transaction};
+use crate::settings;
 
 /// How many jobs one call may name.
 const MOST_JOBS: usize = 10_000;
 /// The longest kind or queue, in characters.
 const LONGEST_NAME: usize = 127;
+/// The longest reason, in characters.
+const LONGEST_REASON: usize = 2000;
 
 /// Refuses where nothing can be written.
 pub fn writable() -> Result<()> {
@@ -189,6 +192,43 @@ pub fn pattern(value: &str) -> Result<&str> {
         .hint("For a backslash write two.")
     };
     refuse_if(backslashes % 2 == 1, error).map(|()| value)
+}
+
+/// Why something is managed.
+pub fn reason(value: Option<&str>) -> Result<Option<&str>> {
+    let length = value.map_or(0, |reason| reason.chars().count());
+    refuse_if(length > LONGEST_REASON, || {
+        let reason = quoted(value.unwrap_or_default());
+        let message = format!("reason {reason} is too long: {length} characters");
+        let rule = format!("A reason has at most {LONGEST_REASON} characters.");
+        Error::invalid("reason", message, rule)
+    })
+    .map(|()| value)
+}
+
+/// Args and meta of one job.
+pub fn args_and_meta(args: Option<Jsonb>, meta: Option<Jsonb>) -> Result<()> {
+    not_too_long("args and meta", &[args, meta])
+}
+
+/// What is kept of a job or a worker: output, progress, ..
+pub fn payload(part: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
+    not_too_long(part, &[value]).map(|()| value)
+}
+
+fn not_too_long(part: &str, values: &[Option<Jsonb>]) -> Result<()> {
+    let most = settings::max_payload();
+    match jsonb::length_above(most, values) {
+        Some(length) => Err(Error::too_long(part, length, most)),
+        None => Ok(()),
+    }
+}
+
+/// Tags of a job.
+pub fn tags(tags: Option<&[String]>) -> Result<()> {
+    let length = tags.unwrap_or_default().iter().map(|tag| tag.len() as u64).sum();
+    let most = settings::max_payload();
+    refuse_if(length > most, || Error::too_long("tags", length, most))
 }
 
 /// A JSON object; SQL null and JSON null both leave it out.

@@ -182,6 +182,18 @@ impl Error {
             .hint("Insert again once workers have taken some of its jobs; max_waiting of jobs.configure_queue is the bound.")
     }
 
+    /// 54000: the text of a part of what jobs carry is longer than `jobs.max_payload`.
+    pub fn too_long(part: &str, length: u64, most: u64) -> Error {
+        let message = format!("the text of {part} is too long: {length} bytes");
+        Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
+            .detail(format!(
+                "jobs.max_payload limits the text of {part} to {most} bytes."
+            ))
+            .hint(
+                "Store large data elsewhere and pass a reference to it, or raise jobs.max_payload.",
+            )
+    }
+
     /// 25006: writing where it is not possible.
     pub fn read_only(recovery: bool) -> Error {
         let (message, hint) = if recovery {

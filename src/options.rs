@@ -26,6 +26,7 @@ impl Options {
     /// is still left out, also by a JSON null: drivers mean it so.
     pub fn valid(mut self) -> Result<(Options, Attempts)> {
         self.meta = check::object("meta", self.meta)?;
+        check::tags(self.tags.as_deref())?;
         let (retry, attempts) = check::retry(self.retry)?;
         self.retry = retry;
         self.max_attempts = check::attempts(self.max_attempts, attempts)?;
@@ -101,8 +102,14 @@ impl Checked {
         }
     }
 
+    /// Refuses args that are too long beside the meta.
+    pub fn fits(&self, args: Jsonb) -> Result<()> {
+        check::args_and_meta(Some(args), self.common.meta)
+    }
+
     /// The job with these args, inserted now.
     pub fn candidate(&self, args: Jsonb) -> Result<Candidate> {
+        self.fits(args)?;
         let now = time::now();
         let state = match self.scheduled_at {
             _ if self.pending => State::Pending,

@@ -29,6 +29,11 @@ static RETENTION_CANCELLED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
 static RETENTION_DISCARDED: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
 static RETENTION_AUDIT: GucSetting<i32> = GucSetting::<i32>::new(90 * 24 * 3600);
 static RETENTION_HISTORY: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
+/// In kB, of text.
+static MAX_PAYLOAD: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+/// The highest that it can be: args, meta and tags of that length, the tags quoted, still fit into
+/// the row of a fetch, which Postgres sends if it is shorter than 1 GB.
+const HIGHEST_PAYLOAD: i32 = 256 * 1024;
 
 /// The values of `jobs.log_min_messages`, as those of `log_min_messages`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -98,6 +103,15 @@ impl Retention {
 pub fn retention_history() -> Option<i64> {
     kept(&RETENTION_HISTORY)
 }
+
+/// How long each part of what a job carries can be, in bytes of text.
+pub fn max_payload() -> u64 {
+    u64::from(MAX_PAYLOAD.get().unsigned_abs()) * 1024
+}
+
+/// From what length on a job's args, meta and tags cannot be returned, whatever
+/// [`max_payload`] was when they were inserted.
+pub const LONGEST_ROW: u64 = 3 * HIGHEST_PAYLOAD as u64 * 1024;
 
 /// Whether the background worker cares for a database of this name.
 pub fn covers(database: &str) -> bool {
@@ -221,6 +235,16 @@ pub fn define() {
             GucFlags::UNIT_S,
         );
     }
+    GucRegistry::define_int_guc(
+        c"jobs.max_payload",
+        c"Longest args and meta of a job together, and longest output, progress and error details, as text.",
+        c"Also bounds tags, retry, unique_opts and the info of a worker, each by itself.",
+        &MAX_PAYLOAD,
+        1,
+        HIGHEST_PAYLOAD,
+        GucContext::Sighup,
+        GucFlags::UNIT_KB,
+    );
     GucRegistry::define_bool_guc(
         c"jobs.direct_access",
         c"Reads and writes tables without statements where that is possible.",

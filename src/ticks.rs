@@ -122,8 +122,16 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
         scheduled_at: Some(tick),
         ..definition.options.clone()
     };
+    if let Err(error) = check::args_and_meta(Some(definition.args), options.meta) {
+        // Unlike a queue that is full it stays as it is.
+        let error = Some(error.to_string());
+        return Decided::Done(Outcome {
+            error,
+            ..Outcome::default()
+        });
+    }
     let work = || {
-        let kind = check::name("kind", Some(&definition.kind))?;
+        let kind = &*check::name("kind", Some(&definition.kind))?;
         let checked = options.checked(kind)?;
         let mut candidate = checked.candidate(definition.args)?;
         // Nobody else's periodic jobs shall wait for a transaction that inserts this one's key.
@@ -150,7 +158,7 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
 /// Inserts the job of a definition now, as a program would: its id, or that of the job that is
 /// there, and whether anything has changed.
 pub fn insert_now(definition: Definition) -> Result<(Option<i64>, bool)> {
-    let kind = check::name("kind", Some(&definition.kind))?;
+    let kind = &*check::name("kind", Some(&definition.kind))?;
     let candidate = definition
         .options
         .checked(kind)?

@@ -9,6 +9,7 @@ use pgrx::check_for_interrupts;
 
 use crate::error::{Error, Result};
 use crate::pg::{time, transaction};
+use crate::settings;
 use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::job::NewJob;
@@ -72,18 +73,17 @@ fn taken(fields: Fields, new: &NewJob) -> Changes<'_> {
 }
 
 /// Gives a job that is locked values of a new one.
-pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
+pub fn updated(place: &Place, fields: Fields, new: &NewJob) -> Result<()> {
     // It may be due earlier, or be kept for less time.
     commit::wake_worker(Work::MayBeDue);
     let changes = &taken(fields, new);
     if !place.state.is_final() && place.state != State::Running {
-        requeued(place, changes);
-        return;
+        return requeued(place, changes).map(|_| ());
     }
     if place.state == State::Running && changes.queue.is_some() {
         place.keep_queue();
     }
-    place::rewrite(place.id, changes);
+    rewrite(place.id, changes)?;
     if place.state.is_final() && (changes.queue.is_some() || changes.scheduled_at.is_some()) {
         place.keep_anew();
     }
@@ -94,18 +94,30 @@ pub fn updated(place: &Place, fields: Fields, new: &NewJob) {
             notes::returned(key, place.id, time::now());
         }
     }
+    Ok(())
+}
+
+/// Changes a job's row. What it carries is then to be no longer than that of a new job.
+fn rewrite(id: i64, changes: &Changes) -> Result<()> {
+    let most = settings::max_payload();
+    match place::rewrite(id, changes, most) {
+        Some(length) => Err(Error::too_long("args and meta", length, most)),
+        None => Ok(()),
+    }
 }
 
 /// Changes a job that waits, and says what state it is in then; `None` if it is not there any
 /// more. It is taken out and put in again: a fetch must get all of the new values or none, and
 /// where it waits depends on them.
-pub fn requeued(place: &Place, changes: &Changes) -> Option<State> {
-    let row = place.take()?;
+pub fn requeued(place: &Place, changes: &Changes) -> Result<Option<State>> {
+    let Some(row) = place.take() else {
+        return Ok(None);
+    };
     let id = place.id;
-    place::rewrite(id, changes);
+    rewrite(id, changes)?;
     match (place.state, changes.scheduled_at) {
         (State::Pending, _) => place::put_scheduled(id, State::Pending, i64::MAX, &row),
-        (_, Some(at)) => return Some(put_due(id, at, row)),
+        (_, Some(at)) => return Ok(Some(put_due(id, at, row))),
         (State::Available, None) if changes.lane() => place::put_ready(id, &row),
         (State::Available, None) => place::put_back(place, &row),
         (state, None) => {
@@ -113,7 +125,7 @@ pub fn requeued(place: &Place, changes: &Changes) -> Option<State> {
             place::put_scheduled(id, state, due_at, &row);
         }
     }
-    Some(place.state)
+    Ok(Some(place.state))
 }
 
 /// Makes a pending job wait for its time, or available; `None` if it is not there any more.

@@ -105,47 +105,47 @@ const LOOK_AT_ALL: [fn(&Role); 2] = [privileges::grant_views, privileges::grant_
 
 /// Lets a role insert. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_producer(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, &[PRODUCER], &[]);
+fn grant_producer(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, reason, fcinfo, &[PRODUCER], &[]);
 }
 
 /// Lets a role fetch and finish. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_worker(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, &[WORKER], &[]);
+fn grant_worker(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, reason, fcinfo, &[WORKER], &[]);
 }
 
 /// Lets a role look. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_viewer(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, &[VIEWER], &[privileges::grant_views]);
+fn grant_viewer(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, reason, fcinfo, &[VIEWER], &[privileges::grant_views]);
 }
 
 /// Lets a role be a trusted program. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_application(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
+fn grant_application(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let functions = [PRODUCER, WORKER, VIEWER, APPLICATION];
-    grant(role, fcinfo, &functions, &LOOK_AT_ALL);
+    grant(role, reason, fcinfo, &functions, &LOOK_AT_ALL);
 }
 
 /// Lets a role operate. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_operator(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, fcinfo, &[VIEWER, OPERATOR], &LOOK_AT_ALL);
+fn grant_operator(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    grant(role, reason, fcinfo, &[VIEWER, OPERATOR], &LOOK_AT_ALL);
 }
 
 /// Lets a role do everything but grant. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn grant_admin(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
+fn grant_admin(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let others = |role: &Role| privileges::grant_functions_but(role, NOBODY);
     let [views, payload] = LOOK_AT_ALL;
-    grant(role, fcinfo, &[], &[others, views, payload]);
+    grant(role, reason, fcinfo, &[], &[others, views, payload]);
 }
 
 /// Takes everything away from a role. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
-fn revoke(role: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    change(role, fcinfo, privileges::revoke);
+fn revoke(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
+    change(role, reason, fcinfo, privileges::revoke);
 }
 
 /// The end of the script that installs the extension, and of each that upgrades it. See the COMMENT
@@ -167,8 +167,14 @@ fn installed() {
 }
 
 /// Grants these functions, and more.
-fn grant(role: Option<&str>, fcinfo: FunctionCallInfo, functions: &[&[&str]], more: &[fn(&Role)]) {
-    change(role, fcinfo, |role| {
+fn grant(
+    role: Option<&str>,
+    reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
+    functions: &[&[&str]],
+    more: &[fn(&Role)],
+) {
+    change(role, reason, fcinfo, |role| {
         privileges::grant_schema(role);
         for functions in functions {
             privileges::grant_functions(role, functions);
@@ -179,9 +185,15 @@ fn grant(role: Option<&str>, fcinfo: FunctionCallInfo, functions: &[&[&str]], mo
 
 /// Changes the rights of a role with those of the owner, if the caller has them: these functions
 /// are not SECURITY DEFINER, so that the caller is known, whoever the session belongs to.
-fn change(role: Option<&str>, fcinfo: FunctionCallInfo, what: impl Fn(&Role)) {
+fn change(
+    role: Option<&str>,
+    reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
+    what: impl Fn(&Role),
+) {
     let run = || {
         check::owner("grant and revoke")?;
+        check::reason(reason)?;
         let role = known(role)?;
         as_definer(called(fcinfo), || {
             privileges::one_at_a_time();

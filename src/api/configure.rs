@@ -31,11 +31,12 @@ fn define_kind(
     timeout: Option<pgrx::datum::Interval>,
     retry: Option<Jsonb>,
     unique_opts: Option<Jsonb>,
-    _reason: Option<&str>,
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let kind = check::name("kind", kind)?;
         let given = Parameters {
             queue,
@@ -60,9 +61,10 @@ fn define_kind(
 
 /// Takes back the defaults of a kind. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
-fn undefine_kind(kind: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
+fn undefine_kind(kind: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let removed = store::remove_kind(check::name("kind", kind)?);
         if removed {
             config_cache::changed();
@@ -78,6 +80,7 @@ fn undefine_kind(kind: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCall
 fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let queue = check::name("queue", queue)?;
         if store::pause(queue, time::now(), &role::caller(), reason) {
             config_cache::changed();
@@ -91,9 +94,10 @@ fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
 
 /// Lets a queue go on. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
-fn resume_queue(queue: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
+fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let queue = check::name("queue", queue)?;
         if store::resume(queue) {
             config_cache::changed();
@@ -118,11 +122,12 @@ fn configure_queue(
     retention_cancelled: Option<pgrx::datum::Interval>,
     retention_discarded: Option<pgrx::datum::Interval>,
     max_waiting: Option<i32>,
-    _reason: Option<&str>,
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let queue = check::name("queue", queue)?;
         let settings = Queue {
             is_paused: false,
@@ -155,9 +160,10 @@ fn configure_queue(
 
 /// Takes back the settings of a queue. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
-fn reset_queue(queue: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
+fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let queue = check::name("queue", queue)?;
         Ok(set(queue, &Queue::default(), fcinfo))
     };

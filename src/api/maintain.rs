@@ -106,9 +106,10 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
 
 /// Stops maintenance. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
-fn pause_maintenance(_reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
+fn pause_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
     answer(|| {
         check::writable()?;
+        check::reason(reason)?;
         if run_log::begin_pause(time::now()) {
             audit::note(fcinfo, None);
         }
@@ -118,9 +119,10 @@ fn pause_maintenance(_reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
 
 /// Lets it go on. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
-fn resume_maintenance(_reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
+fn resume_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
     answer(|| {
         check::writable()?;
+        check::reason(reason)?;
         if run_log::end_pause() {
             audit::note(fcinfo, None);
         }

@@ -32,11 +32,12 @@ fn schedule(
     meta: Option<Jsonb>,
     timeout: Option<pgrx::datum::Interval>,
     retry: Option<Jsonb>,
-    _reason: Option<&str>,
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> Record {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let name = check::name("name", name)?;
         let cron = check::given("cron", cron)?;
         let kind = check::name("kind", kind)?;
@@ -113,6 +114,7 @@ fn next_tick(ticks: &Ticks, before: Option<&Periodic>, now: i64) -> Option<i64> 
 fn pause_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let name = check::name("name", name)?;
         let before = known(name, store::lock(name))?;
         if !before.is_paused {
@@ -126,9 +128,10 @@ fn pause_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCall
 
 /// Lets a periodic job go on. See the COMMENT in sql/56_periodic.sql.
 #[pg_extern(sql = false)]
-fn resume_periodic(name: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) {
+fn resume_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let name = check::name("name", name)?;
         let before = known(name, store::lock(name))?;
         if before.is_paused {
@@ -146,11 +149,12 @@ fn resume_periodic(name: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCa
 #[pg_extern(sql = false)]
 fn run_periodic(
     name: Option<&str>,
-    _reason: Option<&str>,
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> Option<i64> {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let name = check::name("name", name)?;
         let (job, has_changed) = ticks::insert_now(known(name, store::find(name))?)?;
         if has_changed {
@@ -168,9 +172,10 @@ fn known<T>(name: &str, found: Option<T>) -> Result<T> {
 
 /// Ends a periodic job. See the COMMENT in sql/56_periodic.sql.
 #[pg_extern(sql = false)]
-fn unschedule(name: Option<&str>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
+fn unschedule(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let removed = store::remove(check::name("name", name)?);
         if removed {
             audit::note(fcinfo, None);

@@ -115,5 +115,7 @@ fn checked(
         scheduled_at,
         ..Parameters::default()
     };
-    Ok((given.options()?.checked(kind)?, args))
+    let checked = given.options()?.checked(kind)?;
+    checked.fits(args)?;
+    Ok((checked, args))
 }

@@ -4,12 +4,14 @@ use jobs_core::interval::Interval;
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::prelude::*;
 
+use crate::attempt::{self, By, Ending, Failure, Finishing};
 use crate::check;
 use crate::error::{Result, answer};
 use crate::fault::{self, Fault};
 use crate::pg::answer::Rows;
 use crate::pg::array::Array;
 use crate::pg::{lock, server, subxact, time};
+use crate::settings::LONGEST_ROW;
 use crate::shmem::commit::{self, Work};
 use crate::shmem::{announce, fetches, things};
 use crate::store::fetch::{self, Emit, Fetch, Room};
@@ -19,6 +21,8 @@ use crate::transition;
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
 const DUE_AT_LEAST: usize = 1000;
+/// Where a fetch has discarded more jobs than these, it looks for no others in their place.
+const MOST_DISCARDED: usize = 1000;
 
 /// Claims jobs of one queue. See the COMMENT in sql/50_work.sql.
 #[allow(clippy::too_many_arguments)]
@@ -109,49 +113,99 @@ fn claim(
     Ok(rows)
 }
 
-/// Claims up to so many jobs; how many.
+/// Claims up to so many jobs; how many. Jobs that no fetch can return are discarded, and others come
+/// in their place.
 fn take(queues: &[String], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
-    let mut left = wanted;
+    let (mut left, mut discarded) = (wanted, 0);
     for queue in queues {
-        let set = config_cache::queue(queue);
-        if set.is_paused {
-            continue;
+        loop {
+            let mut too_long = Vec::new();
+            let mut pass_on = |values: Vec<_>, nulls| match fetch::too_long(&values) {
+                None => emit(values, nulls),
+                Some(length) => too_long.push((fetch::id_and_token(&values), length)),
+            };
+            let claimed = take_from(queue, fetch, left, &mut pass_on);
+            left -= claimed - too_long.len();
+            discarded += too_long.len();
+            discard(&too_long);
+            if left == 0 || too_long.is_empty() || discarded > MOST_DISCARDED {
+                break;
+            }
         }
-        let mut most = left;
-        let slots = set
-            .concurrency
-            .map(|limit| limits::lock_slots(queue, limit, most));
-        most = slots.as_ref().map_or(most, Vec::len);
-        let starts = set.rate.map(|(_, period)| {
-            let starts = limits::lock_starts(queue, most, fetch.now);
-            most = starts.len();
-            (starts, period)
-        });
-        if most == 0 {
-            continue;
-        }
-        let room = Room {
-            slots: slots.as_deref(),
-            starts: starts
-                .as_ref()
-                .map(|(starts, period)| (&starts[..], *period)),
-        };
-        let mut due = 0;
-        if due::has_due(queue, fetch.now) {
-            due = promote(queue, fetch.now, left.max(DUE_AT_LEAST) as i64);
-        }
-        let tokens: Vec<i64> = (0..most).map(|_| new_token()).collect();
-        let claimed = fetch::claim(queue, fetch, &tokens, &room, emit);
-        if due > claimed {
-            // The others are for others.
-            announce::available(queue);
-        }
-        left -= claimed;
         if left == 0 {
             break;
         }
     }
     wanted - left
+}
+
+/// Ends attempts at jobs whose rows would be too long to be returned, for good.
+fn discard(too_long: &[((i64, i64), u64)]) {
+    if too_long.is_empty() {
+        return;
+    }
+    let error = |length| {
+        format!(
+            "the job cannot be fetched: its args, meta and tags have {length} bytes of text, and at most {LONGEST_ROW} can be returned"
+        )
+    };
+    let errors: Vec<String> = too_long.iter().map(|(_, length)| error(length)).collect();
+    let details = place::details_of_type("too_long");
+    let said: Vec<Finishing> = too_long
+        .iter()
+        .zip(&errors)
+        .map(|(((id, token), _), error)| Finishing {
+            id: *id,
+            token: *token,
+            ending: Ending::Fail(Failure {
+                error,
+                details: Some(details),
+                retry_in: None,
+                retryable: false,
+                by: By::Fetch,
+            }),
+        })
+        .collect();
+    commit::wake_worker(Work::MayBeDue);
+    attempt::end(&said);
+}
+
+/// Claims up to so many jobs of a queue; how many.
+fn take_from(queue: &str, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
+    let set = config_cache::queue(queue);
+    if set.is_paused {
+        return 0;
+    }
+    let mut most = wanted;
+    let slots = set
+        .concurrency
+        .map(|limit| limits::lock_slots(queue, limit, most));
+    most = slots.as_ref().map_or(most, Vec::len);
+    let starts = set.rate.map(|(_, period)| {
+        let starts = limits::lock_starts(queue, most, fetch.now);
+        most = starts.len();
+        (starts, period)
+    });
+    if most == 0 {
+        return 0;
+    }
+    let room = Room {
+        slots: slots.as_deref(),
+        starts: starts
+            .as_ref()
+            .map(|(starts, period)| (&starts[..], *period)),
+    };
+    let mut due = 0;
+    if due::has_due(queue, fetch.now) {
+        due = promote(queue, fetch.now, wanted.max(DUE_AT_LEAST) as i64);
+    }
+    let tokens: Vec<i64> = (0..most).map(|_| new_token()).collect();
+    let claimed = fetch::claim(queue, fetch, &tokens, &room, emit);
+    if due > claimed {
+        // The others are for others.
+        announce::available(queue);
+    }
+    claimed
 }
 
 /// How many jobs a fetch is to get at least, as it was asked for.

@@ -17,7 +17,8 @@ use crate::store::place::{self, Place, Used};
 /// Finishes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> StateAnswer {
-    let run = || end(id, token, || Ok(Ending::Complete(output)));
+    let ending = || check::payload("output", output).map(Ending::Complete);
+    let run = || end(id, token, ending);
     StateAnswer(answer(run).state)
 }
 
@@ -34,7 +35,7 @@ fn fail(
     let ending = || {
         Ok(Ending::Fail(Failure {
             error: check::given("error", error)?,
-            details,
+            details: check::payload("details", details)?,
             retry_in: check::duration("retry_in", retry_in)?,
             retryable: retryable.unwrap_or(true),
             by: By::Worker,
@@ -70,6 +71,7 @@ fn heartbeat(
     let run = || {
         let (id, token) = held(id, token)?;
         let lease = check::lease(lease)?;
+        check::payload("progress", progress)?;
         let told = finish::heartbeats(&BTreeSet::from([(id, token)]), time::now(), lease, progress);
         if let Some(lease) = told.get(&(id, token)) {
             return Ok(Record(vec![

@@ -35,7 +35,7 @@ fn complete_many(
 ) -> Rows {
     let run = || {
         let pairs = pairs(ids, tokens)?;
-        let outputs = jsonbs("outputs", "an output or null", outputs, pairs.len())?;
+        let outputs = jsonbs(["outputs", "output", "an output or null"], outputs, pairs.len())?;
         let said = pairs
             .iter()
             .enumerate()
@@ -75,7 +75,7 @@ fn fail_many(
         check::not_too_many("ids", pairs.len())?;
         let errors = check::texts("errors", check::given("errors", errors)?)?;
         same_length("errors", "an error", errors.len(), pairs.len())?;
-        let details = jsonbs("details", "details or null", details, pairs.len())?;
+        let details = jsonbs(["details", "details", "details or null"], details, pairs.len())?;
         let retry_in = check::duration("retry_in", retry_in)?;
         let said = pairs
             .iter()
@@ -212,10 +212,9 @@ fn pairs(ids: Option<Array>, tokens: Option<Array>) -> Result<Vec<(i64, i64)>> {
 }
 
 /// The elements of a jsonb array that may be null, as may be the array, which is as long as `ids`;
-/// of a null one none.
+/// of a null one none. Named are the array, an element, and what is for each id.
 fn jsonbs(
-    parameter: &str,
-    what: &str,
+    [parameter, part, what]: [&str; 3],
     array: Option<Array>,
     ids: usize,
 ) -> Result<Vec<Option<Jsonb>>> {
@@ -224,8 +223,11 @@ fn jsonbs(
     };
     let elements = array::elements(array, pg_sys::JSONBOID);
     same_length(parameter, what, elements.len(), ids)?;
-    let value = |element: Option<Datum>| element.map(Jsonb::from_datum);
-    Ok(elements.into_iter().map(value).collect())
+    let value = |(n, element): (usize, Option<Datum>)| {
+        let value = check::payload(part, element.map(Jsonb::from_datum));
+        value.map_err(|error| error.at(n + 1))
+    };
+    elements.into_iter().enumerate().map(value).collect()
 }
 
 /// Refuses an array that is not as long as `ids`; `what` is what it has for each of them.
@@ -307,19 +309,22 @@ fn read(element: Jsonb) -> Result<Finishing<'static>> {
         value.map(read).transpose()
     };
     let ending = match call {
-        "complete" => Ending::Complete(output),
+        "complete" => Ending::Complete(check::payload("output", output)?),
         "fail" => Ending::Fail(Failure {
             error: check::given(
                 "error",
                 error.map(|error| string("error", error)).transpose()?,
             )?,
-            details,
+            details: check::payload("details", details)?,
             retry_in: span("retry_in", retry_in)?,
             retryable: retryable.map_or(Ok(true), |flag| boolean("retryable", flag))?,
             by: By::Worker,
         }),
         "snooze" => Ending::Snooze(check::given("delay", span("delay", delay)?)?),
-        "cancel" => Ending::Cancel(reason.map(|reason| string("reason", reason)).transpose()?),
+        "cancel" => {
+            let reason = reason.map(|reason| string("reason", reason)).transpose()?;
+            Ending::Cancel(check::reason(reason)?)
+        }
         _ => Ending::Release,
     };
     Ok(Finishing { id, token, ending })

@@ -33,7 +33,7 @@ fn cancel(
         can_be_cancelled(place.state) && (force || !place.is_asked_to_stop_for(reason))
     };
     let act = |place: &Place| cancel_at(place, reason, force).map(Ok);
-    manage(id, fcinfo, changes, act)
+    manage(id, reason, fcinfo, changes, act)
 }
 
 fn can_be_cancelled(state: State) -> bool {
@@ -54,12 +54,12 @@ fn cancel_at(place: &Place, reason: Option<&str>, force: bool) -> Option<State> 
 fn retry(
     id: Option<i64>,
     reset: Option<bool>,
-    _reason: Option<&str>,
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> StateAnswer {
     let reset = reset.unwrap_or(false);
     let act = |place: &Place| retry_at(place, reset).map(Ok);
-    manage(id, fcinfo, |place| can_be_retried(place.state), act)
+    manage(id, reason, fcinfo, |place| can_be_retried(place.state), act)
 }
 
 fn can_be_retried(state: State) -> bool {
@@ -89,7 +89,7 @@ fn retry_at(place: &Place, reset: bool) -> Option<State> {
 
 /// Makes a pending job available, or scheduled. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn activate(id: Option<i64>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
+fn activate(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
     let act = |place: &Place| match place.state {
         State::Pending => transition::activated(place).map(Ok),
         state => {
@@ -101,12 +101,12 @@ fn activate(id: Option<i64>, _reason: Option<&str>, fcinfo: FunctionCallInfo) ->
             }))
         }
     };
-    manage(id, fcinfo, |_| true, act)
+    manage(id, reason, fcinfo, |_| true, act)
 }
 
 /// Deletes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn delete(id: Option<i64>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
+fn delete(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
     let act = |place: &Place| {
         if place.state == State::Running {
             let rule = "A running job cannot be deleted.";
@@ -116,7 +116,7 @@ fn delete(id: Option<i64>, _reason: Option<&str>, fcinfo: FunctionCallInfo) -> S
         }
         delete_at(place).map(Ok)
     };
-    manage(id, fcinfo, |_| true, act)
+    manage(id, reason, fcinfo, |_| true, act)
 }
 
 fn delete_at(place: &Place) -> Option<State> {
@@ -143,7 +143,7 @@ fn update(
     timeout: Option<pgrx::datum::Interval>,
     retry: Option<Jsonb>,
     expires_at: Option<TimestampWithTimeZone>,
-    _reason: Option<&str>,
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> StateAnswer {
     let given = Parameters {
@@ -183,13 +183,13 @@ fn update(
                 _ => "jobs.retry has it wait again.",
             })));
         }
-        transition::requeued(place, &changes).map(Ok)
+        transition::requeued(place, &changes).transpose()
     };
     let differs = |place: &Place| {
         let goes_to_the_end = place.state == State::Available && changes.lane();
         is_fixed(place.state) || goes_to_the_end || !place::says(place.id, &changes)
     };
-    manage(id, fcinfo, differs, act)
+    manage(id, reason, fcinfo, differs, act)
 }
 
 /// Cancels many jobs. See the COMMENT in sql/50_work.sql.
@@ -213,7 +213,7 @@ fn cancel_many(
         })
     };
     let act = |place: &Place| cancel_at(place, reason, false);
-    manage_many(fcinfo, filter, can_be_cancelled, act)
+    manage_many(reason, fcinfo, filter, can_be_cancelled, act)
 }
 
 /// Makes many jobs available again. See the COMMENT in sql/50_work.sql.
@@ -229,7 +229,7 @@ fn retry_many(
     reset: Option<bool>,
     error_like: Option<&str>,
     failed_after: Option<TimestampWithTimeZone>,
-    _reason: Option<&str>,
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> i64 {
     let reset = reset.unwrap_or(false);
@@ -239,7 +239,7 @@ fn retry_many(
     };
     let filter = || filter(queue, kind, states, tag, older_than, max_jobs, Some(failed));
     let act = |place: &Place| retry_at(place, reset);
-    manage_many(fcinfo, filter, can_be_retried, act)
+    manage_many(reason, fcinfo, filter, can_be_retried, act)
 }
 
 /// Deletes many jobs. See the COMMENT in sql/50_work.sql.
@@ -252,12 +252,12 @@ fn delete_many(
     tag: Option<&str>,
     older_than: Option<pgrx::datum::Interval>,
     max_jobs: Option<i32>,
-    _reason: Option<&str>,
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> i64 {
     let filter = || filter(queue, kind, states, tag, older_than, max_jobs, None);
     let can = |state| state != State::Running;
-    manage_many(fcinfo, filter, can, delete_at)
+    manage_many(reason, fcinfo, filter, can, delete_at)
 }
 
 /// What the latest error of a job is.
@@ -320,6 +320,7 @@ fn filter<'a>(
 
 /// Does something to the jobs that a filter finds, as if one by one, oldest first; to how many.
 fn manage_many<'a>(
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
     filter: impl FnOnce() -> Result<Filter<'a>>,
     can: impl Fn(State) -> bool,
@@ -327,6 +328,7 @@ fn manage_many<'a>(
 ) -> i64 {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let mut filter = filter()?;
         filter.states.retain(|state| can(*state));
         commit::wake_worker(Work::MayBeDue);
@@ -355,12 +357,14 @@ fn manage_many<'a>(
 /// Does something to a job wherever it is by now, if that changes anything.
 fn manage(
     id: Option<i64>,
+    reason: Option<&str>,
     fcinfo: FunctionCallInfo,
     changes: impl Fn(&Place) -> bool,
     act: impl Fn(&Place) -> Option<Result<State>>,
 ) -> StateAnswer {
     let run = || {
         check::writable()?;
+        check::reason(reason)?;
         let id = check::given("id", id)?;
         let act = |place: &Place| match changes(place) {
             true => act(place).map(|done| (done, true)),

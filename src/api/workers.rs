@@ -29,7 +29,7 @@ fn worker_beat(
             worker,
             queues: &queues,
             concurrency: at_least_one(check::given("concurrency", concurrency)?)?,
-            info: check::object("info", info)?,
+            info: check::payload("info", check::object("info", info)?)?,
         };
         let now = time::now();
         workers::beat(&beat, now);
@@ -77,6 +77,7 @@ fn give(
     fcinfo: FunctionCallInfo,
 ) -> Result<()> {
     check::writable()?;
+    check::reason(reason)?;
     let worker = check::name("worker", worker)?;
     let is_new = match command {
         Some(command) => workers::give(worker, command, reason, &role::caller(), time::now()),

@@ -8,7 +8,10 @@ use pgrx::pg_sys::{self, Datum, jbvType};
 use serde_json::Value;
 use smallvec::SmallVec;
 
+use super::memory::Scratch;
+use super::numeric;
 use crate::error::{self, Error};
+use crate::settings;
 
 /// The deepest options: more than any of them needs, and far from what a stack holds.
 const DEEPEST: u32 = 32;
@@ -213,6 +216,10 @@ impl Jsonb {
 
     /// The whole value of this parameter, for small documents such as options.
     pub fn to_value(self, parameter: &str) -> error::Result<Value> {
+        let most = settings::max_payload();
+        if let Some(length) = length_above(most, &[Some(self)]) {
+            return Err(Error::too_long(parameter, length, most));
+        }
         self.tree(DEEPEST).ok_or_else(|| {
             Error::invalid(
                 parameter,
@@ -249,6 +256,59 @@ impl Jsonb {
         let is_array = header & (pg_sys::JB_FARRAY | pg_sys::JB_FSCALAR) == pg_sys::JB_FARRAY;
         let count = (header & pg_sys::JB_CMASK) as usize;
         is_array.then(|| (count, self.children().map(|(_, value)| value)))
+    }
+
+    /// How many bytes it is stored in.
+    fn bytes(self) -> usize {
+        match self.0 {
+            // SAFETY: a detoasted varlena carries its own length, as a number does.
+            Location::Whole(value) => unsafe { pgrx::varsize_4b(value.cast()) },
+            // SAFETY: see above.
+            Location::Number(number) => unsafe { pgrx::varsize_any(number.cast()) },
+            Location::Nested(_, length) | Location::String(_, length) => length as usize,
+            // As far as the bound goes: "false".
+            Location::Bool(_) | Location::Null => 1,
+        }
+    }
+
+    /// The length of the value's text, as the server writes it. Nothing is written for it.
+    fn length(self) -> u64 {
+        const QUOTES: u64 = 2;
+        let mut length = 0;
+        let mut open: SmallVec<[Children; 2]> = SmallVec::new();
+        let mut next = Some(self);
+        loop {
+            if let Some(value) = next.take() {
+                length += match value.0 {
+                    Location::Null | Location::Bool(true) => 4,
+                    Location::Bool(false) => 5,
+                    Location::String(text, bytes) => QUOTES + quoted_length(text, bytes as usize),
+                    Location::Number(number) => numeric::length(number),
+                    Location::Whole(_) | Location::Nested(..) => {
+                        open.push(value.children());
+                        match value.header() & pg_sys::JB_FSCALAR {
+                            0 => "[]".len() as u64,
+                            _ => 0,
+                        }
+                    }
+                };
+            }
+            let Some(innermost) = open.last_mut() else {
+                return length;
+            };
+            match innermost.next_parts() {
+                None => drop(open.pop()),
+                Some((name, value)) => {
+                    if let Some(Jsonb(Location::String(text, bytes))) = name {
+                        length += QUOTES + quoted_length(text, bytes as usize) + ": ".len() as u64;
+                    }
+                    if innermost.left > 0 {
+                        length += ", ".len() as u64;
+                    }
+                    next = Some(value);
+                }
+            }
+        }
     }
 
     /// The members of an object, `None` if the value is not an object.
@@ -310,6 +370,42 @@ impl Jsonb {
     }
 }
 
+/// The length that the texts of some values have together, if it is above `most`. That of values
+/// whose bytes are few is not measured.
+pub fn length_above(most: u64, values: &[Option<Jsonb>]) -> Option<u64> {
+    let sum = |of: fn(Jsonb) -> u64| values.iter().flatten().map(|value| of(*value)).sum::<u64>();
+    let can_be_above = sum(|value| value.bytes() as u64 * LONGEST_PER_BYTE) > most;
+    let length = can_be_above.then(|| sum(Jsonb::length));
+    length.filter(|length| *length > most)
+}
+
+/// [`length_above`] of values as they are stored, which may have to be fetched to be measured.
+pub fn stored_length_above(most: u64, values: &[Datum]) -> Option<u64> {
+    let bytes = values.iter().map(|value| stored_bytes(*value)).sum::<u64>();
+    if bytes * LONGEST_PER_BYTE <= most {
+        return None;
+    }
+    let measure = || {
+        let values = values.iter().map(|value| Some(Jsonb::from_datum(*value)));
+        length_above(most, &values.collect::<Vec<_>>())
+    };
+    Scratch::new().within(measure)
+}
+
+/// How many bytes a value of any length has, uncompressed.
+pub fn stored_bytes(value: Datum) -> u64 {
+    // SAFETY: the callers give a varlena.
+    let bytes = unsafe {
+        let data: *const pg_sys::varlena = value.cast_mut_ptr();
+        let is_short = pgrx::varatt_is_1b(data) && !pgrx::varatt_is_1b_e(data);
+        match is_short || pgrx::varatt_is_4b_u(data) {
+            true => pgrx::varsize_any(data),
+            false => pg_sys::toast_raw_datum_size(value),
+        }
+    };
+    bytes as u64
+}
+
 /// What is in an object or array, one after the other; each but an element has a name, which lives
 /// as long as the value.
 struct Children {
@@ -319,16 +415,23 @@ struct Children {
     parts: Option<(Option<Parts>, Parts)>,
 }
 
-impl Iterator for Children {
-    type Item = (&'static str, Jsonb);
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl Children {
+    /// The next one, with its name as it lies there.
+    fn next_parts(&mut self) -> Option<(Option<Jsonb>, Jsonb)> {
         // Documents are as large as callers like.
         pgrx::check_for_interrupts!();
         self.left = self.left.checked_sub(1)?;
         let (names, values) = self.parts.as_mut()?;
-        let name = names.as_mut().and_then(|names| names.next().as_str());
-        Some((name.unwrap_or(""), values.next()))
+        Some((names.as_mut().map(Parts::next), values.next()))
+    }
+}
+
+impl Iterator for Children {
+    type Item = (&'static str, Jsonb);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name, value) = self.next_parts()?;
+        Some((name.and_then(Jsonb::as_str).unwrap_or(""), value))
     }
 }
 
@@ -475,6 +578,21 @@ impl Jsonb {
     }
 }
 
+/// No text is longer than its value in bytes by this factor: zeros of a number are not stored, and
+/// 10 bytes can have 131,072 digits, 16,383 more behind the point, and a sign.
+const LONGEST_PER_BYTE: u64 = (131_072 + 16_383 + 2) / 10 + 1;
+
+/// The length of a string between its quotes, as the server writes it.
+fn quoted_length(text: *const c_char, bytes: usize) -> u64 {
+    // SAFETY: the caller has found it in a document.
+    let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), bytes) };
+    let count = |is: fn(u8) -> bool| text.iter().filter(|byte| is(**byte)).count();
+    let short = count(|byte| matches!(byte, b'"' | b'\\' | 8 | b'\t' | b'\n' | 12 | b'\r'));
+    let control = count(|byte| byte < b' ' && !matches!(byte, 8 | b'\t' | b'\n' | 12 | b'\r'));
+    // A backslash before the former, and \u00XX for the latter.
+    (bytes + short + control * 5) as u64
+}
+
 /// A string of the document, as long as that lives. The extension is in UTF-8 databases only.
 fn utf8(text: *const c_char, length: usize) -> &'static str {
     // SAFETY: the caller has found it in a document.
@@ -497,7 +615,7 @@ mod tests {
     use proptest::test_runner::{Config, TestRunner};
     use serde_json::{Value, json};
 
-    use super::Jsonb;
+    use super::{Jsonb, length_above};
     use crate::pg::subxact;
 
     fn canonical(events: &mut impl Events, paths: Option<&Paths>) -> String {
@@ -602,6 +720,85 @@ mod tests {
                 Ok(())
             })
             .expect("all cases");
+    }
+
+    /// Measured without being written, and equal to what the server writes.
+    #[pg_test]
+    fn lengths_are_those_of_the_text_that_the_server_writes() {
+        let check = |text: &str| {
+            let written = Spi::get_one_with_args::<i64>(
+                "SELECT octet_length($1::jsonb::text)::bigint",
+                &[text.into()],
+            );
+            let written = written.expect("a length").expect("not null") as u64;
+            let value = Jsonb::from_text(text);
+            assert_eq!(
+                length_above(written - 1, &[Some(value)]),
+                Some(written),
+                "{text}"
+            );
+            assert_eq!(length_above(written, &[Some(value), None]), None, "{text}");
+            let bound = value.bytes() as u64 * super::LONGEST_PER_BYTE;
+            assert!(bound >= written, "{text}: {bound}");
+        };
+        TestRunner::new(Config::with_cases(300))
+            .run(&any_json(), |value| {
+                check(&value.to_string());
+                Ok(())
+            })
+            .expect("all cases");
+        for number in [
+            "0",
+            "-0",
+            "0.0",
+            "-0.00",
+            "1",
+            "-1",
+            "9",
+            "10",
+            "99",
+            "100",
+            "9999",
+            "10000",
+            "-10000",
+            "0.1",
+            "-0.0001",
+            "0.00001",
+            "1.50",
+            "123456789012345678901234567890.123456789",
+            "1e131071",
+            "-1e131071",
+            "1e-16383",
+            "0e-16383",
+            "1e300",
+            "1e-70",
+            "1e252",
+            "1e256",
+            "99990000",
+            "1e-252",
+            "1e-256",
+            "12345e-63",
+            "12345e-64",
+        ] {
+            check(number);
+            check(&format!("[{number}, {{\"a\": {number}}}]"));
+        }
+        check(&format!("1{}.{}", "0".repeat(131_071), "0".repeat(16_383)));
+        let controls: String = (1..0x80u8).map(|c| format!("\\u{c:04x}")).collect();
+        check(&format!("\"{controls}\""));
+        check(&format!("{{\"{controls}\": \"\\\\ \\\" /\"}}"));
+        for text in [
+            "{}",
+            "[]",
+            "[[], {}]",
+            "null",
+            "true",
+            "false",
+            "\"\"",
+            "[null, true, false]",
+        ] {
+            check(text);
+        }
     }
 
     /// Equal for the server means the same key, and different another one: the server's

@@ -20,6 +20,7 @@ pub mod jsonb;
 pub mod lock;
 pub mod memory;
 pub mod name;
+pub mod numeric;
 pub mod page_lookup;
 pub mod path;
 pub mod planner;

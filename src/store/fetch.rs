@@ -7,7 +7,8 @@ use super::columns::columns;
 use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
 use super::{direct, history, lanes, limits, notes};
-use crate::pg::time;
+use crate::pg::{jsonb, time};
+use crate::settings::LONGEST_ROW;
 use crate::shmem::leases;
 
 /// What an attempt may take where neither the job nor its kind says it. The view `jobs.jobs` has it
@@ -95,6 +96,25 @@ pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit
         limits::start(&starts[..claimed.len()], fetch.now, period);
     }
     claimed.len()
+}
+
+/// How long the text is of what a job carries, of which these are the columns of
+/// `jobs.fetched_job`, where it is so long that no row can be returned that has it.
+pub fn too_long(values: &[Datum]) -> Option<u64> {
+    let at = |column: i32| values[column as usize - 1];
+    // Each character of a tag may have to be escaped.
+    let others =
+        2 * (jsonb::stored_bytes(at(fetched::TAGS)) + jsonb::stored_bytes(at(fetched::KIND)));
+    let most = LONGEST_ROW.saturating_sub(others);
+    let carried = [at(fetched::ARGS), at(fetched::META)];
+    let length = jsonb::stored_length_above(most, &carried);
+    length.map(|length| length + others)
+}
+
+/// The id and token of a job, of which these are the columns of `jobs.fetched_job`.
+pub fn id_and_token(values: &[Datum]) -> (i64, i64) {
+    let at = |column: i32| values[column as usize - 1].value() as i64;
+    (at(fetched::ID), at(fetched::TOKEN))
 }
 
 /// Since when a job is available, of which these are the columns of `jobs.fetched_job`.

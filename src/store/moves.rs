@@ -1,5 +1,7 @@
 //! Where jobs go whose attempts ended, many at once: [`super::finish`] takes them out of `running`.
 
+use std::borrow::Cow;
+
 use jobs_core::retry::{self, Retry};
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
@@ -144,9 +146,20 @@ pub fn note_errors(rows: &[ErrorRow]) {
         column(INT4, rows, |row| Some(Datum::from(row.attempt))),
         column(TEXT, rows, |row| text(row.state.as_str())),
         column(TEXT, rows, |row| row.worker.as_deref().and_then(text)),
-        column(TEXT, rows, |row| text(row.error)),
+        column(TEXT, rows, |row| text(&kept(row.error))),
         column(JSONB, rows, |row| row.details.map(Jsonb::datum)),
     ]);
+}
+
+/// What is kept of an error's text: its beginning, where it is too long. The end then says so.
+fn kept(error: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 1_000_000;
+    if error.len() <= LONGEST {
+        return Cow::Borrowed(error);
+    }
+    let note = format!(" ... (cut: the error has {} bytes)", error.len());
+    let beginning = &error[..error.floor_char_boundary(LONGEST - note.len())];
+    Cow::Owned(format!("{beginning}{note}"))
 }
 
 static TRIES: Plan = Plan::new(

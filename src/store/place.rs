@@ -14,7 +14,7 @@ use super::finish::{self, Attempt, Then, Wait};
 use super::spi::{Arg, Plan, Tuples, big, bigs, text, texts};
 use super::types::*;
 use super::{lanes, retention};
-use crate::pg::jsonb::Jsonb;
+use crate::pg::jsonb::{self, Jsonb};
 use crate::pg::time;
 use crate::pg::transaction;
 use crate::shmem::{announce, leases};
@@ -388,9 +388,17 @@ columns! {
     fn changes(to: &Changes, id: i64);
 }
 
-/// Changes a job's row.
-pub fn rewrite(id: i64, changes: &Changes) {
-    REWRITE.execute(&self::changes(changes, id));
+/// Changes a job's row. Returns the length that the text of args and meta has then, if one of them
+/// was changed and it is above `most`.
+pub fn rewrite(id: i64, changes: &Changes, most: u64) -> Option<u64> {
+    let args = self::changes(changes, id);
+    REWRITE.first(&args, |rows| {
+        if changes.args.is_none() && changes.meta.is_none() {
+            return None;
+        }
+        let carried = [1, 2].map(|n| rows.datum(0, n).map(Jsonb::from_datum));
+        jsonb::length_above(most, &carried)
+    })?
 }
 
 /// Whether a job that waits is as these changes would leave it.
@@ -579,7 +587,9 @@ fn columns_and_values() -> (String, String) {
 static REWRITE: Plan = Plan::built(
     || {
         let (columns, values) = columns_and_values();
-        format!("UPDATE jobs.job SET ({columns}) = ROW ({values}) WHERE id = $1")
+        format!(
+            "UPDATE jobs.job SET ({columns}) = ROW ({values}) WHERE id = $1 RETURNING args, meta"
+        )
     },
     changed::TYPES,
 );

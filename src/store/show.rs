@@ -1,24 +1,57 @@
 //! One job's story, line by line, from the views: what the caller may not see there is not in it.
 
+use pgrx::pg_sys::Datum;
+
 use super::spi::{Plan, big};
 use super::types::*;
+use crate::pg::jsonb;
 
 /// The lines about a job; none: there is no such job.
 pub fn lines(id: i64) -> Vec<String> {
-    STORY.list(&[big(id)], |rows, row| rows.text(row, 1))
+    let is_too_long = |value| jsonb::stored_length_above(LONGEST, &[value]).is_some();
+    let too_long = CARRIED.first(&[big(id)], |rows| {
+        [1, 2, 3, 4].map(|n| Some(Datum::from(rows.datum(0, n).is_some_and(is_too_long))))
+    });
+    let args = [&[big(id)], &too_long.unwrap_or_default()[..]].concat();
+    STORY.list(&args, |rows, row| rows.text(row, 1))
+}
+
+/// The longest text of a part of what a job carries that is shown. All of them together have room
+/// in one text.
+const LONGEST: u64 = 64 * 1024 * 1024;
+
+static CARRIED: Plan = Plan::new(
+    "SELECT args, meta, output, progress FROM jobs.jobs WHERE id = $1",
+    &[INT8],
+);
+macro_rules! unless_too_long {
+    ($parameter:literal, $value:literal) => {
+        concat!(
+            "CASE WHEN ",
+            $parameter,
+            " THEN '(too long to be shown)' ELSE ",
+            $value,
+            " END"
+        )
+    };
 }
 
 // The head (part 1), what happened in the order of time (2), and what comes next (3). A line that
 // has nothing to say is null.
 static STORY: Plan = Plan::new(
-    r"WITH j AS MATERIALIZED (SELECT * FROM jobs.jobs WHERE id = $1),
+    concat!(
+        r"WITH j AS MATERIALIZED (SELECT * FROM jobs.jobs WHERE id = $1),
       line(part, at, n, line) AS (
         SELECT 1, NULL::timestamptz, h.n, h.line FROM j, LATERAL (VALUES
           (1, format('Job %s, kind %s: %s', j.id, j.kind, j.state)),
           (2, format('  queue %s, priority %s, attempt %s of %s', j.queue, j.priority, j.attempt, j.max_attempts)),
           (3, '  tags ' || NULLIF(array_to_string(j.tags, ', '), '')),
-          (4, '  args ' || j.args::text),
-          (5, '  meta ' || NULLIF(j.meta, '{}')::text),
+          (4, '  args ' || ",
+        unless_too_long!("$2", "j.args::text"),
+        r"),
+          (5, '  meta ' || ",
+        unless_too_long!("$3", "NULLIF(j.meta, '{}')::text"),
+        r"),
           (6, '')) h(n, line)
         UNION ALL
         SELECT 2, h.at, h.n, to_char(h.at, 'YYYY-MM-DD HH24:MI:SS.MS OF  ') || h.line FROM j, LATERAL (VALUES
@@ -26,7 +59,9 @@ static STORY: Plan = Plan::new(
           (j.attempted_at, 2, format('attempt %s begun by %s', j.attempt, j.worker)),
           (NULLIF(j.cancel_requested_at, j.finalized_at), 3, 'asked to stop' || COALESCE(': ' || j.cancel_reason, '')),
           (j.finalized_at, 5, j.state::text || CASE WHEN j.cancel_requested_at IS DISTINCT FROM j.finalized_at THEN '' ELSE COALESCE(': ' || j.cancel_reason, '') END
-             || COALESCE(', output ' || j.output::text, ''))) h(at, n, line)
+             || COALESCE(', output ' || ",
+        unless_too_long!("$4", "j.output::text"),
+        r", ''))) h(at, n, line)
          WHERE h.at IS NOT NULL
         UNION ALL
         SELECT 2, e.at, 4, to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS OF  ') || format('attempt %s failed: %s', e.attempt, replace(e.error, E'\n', E'\n    '))
@@ -45,7 +80,10 @@ static STORY: Plan = Plan::new(
               END
               || CASE WHEN j.finalized_at IS NULL AND isfinite(j.expires_at) AND j.state <> 'running'
                    THEN ', and expires at ' || to_char(j.expires_at, 'YYYY-MM-DD HH24:MI:SS.MS OF') ELSE '' END || '.'),
-          (2, 'Progress: ' || j.progress::text)) n(n, line))
-      SELECT l.line FROM line l WHERE l.line IS NOT NULL ORDER BY l.part, l.at, l.n",
-    &[INT8],
+          (2, 'Progress: ' || ",
+        unless_too_long!("$5", "j.progress::text"),
+        r")) n(n, line))
+      SELECT l.line FROM line l WHERE l.line IS NOT NULL ORDER BY l.part, l.at, l.n"
+    ),
+    &[INT8, BOOL, BOOL, BOOL, BOOL],
 );

@@ -435,7 +435,7 @@ async fn health_says_that_nobody_maintains_the_database() {
     assert!(is(&db, "count(*) = 0 from jobs.idle_runs()").await);
     // The settings are there as well.
     let other = cluster.connect("alone").await;
-    assert!(is(&other, "count(*) = 12 from jobs.settings").await);
+    assert!(is(&other, "count(*) = 13 from jobs.settings").await);
 }
 
 /// Every task has run, the last one so many minutes ago.

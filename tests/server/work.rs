@@ -409,3 +409,92 @@ async fn complete_many_goes_by_the_tokens_that_are_current_when_it_answers() {
     })
     .await;
 }
+
+/// JSON of 9,000 numbers, 1.2 GB as text, which no row that is sent can hold.
+const POISON: &str = "('[' || repeat('1e131071,', 8999) || '1]')::jsonb";
+
+/// The kinds that a fetch returns.
+async fn kinds(db: &Client, call: &str) -> Vec<String> {
+    let sql = format!("select kind, args::text, meta::text from {call}");
+    let rows = db.query(&sql, &[]).await.expect(call);
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_returned_stops_no_other() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("poison").await;
+    let calls = [
+        "jobs.fetch(max_jobs => 10)",
+        "jobs.fetch(max_jobs => 1)",
+        "jobs.fetch(max_jobs => 10, kinds => '{good, bad}')",
+        "jobs.fetch_any('{default}', max_jobs => 10)",
+        "jobs.fetch_any('{limited}', max_jobs => 10)",
+        "jobs.fetch(max_jobs => 10, min_jobs => 2, linger => '0')",
+    ];
+    db.batch_execute("select jobs.configure_queue('limited', concurrency => 1)")
+        .await
+        .unwrap();
+    directly_and_by_statements(&db, async |how| {
+        for level in LEVELS {
+            for call in calls {
+                for part in ["args", "meta"] {
+                    let what = format!("{how}, {level}, {part}: {call}");
+                    let queue = if call.contains("limited") { "limited" } else { "default" };
+                    let bad: i64 = scalar(&db, &format!("select id from jobs.insert('bad', queue => '{queue}')")).await;
+                    db.batch_execute(&format!(
+                        "select jobs.insert('good', queue => '{queue}');
+                         update jobs.job set {part} = {POISON} where id = {bad}"
+                    ))
+                    .await
+                    .unwrap();
+                    db.batch_execute(&format!("begin isolation level {level}")).await.unwrap();
+                    assert_eq!(kinds(&db, call).await, ["good"], "{what}");
+                    db.batch_execute("commit").await.unwrap();
+                    let said = format!(
+                        "select j.state || ' ' || j.attempt || ' ' || (e.details ->> 'type') || ' ' || regexp_replace(e.error, '[0-9]+', 'n')
+                           from jobs.jobs j join jobs.errors e on e.job_id = j.id where j.id = {bad}"
+                    );
+                    assert_eq!(
+                        scalar::<String>(&db, &said).await,
+                        "discarded 1 too_long the job cannot be fetched: its args, meta and tags have n bytes of text, and at most 805306368 can be returned",
+                        "{what}"
+                    );
+                    let shown: String = scalar(&db, &format!("select jobs.show({bad})")).await;
+                    assert!(shown.contains(&format!("{part} (too long to be shown)")), "{shown}");
+                    assert!(shown.contains("discarded"), "{shown}");
+                    db.batch_execute("select from jobs.health(); select jobs.complete(id, token) from jobs.jobs where state = 'running'")
+                        .await
+                        .unwrap();
+                }
+            }
+        }
+    })
+    .await;
+    assert_eq!(
+        scalar::<i64>(&db, "select count(*) from jobs.check()").await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_lower_limit_refuses_new_jobs_and_keeps_those_that_are_there() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("payload").await;
+    let args = |length| format!("to_jsonb(repeat('x', {length}))");
+    db.batch_execute(&format!("select jobs.insert('long', {})", args(1023)))
+        .await
+        .unwrap();
+    cluster.set("jobs.max_payload", "1kB");
+    cluster.reload();
+    poll_until("the lower limit", SOON, async || {
+        let key = format!("select jobs.unique_key('k', {}, '{{}}')", args(1023));
+        sqlstate(db.batch_execute(&key).await) == "54000"
+    })
+    .await;
+    db.batch_execute(&format!("select jobs.insert('short', {})", args(1022)))
+        .await
+        .unwrap();
+    let taken = kinds(&db, "jobs.fetch(max_jobs => 2)").await;
+    assert_eq!(taken, ["long", "short"]);
+}

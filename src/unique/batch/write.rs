@@ -167,7 +167,7 @@ impl Batch<'_> {
             }
             Verdict::Update { id, fields, .. } => {
                 let before = self.holders[&group].holder(id).clone();
-                transition::updated(&places[0], fields, job);
+                transition::updated(&places[0], fields, job)?;
                 self.look_for_decision(&[group]);
                 // Its retention may be over by now.
                 let after = self
