@@ -31,7 +31,7 @@ COMMENT ON FUNCTION jobs.fetch(text, integer, text, interval, text[], integer, i
 $$Fetches up to max_jobs (1 to 10000) available jobs of a queue for this worker: lower priority number first, then in the order in which they became available. Never waits for another fetch.
 Each row has a new token: every later call about this attempt needs it. worker: a name of 1 to 127 characters, none of them a control character; null or empty: application_name, else the process id. kinds: only these.
 lease: how long the server waits for a heartbeat (default: the job's timeout, else 1 hour); never past the deadline (start + timeout).
-min_jobs (1 to max_jobs): nothing, unless so many may start now, or the one of them that is available for longest is so for linger (null: never fewer). Fetches with min_jobs above 1 of the same queue take turns.
+min_jobs (1 to max_jobs): nothing, unless so many may start now, or the one of them that is available for longest is so for linger (null: never fewer). Fetches with min_jobs above 1 take turns with those of the same queue, and sometimes with those of other queues.
 Jobs that are due but not yet moved by the background worker are taken too. Commit at once.
 A job whose row cannot be returned, because args, meta and tags have more than 768 MB of text, is discarded with an error of type too_long, and the other jobs are returned.
 Errors: 22023, 22004, 25006; 40001 under REPEATABLE READ and SERIALIZABLE.$$;
@@ -43,7 +43,7 @@ RETURNS SETOF jobs.fetched_job
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fetch_any_wrapper';
 COMMENT ON FUNCTION jobs.fetch_any(text[], integer, text, interval, text[], integer, interval) IS
-$$As jobs.fetch over several queues, in the strict order given: a queue is looked at only when the ones before it have nothing left. min_jobs counts the jobs of all of them together.$$;
+$$As jobs.fetch over several queues, in the strict order given: a queue is looked at only when the ones before it have nothing left. min_jobs counts the jobs of all of them together. At most 10000 queues (22023).$$;
 
 -- Ends transactions, so it can be neither SECURITY DEFINER nor have settings of its own: it looks
 -- at the tables as its owner.
@@ -64,7 +64,7 @@ AS 'MODULE_PATHNAME', 'wait_any_wrapper';
 COMMENT ON PROCEDURE jobs.wait_any(text[], interval, text) IS
 $$As jobs.wait for several queues: returns when a job of one of them may be ready. With worker, the name that it fetches with, it also returns when one of the worker's jobs is asked to stop, and when the worker gets another command: jobs.quiet_worker, stop_worker, resume_worker. jobs.heartbeat and jobs.worker_beat say what it is.
 Of these requests only new ones count: those since the call began, or since the session's last call for that worker. A worker that is quiet or to stop gets no jobs, so jobs do not end its wait. With a worker and no queue at all it waits for these requests alone. Without preload it looks once a second for these requests.
-Errors: as jobs.wait.$$;
+At most 10000 queues. Errors: as jobs.wait; 22023 more queues.$$;
 
 CREATE PROCEDURE jobs.wait_for(
   ids bigint[], timeout interval DEFAULT '30 s', want text DEFAULT 'all')
@@ -122,7 +122,7 @@ AS 'MODULE_PATHNAME', 'complete_many_wrapper';
 COMMENT ON FUNCTION jobs.complete_many(bigint[], bigint[], jsonb[]) IS
 $$Completes many jobs, each with its output (outputs, or one of them, null: none); a row per pair, in order, never all or nothing. done: this token completed the job, now or by an earlier call of complete, complete_many or finish_many, and not so where another call has used it; state: the job's state now, null where there is no such job.
 It waits for a transaction that has one of the jobs locked, and the others wait with it: jobs.finish_many leaves that job instead.
-Errors: 22023 arrays of different length, 22004 a null in ids or tokens, 54000 an output whose text is longer than jobs.max_payload, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+At most 10000. Errors: 22023 arrays of different length, more than 10000; 22004 a null in ids or tokens, 54000 an output whose text is longer than jobs.max_payload, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE TYPE jobs.finish_result AS (
   state        jobs.state,
@@ -256,7 +256,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'heartbeat_many_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat_many(bigint[], bigint[], interval) IS
 $$Heartbeats of many jobs in one statement; a row per id, in order. A job that is lost (its token is no longer current, or its deadline is over) has nulls. It waits for nobody, as jobs.heartbeat.
-Errors: 22023 arrays of two lengths, a lease that is not positive; 22004 a null array or element, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
+At most 10000. Errors: 22023 arrays of two lengths, more than 10000, a lease that is not positive; 22004 a null array or element, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.activate(
   id bigint, reason text DEFAULT NULL)
@@ -286,7 +286,7 @@ AS 'MODULE_PATHNAME', 'cancel_many_wrapper';
 COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer, text) IS
 $$Cancels the jobs that a filter finds, as jobs.cancel does, for this reason: running ones are asked to stop, those that were asked already are left out. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
-Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved, 40P01 a deadlock with another transaction that has locked several of the jobs: repeat the transaction.$$;
 
 CREATE FUNCTION jobs.retry_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
@@ -298,7 +298,7 @@ AS 'MODULE_PATHNAME', 'retry_many_wrapper';
 COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer, boolean, text, timestamptz, text) IS
 $$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. reset: attempt back to 0. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; error_like is a pattern, as LIKE has it, of the job's latest error, and failed_after says after when that was: by these two alone no completed job is found, whatever it failed at before. None at all is refused (for all jobs give all states). At most max_jobs, oldest first.
-Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000, an error_like that ends with a single backslash, an infinite failed_after; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000, an error_like that ends with a single backslash, an infinite failed_after; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved, 40P01 a deadlock with another transaction that has locked several of the jobs: repeat the transaction.$$;
 
 CREATE FUNCTION jobs.delete_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
@@ -309,4 +309,4 @@ AS 'MODULE_PATHNAME', 'delete_many_wrapper';
 COMMENT ON FUNCTION jobs.delete_many(text, text, jobs.state[], text, interval, integer, text) IS
 $$Deletes the jobs that a filter finds, as jobs.delete does; running ones are left out. Returns how many.
 Filters are joined by and; null: any; older_than counts from created_at; none at all is refused (for all jobs give all states). At most max_jobs, oldest first.
-Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved.$$;
+Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved, 40P01 a deadlock with another transaction that has locked several of the jobs: repeat the transaction.$$;

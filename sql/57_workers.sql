@@ -9,7 +9,7 @@ COMMENT ON FUNCTION jobs.worker_beat(text, text[], integer, jsonb) IS
 $$A worker says that it is there, under the name that it fetches with: which queues it takes jobs from, how many it runs at a time, and what else is worth knowing (info: an object; version is shown by itself). The view jobs.workers shows it then, idle or not.
 To be called at least every 30 seconds: a worker that was not seen for 60 seconds is shown as lost. It renews no lease: that is what jobs.heartbeat is for. What was said before is replaced; said again within 3 seconds, nothing is written.
 Returns the command of the worker: run; quiet (fetch no more, let what runs end); stop (the same, and then end).
-Errors: 22023 a concurrency below 1, a bad name, info that is no object; 54000 info whose text is longer than jobs.max_payload; 22004, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE.$$;
+At most 10000 queues. Errors: 22023 more queues, a concurrency below 1, a bad name, info that is no object; 54000 info whose text is longer than jobs.max_payload; 22004, 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE.$$;
 
 CREATE FUNCTION jobs.quiet_worker(
   worker text, reason text DEFAULT NULL)

@@ -337,7 +337,8 @@ func (w *Worker) beat(ctx context.Context) error {
 		ids, tokens = append(ids, a.row.ID), append(tokens, a.token)
 	}
 	answers, err := query(ctx, w.control, value[sql.NullBool],
-		"SELECT cancel_requested FROM jobs.heartbeat_many($1, $2)", array(ids), array(tokens))
+		`SELECT cancel_requested FROM generate_series(1, cardinality($1::bigint[]), 10000) n,
+		   jobs.heartbeat_many(($1::bigint[])[n:n + 9999], ($2::bigint[])[n:n + 9999])`, array(ids), array(tokens))
 	for i, isCancelled := range answers {
 		switch a := held[i]; {
 		case a.completed.Load():

@@ -1,6 +1,7 @@
 //! Claiming jobs.
 
 use jobs_core::interval::Interval;
+use jobs_core::text::nfc;
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::prelude::*;
 
@@ -38,7 +39,7 @@ fn fetch(
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
     let run = || {
-        let queue = check::name("queue", queue)?.to_string();
+        let queue = check::name("queue", queue)?.into_owned();
         let least = Least { min_jobs, linger };
         claim(&[queue], max_jobs, worker, lease, kinds, least, fcinfo)
     };
@@ -81,10 +82,12 @@ fn claim(
     let kinds = kinds
         .map(|kinds| check::texts("kinds", kinds))
         .transpose()?;
+    let kinds: Option<Vec<String>> =
+        kinds.map(|kinds| kinds.iter().map(|kind| nfc(kind).into_owned()).collect());
     let least = least.checked(wanted)?;
     // Whatever name it is, the worker can be given a command by it.
     let worker = match worker.filter(|worker| !worker.is_empty()) {
-        Some(worker) => check::name("worker", Some(worker))?.to_string(),
+        Some(worker) => check::name("worker", Some(worker))?.into_owned(),
         None => session_name(),
     };
     let fetch = Fetch {
@@ -223,6 +226,9 @@ impl Least {
     }
 }
 
+/// By so many locks fetches take turns that want several jobs at least.
+const TURNS: u64 = 16;
+
 /// How many jobs a fetch is to get at least.
 struct AtLeast {
     jobs: usize,
@@ -235,9 +241,12 @@ impl AtLeast {
     ///
     /// What turns out to be too little is given back, by a subtransaction that is rolled back.
     /// Nobody else who asks for so many is to pass over those jobs meanwhile: for him they may be
-    /// enough. So fetches that want several jobs of a queue take turns. They wait for nobody else.
+    /// enough. So fetches that want several jobs of a queue take turns. They may do so with those of
+    /// other queues, since however many queues there are, [`TURNS`] are locked at most.
     fn take(&self, queues: &[String], fetch: &Fetch, wanted: usize, rows: &mut Rows) -> usize {
-        let turns = queues.iter().map(|queue| things::queue(queue) as i64);
+        let turns = queues
+            .iter()
+            .map(|queue| (things::queue(queue) % TURNS) as i64);
         let turns = turns.filter(|_| !fault::is_on(Fault::OutOfTurn));
         lock::in_turn(turns.collect(), || {
             if !self.are_there(queues, fetch) {

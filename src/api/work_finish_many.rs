@@ -35,7 +35,11 @@ fn complete_many(
 ) -> Rows {
     let run = || {
         let pairs = pairs(ids, tokens)?;
-        let outputs = jsonbs(["outputs", "output", "an output or null"], outputs, pairs.len())?;
+        let outputs = jsonbs(
+            ["outputs", "output", "an output or null"],
+            outputs,
+            pairs.len(),
+        )?;
         let said = pairs
             .iter()
             .enumerate()
@@ -72,10 +76,13 @@ fn fail_many(
 ) -> Rows {
     let run = || {
         let pairs = pairs(ids, tokens)?;
-        check::not_too_many("ids", pairs.len())?;
         let errors = check::texts("errors", check::given("errors", errors)?)?;
         same_length("errors", "an error", errors.len(), pairs.len())?;
-        let details = jsonbs(["details", "details", "details or null"], details, pairs.len())?;
+        let details = jsonbs(
+            ["details", "details", "details or null"],
+            details,
+            pairs.len(),
+        )?;
         let retry_in = check::duration("retry_in", retry_in)?;
         let said = pairs
             .iter()
@@ -205,7 +212,7 @@ fn not_done(place: Option<Place>, reason: &str) -> [Cell; 4] {
 /// What every call for many jobs begins with: their ids and tokens.
 fn pairs(ids: Option<Array>, tokens: Option<Array>) -> Result<Vec<(i64, i64)>> {
     check::writable()?;
-    let ids = check::bigs("ids", ids)?;
+    let ids = check::ids(ids)?;
     let tokens = check::bigs("tokens", tokens)?;
     same_length("tokens", "a token", tokens.len(), ids.len())?;
     Ok(ids.into_iter().zip(tokens).collect())

@@ -726,3 +726,20 @@ async fn whose_time_has_come_gets_what_may_start() {
 async fn control_out_of_turn_somebody_is_late() {
     assert!(late_fetches("out_of_turn").await > 0);
 }
+
+#[tokio::test]
+async fn a_fetch_of_several_jobs_from_many_queues_takes_few_locks() {
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("max_connections", 10)
+        .set("max_locks_per_transaction", 10)
+        .start();
+    let db = cluster.database("queues").await;
+    run(
+        &db,
+        "select jobs.insert('k', queue => 'q' || n) from unnest('{1,9999}'::int[]) n",
+    )
+    .await;
+    let fetch = "select count(*) from jobs.fetch_any((select array_agg('q' || n) from generate_series(1, 10000) n), 10, min_jobs => 2)";
+    assert_eq!(number(&db, fetch).await, 2);
+}

@@ -15,9 +15,11 @@ use crate::worker::names;
 const BEAT: &str = "
 select to_json(jobs.worker_beat($1, string_to_array($2, e'\n'), $3::int,
     jsonb_build_object('library', 'postgres-jobs for Rust', 'version', $4) || $5::jsonb))::text";
+// A call takes 10,000 at most.
 const HEARTBEATS: &str = "
-select coalesce(cancel_requested::text, 'null') from jobs.heartbeat_many(
-    translate($1, '[]', '{}')::bigint[], translate($2, '[]', '{}')::bigint[])";
+select coalesce(cancel_requested::text, 'null')
+from (select translate($1, '[]', '{}')::bigint[] as ids, translate($2, '[]', '{}')::bigint[] as tokens) held,
+    generate_series(1, cardinality(ids), 10000) n, jobs.heartbeat_many(ids[n:n + 9999], tokens[n:n + 9999])";
 const WAIT: &str = "
 call jobs.wait_any('{}', worker => $1, timeout => make_interval(secs => $2::float8))";
 

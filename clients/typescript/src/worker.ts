@@ -48,8 +48,11 @@ const WAIT = "call jobs.wait_any($1::text::text[], $2::text::interval)";
 const WAIT_FOR_REQUESTS = "call jobs.wait_any('{}', $1::text::interval, $2::text)";
 const BEAT = `select to_json(jobs.worker_beat($1::text, $2::text::text[], $3::text::int,
   $4::text::jsonb))::text as row`;
+// A call takes 10,000 at most.
 const HEARTBEAT = `select to_json(cancel_requested)::text as row
-  from jobs.heartbeat_many($1::text::bigint[], $2::text::bigint[])`;
+  from (select $1::text::bigint[] as ids, $2::text::bigint[] as tokens) held,
+    generate_series(1, cardinality(ids), 10000) n,
+    jobs.heartbeat_many(ids[n:n + 9999], tokens[n:n + 9999])`;
 const PROGRESS = `select to_json(cancel_requested)::text as row
   from jobs.heartbeat($1::text::bigint, $2::text::bigint, progress => $3::text::jsonb)`;
 

@@ -160,7 +160,12 @@ class Engine:
         rows = await self.control_link.run("select jobs.worker_beat(%s, %s::text[], %s, %s)", *values, patience=BEAT)
         self.loop.call_soon_threadsafe(self._obey, rows[0][0])
         if jobs := [attempt.job for attempt in list(self.held.values())]:
-            sql = "select cancel_requested from jobs.heartbeat_many(%s::bigint[], %s::bigint[])"
+            # A call takes 10,000 at most.
+            sql = """
+                select cancel_requested
+                  from (select %s::bigint[] as ids, %s::bigint[] as tokens) held,
+                       generate_series(1, cardinality(ids), 10000) n,
+                       jobs.heartbeat_many(ids[n:n + 9999], tokens[n:n + 9999])"""
             ids, tokens = [job.id for job in jobs], [job.token for job in jobs]
             rows = await self.control_link.run(sql, ids, tokens, patience=BEAT)
             for job, (is_cancelled,) in zip(jobs, rows):
