@@ -53,7 +53,7 @@ AS 'MODULE_PATHNAME', 'insert_many_wrapper';
 COMMENT ON FUNCTION jobs.insert_many(jsonb) IS
 $$Inserts an array of jobs, each an object with the parameters of jobs.insert, in one atomic statement; a row per element, in order (ord from 1).
 Duplicates inside the array are resolved like duplicates outside: the first one wins.
-Errors as jobs.insert; DETAIL names the element's index from 1.$$;
+Errors as jobs.insert; DETAIL names the element's index from 1. Also 40P01, a deadlock with another transaction over unique keys or jobs that are replaced or updated: repeat the transaction.$$;
 
 CREATE FUNCTION jobs.insert_batch(
   kind text, args jsonb[], unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
@@ -65,7 +65,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'insert_batch_wrapper';
 COMMENT ON FUNCTION jobs.insert_batch(text, jsonb[], jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, boolean) IS
 $$Inserts a job of one kind for each element of args, with the same options, in one atomic statement; a row per element, in order (ord from 1).
-Errors as jobs.insert; DETAIL names the element's index from 1.$$;
+Errors as jobs.insert_many.$$;
 
 CREATE FUNCTION jobs.unique_key(
   kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,

@@ -133,7 +133,8 @@ fn refusal(
         }
     };
     // The token of a job, and the number of one: the other way round they fit.
-    let is_swapped = place::locate(token).is_some_and(|place| place.token == Some(id));
+    let is_held = |place: Place| place.token == Some(id);
+    let is_swapped = place::locate(token).is_some_and(is_held) || place::used(token, id).is_some();
     if is_swapped {
         error.hint(format!(
             "id and token are in the wrong order: {id} is the token of job {token}."

@@ -96,6 +96,8 @@ do $$ begin perform jobs.complete(max(id), 5) from jobs.jobs where queue = 'a'; 
 select replace(replace(pg_temp.try(format('select jobs.complete(%2$s, %1$s)', :a, pg_temp.token(:a))), pg_temp.token(:a)::text, 'TOKEN'), ' ' || :a, ' A') as refused;
 select replace(replace(pg_temp.try(format('select jobs.release(%2$s, %1$s)', :a, pg_temp.token(:a))), pg_temp.token(:a)::text, 'TOKEN'), ' ' || :a, ' A') as refused;
 select replace(replace(pg_temp.try(format('select jobs.heartbeat(%2$s, %1$s)', :a, pg_temp.token(:a))), pg_temp.token(:a)::text, 'TOKEN'), ' ' || :a, ' A') as refused;
+-- Also once the attempt has ended.
+select replace(replace(pg_temp.try(format('select jobs.complete(%2$s, %1$s)', :a, :t1)), :t1::text, 'TOKEN'), ' ' || :a, ' A') as refused;
 
 -- A rescue, a cancel by force and a replacement are no finishing calls: the worker has lost the
 -- job, and what it says late counts for nothing.
