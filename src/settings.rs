@@ -7,7 +7,7 @@ use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 /// The whole background worker on or off.
 pub static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
-/// Databases that are maintained, separated by commas; empty: all with the extension.
+/// Databases that are maintained, as [`listed`] reads them; empty: all with the extension.
 static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 /// Milliseconds between two passes.
 pub static INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(1000);
@@ -116,19 +116,43 @@ pub const LONGEST_ROW: u64 = 3 * HIGHEST_PAYLOAD as u64 * 1024;
 /// Whether the background worker cares for a database of this name.
 pub fn covers(database: &str) -> bool {
     let list = DATABASES.get().unwrap_or_default();
-    let list = list.to_string_lossy();
-    let mut names = list
-        .split(',')
-        .map(str::trim)
-        .filter(|n| !n.is_empty())
-        .peekable();
-    names.peek().is_none() || names.any(|name| name == database)
+    let names = listed(&list.to_string_lossy());
+    names.is_empty() || names.iter().any(|name| name == database)
+}
+
+/// The names in a list, which commas separate. One in double quotes can have commas in it, and two
+/// double quotes are one of its own.
+fn listed(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = list.trim_start();
+    while !rest.is_empty() {
+        let mut name = String::new();
+        while let Some(quoted) = rest.strip_prefix('"') {
+            let (part, behind) = quoted.split_once('"').unwrap_or((quoted, ""));
+            name.push_str(part);
+            rest = behind;
+            if rest.starts_with('"') {
+                name.push('"');
+            }
+        }
+        let (plain, others) = rest.split_once(',').unwrap_or((rest, ""));
+        name.push_str(plain.trim());
+        rest = others.trim_start();
+        names.push(name);
+    }
+    names.retain(|name| !name.is_empty());
+    names
 }
 
 /// What has it maintain this database as well.
 pub fn hint_to_cover(database: &str) -> String {
     let list = DATABASES.get().unwrap_or_default();
-    let list = format!("{}, {database}", list.to_string_lossy());
+    let is_plain = !database.contains([',', '"']) && database.trim() == database;
+    let name = match is_plain {
+        true => database.to_string(),
+        false => format!("\"{}\"", database.replace('"', "\"\"")),
+    };
+    let list = format!("{}, {name}", list.to_string_lossy());
     let list = list.replace('\'', "''");
     format!("ALTER SYSTEM SET jobs.databases = '{list}'; SELECT pg_reload_conf();")
 }
@@ -146,7 +170,7 @@ pub fn define() {
     GucRegistry::define_string_guc(
         c"jobs.databases",
         c"Databases that the background worker maintains, separated by commas.",
-        c"Empty: every database that has the extension.",
+        c"Empty: every database that has the extension. A name that has a comma stands in double quotes.",
         &DATABASES,
         GucContext::Sighup,
         GucFlags::default(),
@@ -262,4 +286,28 @@ pub fn define() {
         GucContext::Suset,
         GucFlags::default(),
     );
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    use super::listed;
+
+    #[pg_test]
+    fn a_list_of_names_is_read() {
+        for (list, names) in [
+            ("", &[][..]),
+            (" , ", &[]),
+            ("a", &["a"]),
+            (" A b ,c,", &["A b", "c"]),
+            (r#""a,b", c"#, &["a,b", "c"]),
+            (r#""", " a ""b"" ""#, &[r#" a "b" "#]),
+            (r#"a"b, """"#, &[r#"a"b"#, "\""]),
+            (r#""a,b"#, &["a,b"]),
+        ] {
+            assert_eq!(listed(list), names, "{list}");
+        }
+    }
 }

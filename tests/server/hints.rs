@@ -85,12 +85,15 @@ async fn hints_about_the_background_worker_run() {
         (alone, "not preloaded"),
     ] {
         let cluster = builder.start();
-        let db = cluster.database("hints").await;
+        let db = cluster.database("hints, too").await;
         let mut hints = Hints::new(&db);
         hints.follow("", "worker_not_running", message, Mends).await;
         let databases = "select current_setting('jobs.databases')";
         if message == "jobs.databases" {
-            assert_eq!(texts(&db, databases).await, ["other, o'hara, hints"]);
+            assert_eq!(
+                texts(&db, databases).await,
+                ["other, o'hara, \"hints, too\""]
+            );
         }
     }
 }

@@ -262,15 +262,16 @@ async fn a_database_is_moved_to_another_tablespace_under_the_worker() {
 #[tokio::test]
 async fn the_list_of_databases_takes_any_name_and_changes_at_work() {
     let cluster = small_steps()
-        .set("jobs.databases", " plain,Two Words , UPPER,,")
+        .set("jobs.databases", " plain,Two Words , UPPER,,\"a, b\"")
         .start();
     let plain = cluster.database("plain").await;
     let words = cluster.database("Two Words").await;
     let upper = cluster.database("UPPER").await;
+    let comma = cluster.database("a, b").await;
     // Names are taken as they are.
     let lower = cluster.database("upper").await;
     let left_alone = soon_due(&lower).await;
-    for db in [&plain, &words, &upper] {
+    for db in [&plain, &words, &upper, &comma] {
         let id = soon_due(db).await;
         becomes(db, id, "available").await;
     }
