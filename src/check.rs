@@ -1,9 +1,12 @@
 //! Checks that several functions share: what a value must be, and what is said when it is not.
 
+use std::borrow::Cow;
+
 use jobs_core::error::{quoted, shown};
 use jobs_core::interval::{Interval, PARTS_RULE};
 use jobs_core::retry::{self, Attempts};
 use jobs_core::state::State;
+use jobs_core::text::nfc;
 use pgrx::pg_sys::{self, Datum};
 
 use crate::error::{Error, Result};
@@ -12,7 +15,7 @@ use crate::pg::jsonb::{self, Jsonb};
 use crate::pg::{extension, role, server, time, transaction};
 use crate::settings;
 
-/// How many jobs one call may name.
+/// How many jobs or queues one call may name.
 const MOST_JOBS: usize = 10_000;
 /// The longest kind or queue, in characters.
 const LONGEST_NAME: usize = 127;
@@ -56,34 +59,31 @@ pub fn given<T>(parameter: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Error::null(parameter))
 }
 
-/// The name of a kind, queue or periodic job.
-pub fn name<'a>(parameter: &str, value: Option<&'a str>) -> Result<&'a str> {
+/// The name of a kind, queue, worker or periodic job, in Unicode normal form C: names that look the
+/// same are the same.
+pub fn name<'a>(parameter: &str, value: Option<&'a str>) -> Result<Cow<'a, str>> {
     named(parameter, parameter, parameter, given(parameter, value)?)
 }
 
 /// The names in a list, none of them null; `noun` is what has each.
 pub fn names(parameter: &str, noun: &str, values: Array) -> Result<Vec<String>> {
     let values = texts(parameter, values)?;
-    for value in &values {
-        named(
-            parameter,
-            &format!("an element of {parameter}"),
-            noun,
-            value,
-        )?;
-    }
-    Ok(values)
+    not_too_many(parameter, values.len())?;
+    let what = format!("an element of {parameter}");
+    let name = |value: String| Ok(named(parameter, &what, noun, &value)?.into_owned());
+    values.into_iter().map(name).collect()
 }
 
 /// `what` is what it is called in messages.
-fn named<'a>(parameter: &str, what: &str, noun: &str, value: &'a str) -> Result<&'a str> {
+fn named<'a>(parameter: &str, what: &str, noun: &str, value: &'a str) -> Result<Cow<'a, str>> {
+    let value = nfc(value);
     let length = value.chars().count();
     let message = if length == 0 {
         format!("{what} must not be empty")
     } else if length > LONGEST_NAME {
-        format!("{what} {} is too long: {length} characters", quoted(value))
+        format!("{what} {} is too long: {length} characters", quoted(&value))
     } else if value.chars().any(char::is_control) {
-        format!("{what} {:?} has a control character", shown(value))
+        format!("{what} {:?} has a control character", shown(&value))
     } else {
         return Ok(value);
     };
@@ -226,7 +226,11 @@ fn not_too_long(part: &str, values: &[Option<Jsonb>]) -> Result<()> {
 
 /// Tags of a job.
 pub fn tags(tags: Option<&[String]>) -> Result<()> {
-    let length = tags.unwrap_or_default().iter().map(|tag| tag.len() as u64).sum();
+    let length = tags
+        .unwrap_or_default()
+        .iter()
+        .map(|tag| tag.len() as u64)
+        .sum();
     let most = settings::max_payload();
     refuse_if(length > most, || Error::too_long("tags", length, most))
 }
@@ -328,7 +332,7 @@ pub fn ids(value: Option<Array>) -> Result<Vec<i64>> {
     Ok(ids)
 }
 
-/// Refuses more jobs than one call may have.
+/// Refuses more jobs or queues than one call may have.
 pub fn not_too_many(parameter: &str, count: usize) -> Result<()> {
     let message = || format!("{parameter} has {count} elements");
     let rule = || format!("{parameter} has at most {MOST_JOBS} elements.");

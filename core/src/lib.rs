@@ -22,10 +22,10 @@ pub mod policy;
 pub mod retry;
 pub mod schedule;
 pub mod state;
+pub mod text;
 pub mod verdict;
 
 mod given;
 mod json;
-mod text;
 
 pub use error::Invalid;

@@ -1,4 +1,5 @@
-//! Strings in canonical JSON: Unicode normal form C, and the escapes of RFC 8785, section 3.2.2.2.
+//! Strings of names and canonical JSON: Unicode normal form C, and the escapes of RFC 8785, section
+//! 3.2.2.2.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -8,7 +9,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use crate::interrupt;
 
 /// The string in Unicode normal form C, the same one if it is already.
-pub(crate) fn nfc(text: &str) -> Cow<'_, str> {
+pub fn nfc(text: &str) -> Cow<'_, str> {
     if text.is_ascii() || is_nfc_quick(interrupt::chars(text)) == IsNormalized::Yes {
         Cow::Borrowed(text)
     } else {

@@ -37,7 +37,7 @@ fn define_kind(
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let kind = check::name("kind", kind)?;
+        let kind = &*check::name("kind", kind)?;
         let given = Parameters {
             queue,
             priority,
@@ -65,7 +65,7 @@ fn undefine_kind(kind: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let removed = store::remove_kind(check::name("kind", kind)?);
+        let removed = store::remove_kind(&check::name("kind", kind)?);
         if removed {
             config_cache::changed();
             audit::note(fcinfo, None);
@@ -81,7 +81,7 @@ fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let queue = check::name("queue", queue)?;
+        let queue = &*check::name("queue", queue)?;
         if store::pause(queue, time::now(), &role::caller(), reason) {
             config_cache::changed();
             commit::wake_worker(Work::MayBeDue);
@@ -98,7 +98,7 @@ fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let queue = check::name("queue", queue)?;
+        let queue = &*check::name("queue", queue)?;
         if store::resume(queue) {
             config_cache::changed();
             announce::available(queue);
@@ -128,7 +128,7 @@ fn configure_queue(
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let queue = check::name("queue", queue)?;
+        let queue = &*check::name("queue", queue)?;
         let settings = Queue {
             is_paused: false,
             concurrency: concurrency
@@ -164,7 +164,7 @@ fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let queue = check::name("queue", queue)?;
+        let queue = &*check::name("queue", queue)?;
         Ok(set(queue, &Queue::default(), fcinfo))
     };
     answer(run)

@@ -240,16 +240,21 @@ fn history(
         let step = whole_minutes("step", check::interval(check::given("step", step)?))?;
         let first = time::ago(time::now(), since).map_or(i64::MIN, |at| at.div_euclid(step) * step);
         let mut rows = Rows::new(fcinfo);
-        store::history::since(first, step, [queue, kind], |at, queue, kind, counts| {
-            let mut cells = vec![Cell::At(at), Cell::Text(queue), Cell::Text(kind)];
-            cells.extend(Event::ALL.map(|event| Cell::Big(counts.of(event) as i64)));
-            for time in [Time::Wait, Time::Run] {
-                let percentile =
-                    |part| counts.percentile(time, part).map_or(Cell::Null, Cell::Span);
-                cells.extend([0.5, 0.95, 0.99].map(percentile));
-            }
-            rows.push(cells);
-        });
+        store::history::since(
+            first,
+            step,
+            [queue.as_deref(), kind.as_deref()],
+            |at, queue, kind, counts| {
+                let mut cells = vec![Cell::At(at), Cell::Text(queue), Cell::Text(kind)];
+                cells.extend(Event::ALL.map(|event| Cell::Big(counts.of(event) as i64)));
+                for time in [Time::Wait, Time::Run] {
+                    let percentile =
+                        |part| counts.percentile(time, part).map_or(Cell::Null, Cell::Span);
+                    cells.extend([0.5, 0.95, 0.99].map(percentile));
+                }
+                rows.push(cells);
+            },
+        );
         Ok(rows)
     };
     answer(run)

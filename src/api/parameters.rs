@@ -7,6 +7,7 @@ use jobs_core::Invalid;
 use jobs_core::canonical::{Event, Events};
 use jobs_core::error::{quoted, shown};
 use jobs_core::interval::{self, Interval};
+use jobs_core::text::nfc;
 use pgrx::datum::TimestampWithTimeZone;
 
 use crate::check;
@@ -38,7 +39,7 @@ impl Parameters<'_> {
     pub fn options(self) -> Result<Options> {
         Ok(Options {
             unique: self.unique_opts,
-            queue: self.queue.map(str::to_string),
+            queue: self.queue.map(|queue| nfc(queue).into_owned()),
             priority: self.priority.map(check::priority).transpose()?,
             scheduled_at: self.scheduled_at.map(i64::from),
             max_attempts: self.max_attempts,
@@ -110,7 +111,7 @@ impl Element {
                 _ if value.is_null() && Self::FIELDS.contains(&name) => {}
                 "kind" => kind = Some(string(name, value)?),
                 "unique_opts" => options.unique = Some(value),
-                "queue" => options.queue = Some(string(name, value)?.to_string()),
+                "queue" => options.queue = Some(nfc(string(name, value)?).into_owned()),
                 "priority" => options.priority = Some(check::priority(whole(name, value)?)?),
                 "scheduled_at" => options.scheduled_at = Some(timestamp(name, value)?),
                 "max_attempts" => options.max_attempts = Some(whole(name, value)?),
@@ -123,7 +124,7 @@ impl Element {
                 _ => return Err(Invalid::unknown("jobs", "field", name, &Self::FIELDS).into()),
             }
         }
-        let kind = check::name("kind", kind)?.to_string();
+        let kind = check::name("kind", kind)?.into_owned();
         Ok(Element { kind, options })
     }
 }

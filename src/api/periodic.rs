@@ -38,9 +38,9 @@ fn schedule(
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let name = check::name("name", name)?;
+        let name = &*check::name("name", name)?;
         let cron = check::given("cron", cron)?;
-        let kind = check::name("kind", kind)?;
+        let kind = &*check::name("kind", kind)?;
         let args = check::given("args", args)?;
         let ticks = Ticks::of(cron, check::given("time_zone", time_zone)?)?;
         let given = Parameters {
@@ -115,7 +115,7 @@ fn pause_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCall
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let name = check::name("name", name)?;
+        let name = &*check::name("name", name)?;
         let before = known(name, store::lock(name))?;
         if !before.is_paused {
             store::pause(name, time::now(), &role::caller(), reason);
@@ -132,7 +132,7 @@ fn resume_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCal
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let name = check::name("name", name)?;
+        let name = &*check::name("name", name)?;
         let before = known(name, store::lock(name))?;
         if before.is_paused {
             let ticks = Ticks::of(&before.definition.cron, &before.definition.time_zone)?;
@@ -147,15 +147,11 @@ fn resume_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCal
 
 /// Inserts the job of a periodic job. See the COMMENT in sql/56_periodic.sql.
 #[pg_extern(sql = false)]
-fn run_periodic(
-    name: Option<&str>,
-    reason: Option<&str>,
-    fcinfo: FunctionCallInfo,
-) -> Option<i64> {
+fn run_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> Option<i64> {
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let name = check::name("name", name)?;
+        let name = &*check::name("name", name)?;
         let (job, has_changed) = ticks::insert_now(known(name, store::find(name))?)?;
         if has_changed {
             audit::note(fcinfo, Some(1));
@@ -176,7 +172,7 @@ fn unschedule(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let removed = store::remove(check::name("name", name)?);
+        let removed = store::remove(&check::name("name", name)?);
         if removed {
             audit::note(fcinfo, None);
         }

@@ -39,7 +39,7 @@ fn insert(
 ) -> Record {
     let run = || {
         check::writable()?;
-        let kind = check::name("kind", kind)?;
+        let kind = &*check::name("kind", kind)?;
         let args = check::given("args", args)?;
         let given = Parameters {
             unique_opts,
@@ -98,7 +98,7 @@ fn insert_batch(
 ) -> Rows {
     let run = || {
         check::writable()?;
-        let kind = check::name("kind", kind)?;
+        let kind = &*check::name("kind", kind)?;
         let elements = array::elements(check::given("args", args)?, pg_sys::JSONBOID);
         let given = Parameters {
             unique_opts,

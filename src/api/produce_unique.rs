@@ -106,7 +106,7 @@ fn checked(
     meta: Option<Jsonb>,
     scheduled_at: Option<TimestampWithTimeZone>,
 ) -> Result<(Checked, Jsonb)> {
-    let kind = check::name("kind", kind)?;
+    let kind = &*check::name("kind", kind)?;
     let args = check::given("args", args)?;
     let given = Parameters {
         unique_opts,

@@ -116,8 +116,8 @@ fn claim(
     Ok(rows)
 }
 
-/// Claims up to so many jobs; how many. Jobs that no fetch can return are discarded, and others come
-/// in their place.
+/// Claims up to so many jobs; how many. Jobs that no fetch can return are discarded, and others
+/// come in their place.
 fn take(queues: &[String], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
     let (mut left, mut discarded) = (wanted, 0);
     for queue in queues {
@@ -241,8 +241,8 @@ impl AtLeast {
     ///
     /// What turns out to be too little is given back, by a subtransaction that is rolled back.
     /// Nobody else who asks for so many is to pass over those jobs meanwhile: for him they may be
-    /// enough. So fetches that want several jobs of a queue take turns. They may do so with those of
-    /// other queues, since however many queues there are, [`TURNS`] are locked at most.
+    /// enough. So fetches that want several jobs of a queue take turns. They may do so with those
+    /// of other queues: [`TURNS`] numbers are locked at most, however many queues there are.
     fn take(&self, queues: &[String], fetch: &Fetch, wanted: usize, rows: &mut Rows) -> usize {
         let turns = queues
             .iter()

@@ -1,6 +1,7 @@
 //! What can be done to jobs without holding them, by id or by a filter.
 
 use jobs_core::state::State;
+use jobs_core::text::nfc;
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
@@ -303,8 +304,8 @@ fn filter<'a>(
     };
     let older_than = check::duration("older_than", older_than)?;
     Ok(Filter {
-        queue,
-        kind,
+        queue: queue.map(nfc),
+        kind: kind.map(nfc),
         states,
         tag,
         // Nothing is older than time.

@@ -49,7 +49,7 @@ fn wait(
 ) {
     let run = || {
         check::primary()?;
-        let queues = [check::name("queue", queue)?.to_string()];
+        let queues = [check::name("queue", queue)?.into_owned()];
         Wait::run("jobs.wait", timeout, fcinfo, |wait| {
             wait_for_jobs(&queues, None, wait)
         })
@@ -70,7 +70,7 @@ fn wait_any(
         check::primary()?;
         let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
         let worker = worker.map(|worker| check::name("worker", Some(worker)));
-        let worker = worker.transpose()?.map(str::to_string);
+        let worker = worker.transpose()?;
         Wait::run("jobs.wait_any", timeout, fcinfo, |wait| {
             wait_for_jobs(&queues, worker.as_deref(), wait)
         })

@@ -23,7 +23,7 @@ fn worker_beat(
 ) -> String {
     let run = || {
         check::writable()?;
-        let worker = check::name("worker", worker)?;
+        let worker = &*check::name("worker", worker)?;
         let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
         let beat = Beat {
             worker,
@@ -78,7 +78,7 @@ fn give(
 ) -> Result<()> {
     check::writable()?;
     check::reason(reason)?;
-    let worker = check::name("worker", worker)?;
+    let worker = &*check::name("worker", worker)?;
     let is_new = match command {
         Some(command) => workers::give(worker, command, reason, &role::caller(), time::now()),
         None => workers::resume(worker),

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use jobs_core::text::nfc;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid, SysCacheIdentifier};
 
 use super::role::called;
@@ -61,7 +62,9 @@ impl Call {
                 };
                 let (name, of) = (text(*names.add(n)), *types.add(n));
                 match name.as_str() {
-                    _ if n == 0 && has_target => made.target = Some(output(of, value)),
+                    _ if n == 0 && has_target => {
+                        made.target = Some(nfc(&output(of, value)).into_owned())
+                    }
                     "reason" => made.reason = Some(output(of, value)),
                     _ => made.given.push(given(name, of, value)),
                 }

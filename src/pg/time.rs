@@ -192,6 +192,9 @@ pub fn read_timestamp(text: &str) -> Option<i64> {
     unsafe {
         let (start, kind) = (fields.start.as_mut_ptr(), fields.kind.as_mut_ptr());
         let mut found = versions::decode_date_time(start, kind, fields.count)?;
+        if found.kind == pg_sys::DTK_EPOCH as i32 {
+            return Some(pg_sys::SetEpochTimestamp());
+        }
         (found.kind == pg_sys::DTK_DATE as i32
             && pg_sys::tm2timestamp(&mut found.parts, found.fraction, &mut found.zone, &mut at)
                 == 0)
@@ -325,6 +328,9 @@ mod tests {
             "2026-02-12",
             "12 Feb 2026 15:21 Europe/Oslo",
             "0044-03-15 BC",
+            "epoch",
+            "today",
+            "tomorrow",
         ] {
             let read = super::read_timestamp(text).expect(text);
             let cast = Spi::get_one_with_args::<TimestampWithTimeZone>(

@@ -1,5 +1,7 @@
 //! Jobs found by what they are, for operations on many of them.
 
+use std::borrow::Cow;
+
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
@@ -9,9 +11,9 @@ use super::types::*;
 /// Which jobs; `None`: whatever it is.
 pub struct Filter<'a> {
     /// in this queue
-    pub queue: Option<&'a str>,
+    pub queue: Option<Cow<'a, str>>,
     /// of this kind
-    pub kind: Option<&'a str>,
+    pub kind: Option<Cow<'a, str>>,
     /// in one of these states
     pub states: Vec<State>,
     /// with this tag
@@ -33,8 +35,8 @@ pub struct Filter<'a> {
 pub fn jobs(filter: &Filter) -> Vec<i64> {
     let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
     let mut args = vec![
-        filter.queue.and_then(text),
-        filter.kind.and_then(text),
+        filter.queue.as_deref().and_then(text),
+        filter.kind.as_deref().and_then(text),
         texts(&states),
         filter.tag.and_then(text),
         filter.created_before.map(Datum::from),
