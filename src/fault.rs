@@ -49,6 +49,8 @@ pub enum Fault {
     /// results wait for hours for who has their jobs locked: harmless, but only so a test can have
     /// him let go in time
     Patient,
+    /// an error that there is no memory finds no reserve, and nobody ends the session for it
+    NoReserve,
 }
 
 /// Whether this fault is on.
@@ -78,6 +80,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::FewSeats => "few_seats",
         Fault::CountRolledBack => "count_rolled_back",
         Fault::Patient => "patient",
+        Fault::NoReserve => "no_reserve",
     };
     // In place: a copy would be an allocation, where there may be none.
     // SAFETY: a string of the server's, or null.

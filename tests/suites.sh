@@ -118,7 +118,7 @@ scratch() {
 
 # Each module of the suite `server` is a unit, those that take long first, and so is each program of
 # `examples` and each library of `clients`, which mostly wait.
-LONGEST='^(lifecycle|maintenance|worker|dump|histories|history|upkeep|large_transactions|unique|wait|durability|concurrency|floors|together)$'
+LONGEST='^(lifecycle|maintenance|worker|dump|histories|history|upkeep|large_transactions|unique|wait|durability|concurrency|floors|together|out_of_memory)$'
 units_of() { # SUITE[:FILTER]
   local modules
   case $1 in
@@ -440,7 +440,7 @@ suite_server() { server_tests server "$1"; }
 # is worth the time is the default.
 suite_server_statements() { JOBS_DIRECT_ACCESS=off JOBS_HISTORIES=${JOBS_HISTORIES:-750} server_tests server_statements "${1:-histories:every_history}"; }
 
-WITH_FAULTS='histories|history|floors|bounds|concurrency|locks|lifecycle|notify|together|wait|wait_any|wait_for|worker'
+WITH_FAULTS='histories|history|floors|bounds|concurrency|locks|lifecycle|notify|out_of_memory|together|wait|wait_any|wait_for|worker'
 SERVER_TESTS=(cargo test --no-fail-fast -p jobs-tests --test server --)
 
 server_tests() { # SUITE FILTER

@@ -179,7 +179,7 @@ fn without(size: usize) -> *mut u8 {
     // SAFETY: reads variables.
     let is_session = unsafe { pg_sys::IsUnderPostmaster && !pg_sys::proc_exit_inprogress };
     if is_session && !MAY_FAIL.load(Ordering::Relaxed) {
-        end(size);
+        end(Some(size));
     }
     null_mut()
 }
@@ -193,8 +193,8 @@ unsafe extern "C-unwind" {
     fn errfinish(file: *const c_char, line: c_int, function: *const c_char);
 }
 
-/// Ends the session.
-fn end(size: usize) {
+/// Ends the session, for want of so many bytes.
+pub fn end(size: Option<usize>) {
     release();
     // SAFETY: Postgres ends the process in the last of these; with nobody to catch it, any other
     // error on the way does so as well, so that nothing jumps over who called us.
@@ -204,10 +204,13 @@ fn end(size: usize) {
         if errstart(PgLogLevel::FATAL as c_int, std::ptr::null()) {
             errcode(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as c_int);
             errmsg(c"out of memory".as_ptr());
-            errdetail(
-                c"jobs asked for %zu bytes. The session ends.".as_ptr(),
-                size,
-            );
+            match size {
+                Some(size) => errdetail(
+                    c"jobs asked for %zu bytes. The session ends.".as_ptr(),
+                    size,
+                ),
+                None => errdetail(c"There is none to report it. The session ends.".as_ptr()),
+            };
             errfinish(c"memory.rs".as_ptr(), 0, c"jobs".as_ptr());
         }
     }

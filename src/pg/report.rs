@@ -5,15 +5,18 @@
 //!
 //! To take an error apart it copies it. Where that fails, for want of memory, it begins again,
 //! until Postgres has no room for one more error and ends all of the server. So with an error that
-//! there is no memory some of it is given back first.
+//! there is no memory some of it is given back first. Where even that does not suffice, the session
+//! ends.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, ErrorContextCallback, ErrorData, MemoryContext};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use super::memory;
+use crate::fault::{self, Fault};
 
 // Not by pgrx' bindings, which prepare for errors: these are called while a report is being made,
 // and an error in them is Postgres' to deal with.
@@ -39,6 +42,8 @@ thread_local! {
     /// The latest error that pgrx would leave something out of; null: none. In Postgres' own memory
     /// and form, since an error while it is looked at would jump over what has to be dropped.
     static LATEST: Cell<Copied> = const { Cell::new(Copied::NONE) };
+    /// Where the latest error that there is no memory was caught; null: there was none.
+    static CAUGHT_AT: Cell<*mut pg_sys::sigjmp_buf> = const { Cell::new(null_mut()) };
 }
 
 /// A copy of an error, in memory of its own.
@@ -50,8 +55,8 @@ struct Copied {
 
 impl Copied {
     const NONE: Copied = Copied {
-        error: std::ptr::null_mut(),
-        memory: std::ptr::null_mut(),
+        error: null_mut(),
+        memory: null_mut(),
     };
 
     /// What `copy` makes in new memory.
@@ -84,16 +89,16 @@ struct Callback(UnsafeCell<ErrorContextCallback>);
 unsafe impl Sync for Callback {}
 
 static CALLBACK: Callback = Callback(UnsafeCell::new(ErrorContextCallback {
-    previous: std::ptr::null_mut(),
+    previous: null_mut(),
     callback: Some(look),
-    arg: std::ptr::null_mut(),
+    arg: null_mut(),
 }));
 
 /// Runs `work`: a statement, or what may take much memory. If it fails, Postgres goes on to call
 /// back until somebody catches the error, since it is raised anew on the way: so what catches one
 /// must end that ([`crate::pg::subxact::catch`]).
 pub fn kept<T>(work: impl FnOnce() -> T) -> T {
-    memory::reserve();
+    renew();
     // SAFETY: who is on the stack is so for as long as those who called us.
     unsafe {
         let before = pg_sys::error_context_stack;
@@ -104,6 +109,13 @@ pub fn kept<T>(work: impl FnOnce() -> T) -> T {
         pg_sys::error_context_stack = before;
         done
     }
+}
+
+/// The latest error is dealt with: from now on there is a reserve for the next one, if there can
+/// be one.
+pub fn renew() {
+    memory::reserve();
+    CAUGHT_AT.set(null_mut());
 }
 
 /// The error that is raised next is about this parameter, which goes into its column name.
@@ -163,8 +175,7 @@ unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
     // set.
     unsafe {
         if geterrcode() == OUT_OF_MEMORY {
-            memory::release();
-            return;
+            return out_of_memory();
         }
         let copied = Copied::by(|| CopyErrorData());
         let (report, latest) = (copied.error, LATEST.get().error);
@@ -183,6 +194,21 @@ unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
         }
         copied.free();
     }
+}
+
+/// Gives the reserve back, so that pgrx can copy the error. One that is raised anew is caught
+/// further out. One that is caught further in comes of a copy that failed nevertheless.
+unsafe fn out_of_memory() {
+    // SAFETY: reads a variable of this process.
+    let caught_at = unsafe { pg_sys::PG_exception_stack };
+    if fault::is_on(Fault::NoReserve) {
+        return;
+    }
+    // Who catches has the place on the stack, which grows downwards.
+    if !caught_at.is_null() && caught_at <= CAUGHT_AT.replace(caught_at) {
+        memory::end(None);
+    }
+    memory::release();
 }
 
 /// Whether this is what pgrx has made of an error.

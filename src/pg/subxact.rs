@@ -95,6 +95,7 @@ fn attempt_and_keep<T>(
             KEPT.set((versions::local_transaction(), kept));
         } else {
             pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            report::renew();
             // With those that were in it.
             KEPT.set((versions::local_transaction(), kept));
         }

@@ -13,7 +13,7 @@ use super::place::TakenRow;
 use super::spi::{Plan, Snapshot, Tuples, big, bigs, text};
 use super::types::*;
 use crate::pg::role::as_role;
-use crate::pg::{extension, lock, transaction};
+use crate::pg::{extension, lock, report, transaction};
 use crate::shmem;
 use crate::shmem::entries::{self, Counted, MINUTE};
 use crate::shmem::tally::{self, Pair};
@@ -127,14 +127,15 @@ pub fn write(deltas: Vec<Counted>) {
             APPEND.execute(&[big(delta.minute), queue, kind, counts]);
         }
     };
-    // No statement is under way whose snapshot would do.
-    transaction::with_latest_snapshot(|| {
+    let append_as_owner = || {
         // It may just have been dropped.
         let extension = catalog::find().filter(|_| extension::complaint().is_none());
         if let Some(extension) = extension {
             as_role(extension.owner, append);
         }
-    });
+    };
+    // No statement is under way, so there is neither a snapshot that would do nor a reserve.
+    report::kept(|| transaction::with_latest_snapshot(append_as_owner));
 }
 
 /// What was counted, by time, queue and kind.

@@ -8,7 +8,7 @@ use pgrx::pg_sys::{self, Datum, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
 
 use crate::pg::subxact::catch;
-use crate::pg::{catalog_rows, server, versions};
+use crate::pg::{catalog_rows, report, server, versions};
 use crate::shmem;
 use crate::store::catalog;
 
@@ -23,14 +23,14 @@ unsafe extern "C-unwind" {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn jobs_database_main(database: Datum) {
-    super::database::main(Oid::from(database.value() as u32));
+    report::kept(|| super::database::main(Oid::from(database.value() as u32)));
 }
 
 /// What the launcher begins with; the postmaster is told its name.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn jobs_launcher_main(_argument: Datum) {
-    super::launcher::main();
+    report::kept(super::launcher::main);
 }
 
 /// Begins to be one: sets what it depends on, installs the signal handlers and lets signals in.
@@ -165,18 +165,17 @@ fn set_to(name: &CStr, value: &CStr) {
 /// Runs `work` in a transaction of its own. An error rolls it back and is returned; the
 /// process goes on.
 pub fn transaction<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
-    let outcome = catch(|| {
-        // SAFETY: the sequence of any background worker; no transaction is open.
-        unsafe {
-            pg_sys::SetCurrentStatementStartTimestamp();
-            pg_sys::StartTransactionCommand();
-            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-            let done = work();
-            pg_sys::PopActiveSnapshot();
-            pg_sys::CommitTransactionCommand();
-            done
-        }
-    });
+    // SAFETY: the sequence of any background worker; no transaction is open.
+    let all = || unsafe {
+        pg_sys::SetCurrentStatementStartTimestamp();
+        pg_sys::StartTransactionCommand();
+        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        let done = work();
+        pg_sys::PopActiveSnapshot();
+        pg_sys::CommitTransactionCommand();
+        done
+    };
+    let outcome = catch(|| report::kept(all));
     if outcome.is_err() {
         // SAFETY: ends whatever state the error left.
         unsafe { pg_sys::AbortCurrentTransaction() };

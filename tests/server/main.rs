@@ -24,6 +24,7 @@ mod log_scan;
 mod maintenance;
 mod memory;
 mod notify;
+mod out_of_memory;
 mod periodic;
 mod policy_fuzz;
 mod queues;

@@ -17,7 +17,7 @@ fn server() -> Cluster {
         .start()
 }
 
-async fn pid_of(db: &Client) -> i32 {
+pub async fn pid_of(db: &Client) -> i32 {
     let pid = db.query_one("select pg_backend_pid()", &[]).await;
     pid.unwrap().get(0)
 }
@@ -189,7 +189,7 @@ async fn what_a_batch_took_is_given_back() {
 ///
 /// That stands for a machine on which there is no more to be had (`vm.overcommit_memory = 2`): in
 /// both cases mmap and brk fail with ENOMEM, so malloc returns null, and nothing here can tell why.
-fn limit(cluster: &Cluster, pid: i32, more: u64) {
+pub fn limit(cluster: &Cluster, pid: i32, more: u64) {
     let limit = memory_of(pid, "VmSize") + more;
     // As the user whose process it is.
     let mut prlimit = cluster.bin("/usr/bin/prlimit");
@@ -198,8 +198,8 @@ fn limit(cluster: &Cluster, pid: i32, more: u64) {
 }
 
 /// A server on which memory may run out, and a session that must not notice.
-struct Watched {
-    cluster: Cluster,
+pub struct Watched {
+    pub cluster: Cluster,
     other: Client,
     before: (i32, String, u32),
 }
