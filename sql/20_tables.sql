@@ -411,6 +411,7 @@ CREATE TABLE jobs.audit_record (
   at               timestamptz NOT NULL,
   jobs             bigint,
   role             text        NOT NULL,
+  login_role       text        NOT NULL,
   application_name text        NOT NULL,
   action           text        NOT NULL,
   target           text,
@@ -420,6 +421,7 @@ CREATE TABLE jobs.audit_record (
 CREATE INDEX audit_record_by_age ON jobs.audit_record (at);
 COMMENT ON TABLE jobs.audit_record IS 'Who has managed what, appended by the transaction that did: a row for each call that changed something. Kept for jobs.retention_audit.';
 COMMENT ON COLUMN jobs.audit_record.role IS 'The role that the session acted as: of SET ROLE, or as it logged in.';
+COMMENT ON COLUMN jobs.audit_record.login_role IS 'The role that the session logged in as (session_user), whatever SET ROLE has made of it.';
 
 -- Without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be
 -- deleted otherwise.

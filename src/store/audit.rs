@@ -30,8 +30,8 @@ pub fn forget(horizon: i64, limit: i64) -> usize {
 }
 
 static NOTE: Plan = Plan::new(
-    "INSERT INTO jobs.audit_record (at, jobs, role, application_name, action, target, reason, arguments)
-     SELECT $1, $2, $3, current_setting('application_name'), $4, $5, $6,
+    "INSERT INTO jobs.audit_record (at, jobs, role, login_role, application_name, action, target, reason, arguments)
+     SELECT $1, $2, $3, session_user, current_setting('application_name'), $4, $5, $6,
             COALESCE((SELECT jsonb_object_agg(g.name, CASE g.form WHEN 'json' THEN g.text::jsonb
                                                                   WHEN 'list' THEN to_jsonb(g.text::text[])
                                                                   ELSE to_jsonb(g.text) END)

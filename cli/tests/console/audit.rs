@@ -58,3 +58,18 @@ fn a_filter_finds_what_it_says() {
     assert_eq!(count("&from=2020-01-01T00:00"), 2);
     assert_eq!(count("&to=2020-01-01T00:00"), 0);
 }
+
+#[test]
+fn who_logged_in_is_shown_after_set_role() {
+    let console = Console::start(&[]);
+    let queue = format!("login {}", std::process::id());
+    run(&format!(
+        "set role operator; select jobs.pause_queue('{queue}'), jobs.resume_queue('{queue}')"
+    ));
+    let mut person = console.person("viewer");
+    for role in ["operator", "postgres"] {
+        let query = format!("/audit?target={}&role={role}", queue.replace(' ', "+"));
+        let page = person.page(&query).body;
+        assert_eq!(page.matches("logged in as postgres").count(), 2, "{page}");
+    }
+}

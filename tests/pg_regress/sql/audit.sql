@@ -82,7 +82,7 @@ select jobs.grant_producer('jobs_audit_other', 'p'), jobs.grant_worker('jobs_aud
 select jobs.grant_operator('jobs_audit_other', 'o'), jobs.grant_application('jobs_audit_other', 'a');
 select jobs.revoke('jobs_audit_other', 'left'), jobs.revoke('jobs_audit_other', 'again'), pg_temp.code('select jobs.grant_admin(''nobody there'')');
 select case role when session_user then 'owner' else role end as role, action, case target when :'job_id' then 'job' when :'running_id' then 'running' else target end as target, arguments, jobs, reason from jobs.audit_record order by ctid;
-select distinct application_name, at between now() - interval '1 minute' and clock_timestamp() as just_now from jobs.audit;
+select distinct login_role = session_user as logged_in, application_name, at between now() - interval '1 minute' and clock_timestamp() as just_now from jobs.audit;
 -- Every function that takes a reason has been called.
 select proname as missing from pg_proc where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames[1:pronargs]) and proname not in (select action from jobs.audit);
 -- Another scale of a number or another form of a duration is a change; the same again is none.

@@ -38,6 +38,7 @@ pub(crate) struct AuditQuery {
 struct Row {
     at: DateTime<Utc>,
     role: String,
+    login_role: String,
     application_name: String,
     action: String,
     target: Option<String>,
@@ -57,9 +58,9 @@ pub(crate) async fn audit(
     Query(filter): Query<AuditQuery>,
 ) -> Result<Response, Problem> {
     let sql = "
-        select at, role, application_name, action, target, arguments::text, jobs, reason
+        select at, role, login_role, application_name, action, target, arguments::text, jobs, reason
           from jobs.audit
-         where ($1::text is null or action = $1) and ($2::text is null or role = $2)
+         where ($1::text is null or action = $1) and ($2::text is null or $2 in (role, login_role))
            and ($3::text is null or target = $3)
            and ($4::timestamptz is null or at >= $4)
            and ($5::timestamptz is null or at < $5)
@@ -86,7 +87,8 @@ pub(crate) async fn audit(
     let sql = "
         select coalesce(array_agg(distinct action), '{}') as actions,
                coalesce(array_agg(distinct role), '{}') as roles
-          from (select action, role from jobs.audit order by at desc limit 1000) a";
+          from (select action, unnest(array[role, login_role]) as role
+                  from (select action, role, login_role from jobs.audit order by at desc limit 1000) a) b";
     let suggestions: Suggestions = visit.one(sql, &[]).await?;
     let url = |filter: AuditQuery| visit.url(&parts::link("/audit", filter));
     let next = has_more.then(|| url(filter.after(&rows)));
@@ -166,6 +168,9 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
                 td { (parts::ago(row.at)) }
                 td {
                     (row.role)
+                    @if row.login_role != row.role {
+                        div.quiet { "logged in as " (row.login_role) }
+                    }
                     @if !row.application_name.is_empty() { div.quiet { (row.application_name) } }
                 }
                 td { code { (row.action) } }

@@ -42,6 +42,7 @@ struct Failed {
 struct Managed {
     at: DateTime<Utc>,
     role: String,
+    login_role: String,
     action: String,
     reason: Option<String>,
 }
@@ -53,7 +54,7 @@ pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, 
           from jobs.errors where job_id = $1 order by at desc, attempt desc limit $2";
     let failed: Vec<Failed> = visit.rows(sql, &[&job.id, &ATTEMPTS]).await?;
     let sql = "
-        select at, role, action, reason from jobs.audit
+        select at, role, login_role, action, reason from jobs.audit
          where target = $1 and at >= $2
            and action in ('cancel', 'retry', 'activate', 'update')
          order by at desc limit 20";
@@ -192,7 +193,9 @@ impl Failed {
 impl Managed {
     fn event(&self) -> Event {
         let what = html! {
-            bdi { (self.role) } " called " code { (self.action) }
+            bdi { (self.role) }
+            @if self.login_role != self.role { " (logged in as " bdi { (self.login_role) } ")" }
+            " called " code { (self.action) }
             @if let Some(reason) = &self.reason { ": " (reason) }
         };
         Event {
