@@ -10,6 +10,7 @@ AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$What needs somebody's attention: a row per finding, the worst first; none means that all is well. severity is critical, warning or info. finding is one of the words below, to filter by. hint has a command that shows what is behind it or mends it, as it stands.
 worker_not_running: the background worker does not run here, and nobody has called jobs.maintain() for 10 minutes; for 5 where no process is left for the worker.
+no_slot: more than 256 databases of the server have the extension, and this one is among those that the background worker visits in turn, every 5 seconds.
 maintenance_paused: by whom, and since when.
 restoring: maintenance waits for pg_restore.
 maintenance_failing: a task has failed at least the last time, with the error.

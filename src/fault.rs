@@ -44,6 +44,8 @@ pub enum Fault {
     /// hardly any session that waits can be woken: harmless, but only so a test can have more than
     /// can
     FewSeats,
+    /// hardly any database has a slot: harmless, but only so a test can have more than do
+    FewSlots,
     /// what is rolled back counts in the history
     CountRolledBack,
     /// results wait for hours for who has their jobs locked: harmless, but only so a test can have
@@ -78,6 +80,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::OutOfTurn => "out_of_turn",
         Fault::NoLooks => "no_looks",
         Fault::FewSeats => "few_seats",
+        Fault::FewSlots => "few_slots",
         Fault::CountRolledBack => "count_rolled_back",
         Fault::Patient => "patient",
         Fault::NoReserve => "no_reserve",

@@ -184,7 +184,12 @@ fn worker() -> Worker {
     } else {
         (None, String::new())
     };
-    Worker { is_off, hint }
+    let slots = databases::is_beyond().then(databases::slot_count);
+    Worker {
+        is_off,
+        hint,
+        without_slot: slots,
+    }
 }
 
 /// Everything to be measured. See the COMMENT in sql/70_observe.sql.

@@ -96,7 +96,7 @@ impl Announcement {
         any.queues.add_more();
         any.jobs.add_more();
         any.workers.add_more();
-        any.to_notify.add_more();
+        any.to_notify = Content::unknown();
         any
     }
 

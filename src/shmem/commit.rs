@@ -8,7 +8,8 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::announce::{self, Announcement};
-use super::{databases, leases, waiters};
+use super::databases::{self, Slot};
+use super::{leases, waiters};
 use crate::fault::{self, Fault};
 use crate::pg::critical::without_allocating;
 use crate::pg::server;
@@ -83,7 +84,7 @@ fn end(event: pg_sys::XactEvent::Type) {
     announce::end(|_| {});
     let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
     if event == XACT_EVENT_PREPARE && work != Work::Nothing as u8 {
-        databases::slot(server::database()).inspect(|slot| slot.note_prepared());
+        databases::with_slot(server::database(), Slot::note_prepared);
     }
 }
 
@@ -110,19 +111,19 @@ fn tell_all() {
     announce::end(|announcement| tell(database, announcement));
     let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
     if work != Work::Nothing as u8 {
-        databases::slot(database).inspect(|slot| slot.touch(work));
+        databases::with_slot(database, |slot| slot.touch(work));
     }
 }
 
 /// Tells who waits for jobs, and has listeners notified.
 fn tell(database: Oid, announcement: &Announcement) {
     waiters::wake(database, announcement);
-    if settings::NOTIFY.get()
-        && !announcement.to_notify.is_empty()
-        && let Some(slot) = databases::slot(database)
-        && slot.to_notify.put(&announcement.to_notify)
-    {
-        slot.call();
+    if settings::NOTIFY.get() && !announcement.to_notify.is_empty() {
+        databases::with_slot(database, |slot| {
+            if slot.to_notify.put(&announcement.to_notify) {
+                slot.call();
+            }
+        });
     }
 }
 
@@ -130,8 +131,8 @@ fn tell(database: Oid, announcement: &Announcement) {
 pub fn prepared_has_committed() {
     let database = server::database();
     tell(database, &Announcement::unknown());
-    if let Some(slot) = databases::slot(database) {
+    databases::with_slot(database, |slot| {
         slot.leases.forget();
         slot.touch(Work::MayBeDue as u8);
-    }
+    });
 }

@@ -11,13 +11,21 @@ use super::commit::Work;
 use super::is_preloaded;
 use super::leases::Leases;
 use super::outbox::Outbox;
+use crate::fault::{self, Fault};
 use crate::pg::server;
 
 /// Maintenance tasks, each of which notes its latest run here.
 pub const TASKS: usize = 7;
 
-/// Databases that can be woken; those beyond are still visited now and then.
-pub const SLOTS: usize = 256;
+/// Databases that can be woken; those beyond are visited in turn.
+const SLOTS: usize = 256;
+/// How many a test leaves, by [`Fault::FewSlots`].
+const FEW_SLOTS: usize = 2;
+/// Databases beyond that which are visited in turn.
+const BEYOND: usize = 4096;
+
+/// Of a slot that is being given back: no database has it.
+const NOBODY: u32 = u32::MAX;
 
 /// The moment of [`Slot::next_due`] when nothing is due.
 pub const NEVER: i64 = i64::MAX;
@@ -78,11 +86,20 @@ pub struct IdleRun {
     pub duration: i64,
 }
 
+/// A database that has the extension and found no slot.
+struct Beyond {
+    /// its object id; 0: free
+    oid: AtomicU32,
+    /// when a worker has been there last; 0: never
+    visited_at: AtomicI64,
+}
+
 struct Shared {
     launcher: AtomicUsize,
     /// more databases have work than there are processes for workers
     crowded: AtomicBool,
     slots: [Slot; SLOTS],
+    beyond: [Beyond; BEYOND],
 }
 
 // SAFETY: atomics only; the latches are addresses in shared memory, the same in every process.
@@ -108,39 +125,115 @@ pub fn register() {
                 leases: Leases::unknown(),
                 idle_runs: std::array::from_fn(|_| LastRun::never()),
             }),
+            beyond: std::array::from_fn(|_| Beyond {
+                oid: AtomicU32::new(0),
+                visited_at: AtomicI64::new(0),
+            }),
         }
     );
 }
 
-/// The slot of a database, taken if it has none yet; `None` if all are taken.
+fn slots() -> &'static [Slot] {
+    let slots = &SHARED.get().slots;
+    match fault::is_on(Fault::FewSlots) {
+        true => &slots[..FEW_SLOTS],
+        false => slots,
+    }
+}
+
+/// How many databases can have a slot.
+pub fn slot_count() -> usize {
+    slots().len()
+}
+
+/// The slot of a database, if it has one.
+pub fn known(database: Oid) -> Option<&'static Slot> {
+    let oid = database.to_u32();
+    let mut slots = slots().iter();
+    slots.find(|slot| slot.oid.load(Ordering::SeqCst) == oid)
+}
+
+/// The slot of a database that has the extension, taken if it has none yet. `None` if all are
+/// taken: then the launcher visits it in turn.
 pub fn slot(database: Oid) -> Option<&'static Slot> {
     let oid = database.to_u32();
-    let slots = &SHARED.get().slots;
-    let taken = slots
-        .iter()
-        .find(|slot| slot.oid.load(Ordering::Acquire) == oid);
-    taken.or_else(|| {
-        slots.iter().find(|slot| {
-            match slot
-                .oid
-                .compare_exchange(0, oid, Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(_) => true,
-                // Another session of this database was faster.
-                Err(found) => found == oid,
-            }
-        })
-    })
+    let slot = known(database).or_else(|| slots().iter().find(|slot| take(&slot.oid, oid)));
+    if slot.is_none() {
+        note_beyond(oid);
+    }
+    slot
+}
+
+/// Whether a place was free, or another process of this database was faster.
+fn take(place: &AtomicU32, oid: u32) -> bool {
+    let taken = place.compare_exchange(0, oid, Ordering::SeqCst, Ordering::SeqCst);
+    taken.is_ok() || taken == Err(oid)
+}
+
+/// Does something with the slot of a database that has the extension, if there is one for it. It is
+/// done again where the slot was just given back.
+pub fn with_slot(database: Oid, work: impl Fn(&Slot)) {
+    while let Some(slot) = slot(database) {
+        work(slot);
+        if slot.oid.load(Ordering::SeqCst) == database.to_u32() {
+            break;
+        }
+    }
 }
 
 /// The slot of this session's database, if there is shared memory and it has one.
 pub fn own_slot() -> Option<&'static Slot> {
-    if !is_preloaded() {
-        return None;
+    is_preloaded().then(|| known(server::database())).flatten()
+}
+
+fn find_beyond(oid: u32) -> Option<&'static Beyond> {
+    let mut beyond = SHARED.get().beyond.iter();
+    beyond.find(|place| place.oid.load(Ordering::SeqCst) == oid)
+}
+
+/// A database has no slot; the launcher learns of a new one.
+fn note_beyond(oid: u32) {
+    let mut beyond = SHARED.get().beyond.iter();
+    if find_beyond(oid).is_none() && beyond.any(|place| take(&place.oid, oid)) {
+        set_latch(&SHARED.get().launcher);
     }
-    let oid = server::database().to_u32();
-    let mut slots = SHARED.get().slots.iter();
-    slots.find(|slot| slot.oid.load(Ordering::Acquire) == oid)
+}
+
+/// The databases that have the extension and no slot.
+pub fn beyond() -> Vec<Oid> {
+    let beyond = SHARED.get().beyond.iter();
+    let oids = beyond.map(|place| place.oid.load(Ordering::SeqCst));
+    oids.filter(|oid| *oid != 0).map(Oid::from).collect()
+}
+
+fn own_beyond() -> Option<&'static Beyond> {
+    let has_none = is_preloaded() && own_slot().is_none();
+    has_none.then(|| find_beyond(server::database().to_u32()))?
+}
+
+/// Whether this session's database is one of them.
+pub fn is_beyond() -> bool {
+    own_beyond().is_some()
+}
+
+/// A worker without a slot has looked at every task of its database.
+pub fn note_visit(at: i64) {
+    if let Some(beyond) = own_beyond() {
+        beyond.visited_at.store(at, Ordering::SeqCst);
+    }
+}
+
+/// A database does not have the extension.
+pub fn forget(database: Oid) {
+    if let Some(beyond) = find_beyond(database.to_u32()) {
+        beyond.free();
+    }
+    if let Some(slot) = known(database) {
+        let work = slot.give_back();
+        if work != Work::Nothing as u8 {
+            with_slot(database, |slot| slot.touch(work));
+        }
+    }
 }
 
 /// Whether a transaction may be prepared in this session's database that made something.
@@ -150,34 +243,37 @@ pub fn has_prepared() -> bool {
 
 /// The latest runs in this session's database that found nothing to do.
 pub fn idle_runs() -> Vec<IdleRun> {
-    own_slot().map_or(Vec::new(), |slot| {
-        let runs = slot.idle_runs.iter().enumerate();
-        runs.map(|(task, run)| IdleRun {
-            task,
-            at: run.at.load(Ordering::Relaxed),
-            duration: run.duration.load(Ordering::Relaxed),
-        })
-        .filter(|run| run.at != 0)
-        .collect()
-    })
+    let of_slot = |slot: &Slot, task: usize| IdleRun {
+        task,
+        at: slot.idle_runs[task].at.load(Ordering::Relaxed),
+        duration: slot.idle_runs[task].duration.load(Ordering::Relaxed),
+    };
+    let of_beyond = |beyond: &Beyond, task| IdleRun {
+        task,
+        at: beyond.visited_at.load(Ordering::SeqCst),
+        duration: 0,
+    };
+    let (slot, beyond) = (own_slot(), own_beyond());
+    let runs = (0..TASKS).filter_map(|task| {
+        let slot = slot.map(|slot| of_slot(slot, task));
+        slot.or_else(|| Some(of_beyond(beyond?, task)))
+    });
+    runs.filter(|run| run.at != 0).collect()
 }
 
-/// Frees the slots of databases that are gone: nobody is connected to those.
+/// Frees the places of databases that are gone: nobody is connected to those. And those beyond the
+/// slots of databases that have got one.
 pub fn keep_only(databases: &[Oid]) {
+    let is_gone = |oid| oid != 0 && oid != NOBODY && !databases.contains(&Oid::from(oid));
     for slot in &SHARED.get().slots {
-        let oid = slot.oid.load(Ordering::Acquire);
-        if oid != 0 && !databases.contains(&Oid::from(oid)) {
-            slot.worker.store(0, Ordering::SeqCst);
-            slot.rests.store(false, Ordering::SeqCst);
-            slot.work.store(Work::Nothing as u8, Ordering::SeqCst);
-            slot.next_due.store(NEVER, Ordering::SeqCst);
-            slot.prepared.store(SOME_PREPARED, Ordering::SeqCst);
-            slot.to_notify.take();
-            slot.leases.forget();
-            for run in &slot.idle_runs {
-                run.at.store(0, Ordering::SeqCst);
-            }
-            slot.oid.store(0, Ordering::Release);
+        if is_gone(slot.oid.load(Ordering::SeqCst)) {
+            slot.give_back();
+        }
+    }
+    for beyond in &SHARED.get().beyond {
+        let oid = beyond.oid.load(Ordering::SeqCst);
+        if is_gone(oid) || oid != 0 && known(Oid::from(oid)).is_some() {
+            beyond.free();
         }
     }
 }
@@ -200,7 +296,32 @@ pub fn attend_as_launcher() {
         .store(server::latch(), Ordering::SeqCst);
 }
 
+impl Beyond {
+    fn free(&self) {
+        self.visited_at.store(0, Ordering::SeqCst);
+        self.oid.store(0, Ordering::SeqCst);
+    }
+}
+
 impl Slot {
+    /// Frees it; what was asked for meanwhile. Who asks from now on finds that it is nobody's, and
+    /// asks again ([`with_slot`]).
+    fn give_back(&self) -> u8 {
+        self.oid.store(NOBODY, Ordering::SeqCst);
+        self.worker.store(0, Ordering::SeqCst);
+        self.rests.store(false, Ordering::SeqCst);
+        self.next_due.store(NEVER, Ordering::SeqCst);
+        self.prepared.store(SOME_PREPARED, Ordering::SeqCst);
+        self.to_notify.take();
+        self.leases.forget();
+        for run in &self.idle_runs {
+            run.at.store(0, Ordering::SeqCst);
+        }
+        let work = self.work.swap(Work::Nothing as u8, Ordering::SeqCst);
+        self.oid.store(0, Ordering::SeqCst);
+        work
+    }
+
     /// Makes this process the worker that is woken, until it ends, however it does; whether it is.
     /// It is not where there is one already: a launcher that was started anew does not know those
     /// of the last one.

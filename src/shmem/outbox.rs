@@ -24,6 +24,13 @@ impl Content {
         }
     }
 
+    /// It is not known what: it may be anything.
+    pub fn unknown() -> Content {
+        let mut any = Content::new();
+        any.add_more();
+        any
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.cancelled.is_empty()

@@ -9,7 +9,7 @@ use super::direct::shapes;
 use super::health_work;
 use super::members::{granted, members};
 use super::run_log::is_being_restored;
-use super::spi::{Plan, Tuples, bigs, text, texts};
+use super::spi::{Plan, Tuples, big, bigs, text, texts};
 use super::types::*;
 use crate::pg::changed::{self, Difference};
 use crate::pg::time;
@@ -20,6 +20,8 @@ pub struct Worker {
     pub is_off: Option<&'static str>,
     /// what to do about that
     pub hint: String,
+    /// the database has no slot, because so many others have one
+    pub without_slot: Option<usize>,
 }
 
 /// From when on something is a finding; `None`: never.
@@ -41,6 +43,9 @@ pub fn find(worker: &Worker, from: &Thresholds, mut take: impl FnMut(&Tuples)) {
         &[worker.is_off.and_then(text), text(&worker.hint)],
         &mut take,
     );
+    if let Some(slots) = worker.without_slot {
+        NO_SLOT.run(&[big(slots as i64)], &mut take);
+    }
     for plan in [&PAUSED, &RESTORING, &FAILING] {
         plan.run(&[], &mut take);
     }
@@ -131,6 +136,12 @@ static WORKER: Plan = Plan::new(
         is_being_restored!()
     ),
     &[TEXT, TEXT],
+);
+
+static NO_SLOT: Plan = Plan::new(
+    "SELECT 'warning', 'no_slot', format('more than %s databases of this server have the extension, so the background worker visits this one every few seconds, and no commit wakes it', $1),
+            'Drop the extension where nobody uses it. The databases: SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname;'",
+    &[INT8],
 );
 
 static PAUSED: Plan = Plan::new(

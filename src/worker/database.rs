@@ -15,6 +15,7 @@ use crate::pg::{server, subxact, time};
 use crate::settings;
 use crate::shmem::commit::Work;
 use crate::shmem::databases::{self, Slot};
+use crate::shmem::outbox::Content;
 use crate::store::catalog;
 use crate::store::due;
 use crate::store::run_log;
@@ -62,19 +63,23 @@ pub fn main(database: Oid) {
     process::set("application_name", "jobs worker");
     // What a crash undoes it finds and does again. Its flushes would delay those of fetches.
     process::set("synchronous_commit", "off");
+    // Only where the extension is. Where that cannot be told now, it is found out below.
+    let has_extension = || process::transaction(|| catalog::find().is_some()).unwrap_or(true);
+    if databases::known(database).is_none() && !has_extension() {
+        return databases::forget(database);
+    }
     let Some(slot) = databases::slot(database) else {
-        // More databases than slots: one pass, and the launcher comes back.
-        let _ = Worker::new(None).work_once();
+        // One visit, and the launcher comes back.
+        if let Err(Leave::NoExtension) = Worker::new(None).work_once() {
+            databases::forget(database);
+        }
         return;
     };
     if !slot.attend() {
         return;
     }
     match Worker::new(Some(slot)).work(slot) {
-        Err(Leave::NoExtension) => {
-            slot.set_next_due(databases::NEVER);
-            let _ = process::transaction(|| slot.forget_prepared(due::has_prepared));
-        }
+        Err(Leave::NoExtension) => databases::forget(database),
         // Nobody can make work there. The next regular visit sees whether it is so still.
         Err(Leave::Displaced) => slot.set_next_due(databases::NEVER - 1),
         Ok(()) | Err(Leave::Wanted) => (),
@@ -124,9 +129,12 @@ impl Worker {
         }
     }
 
-    /// Passes until nothing is left to do just now.
+    /// Passes until nothing is left to do just now. Nobody has kept what there is to notify.
     fn work_once(&mut self) -> Result<(), Leave> {
         while self.pass()?.more {}
+        if settings::NOTIFY.get() {
+            in_extension(|| notify::send(&Content::unknown()))?;
+        }
         self.write_journal(true)
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::maintenance::{self, Turn};
 use crate::pg::time;
-use crate::shmem::databases::Slot;
+use crate::shmem::databases::{self, Slot};
 use crate::store::run_log::{self, Run, Standing};
 
 /// How often it is written, and looked at what stands in the way.
@@ -82,10 +82,16 @@ impl Journal {
     /// Notes that there was nothing to do for any task, because no job was ever inserted.
     pub fn note_visit(&self) {
         let is_new = |(_, looked): &(_, Looked)| !looked.has_begun;
-        if let Some(slot) = self.slot
-            && self.looked.as_ref().is_some_and(is_new)
-        {
-            (0..maintenance::ALL.len()).for_each(|task| slot.note_idle_run(task, time::now(), 0));
+        if self.looked.as_ref().is_some_and(is_new) {
+            (0..maintenance::ALL.len()).for_each(|task| self.note_idle_run(task, time::now(), 0));
+        }
+    }
+
+    /// Of a database without a slot only the time is noted, for all tasks.
+    fn note_idle_run(&self, task: usize, at: i64, duration: i64) {
+        match self.slot {
+            Some(slot) => slot.note_idle_run(task, at, duration),
+            None => databases::note_visit(at),
         }
     }
 
@@ -142,10 +148,7 @@ impl Journal {
         });
         let is_over = was_failing && is_clean;
         if turn.rows == 0 && failures == 0 && !is_over {
-            if let Some(slot) = self.slot {
-                slot.note_idle_run(task, at, duration);
-            }
-            return;
+            return self.note_idle_run(task, at, duration);
         }
         let earlier = entry.run.take().unwrap_or_default();
         entry.run = Some(Run {

@@ -23,6 +23,10 @@ const LIST: Duration = Duration::from_secs(10);
 /// How often a database with the extension is visited even if nobody asked, for what
 /// wakes nobody: a changed setting, rows that a subscription brings.
 const VISIT: Duration = Duration::from_secs(60);
+/// How often one is visited that has no slot, and so cannot ask ..
+const VISIT_BEYOND: Duration = Duration::from_secs(5);
+/// .. and, where these are many, how long after the one before.
+const PACE: Duration = Duration::from_millis(100);
 /// How often a database without the extension is visited.
 const VISIT_OTHERS: Duration = Duration::from_secs(600);
 /// Workers of one database do not begin more often: one that fails, or finds somebody in
@@ -55,10 +59,10 @@ pub fn main() {
     process::apply_settings();
     databases::attend_as_launcher();
     let mut known: HashMap<Oid, Known> = HashMap::new();
-    let mut starved = None;
+    let (mut starved, mut beyond_visited) = (None, None);
     loop {
         let pause = if settings::ENABLED.get() {
-            round(&mut known, &mut starved)
+            round(&mut known, &mut starved, &mut beyond_visited)
         } else {
             LIST
         };
@@ -67,7 +71,11 @@ pub fn main() {
 }
 
 /// Looks at every database once; how long until the next look.
-fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Duration {
+fn round(
+    known: &mut HashMap<Oid, Known>,
+    starved: &mut Option<Instant>,
+    beyond_visited: &mut Option<Instant>,
+) -> Duration {
     let Some(all) = databases() else {
         return Duration::from_secs(1);
     };
@@ -77,6 +85,7 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
     let oids: Vec<Oid> = databases.iter().map(|(oid, _)| *oid).collect();
     known.retain(|oid, _| oids.contains(oid));
     databases::keep_only(&oids);
+    let beyond = databases::beyond();
     // Where there are not enough processes for all, those come first that waited longest.
     databases.sort_by_key(|(oid, _)| known.get(oid).and_then(|state| state.visited));
     let mut pause = LIST;
@@ -89,7 +98,7 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
             worker: None,
             visited: None,
         });
-        let slot = databases::slot(oid);
+        let slot = databases::known(oid);
         let is_attended = slot.is_some_and(|slot| slot.is_attended());
         if is_attended || state.worker.as_ref().is_some_and(is_running) {
             continue;
@@ -97,29 +106,36 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
         state.worker = None;
         let now = time::now();
         let due = slot.map_or(databases::NEVER, |slot| slot.next_due());
-        let every = match due {
+        let is_beyond = slot.is_none() && beyond.contains(&oid);
+        let every = match slot {
             _ if fault::is_on(Fault::NoVisits) => Duration::MAX,
-            databases::NEVER => VISIT_OTHERS,
-            _ => VISIT,
+            Some(_) => VISIT,
+            None if is_beyond => VISIT_BEYOND,
+            None => VISIT_OTHERS,
         };
+        let mut until_visit = rest_of(every, state.visited);
+        if is_beyond {
+            until_visit = until_visit.max(rest_of(PACE, *beyond_visited));
+        }
         let asked = slot.is_some_and(|slot| slot.is_asked_for()) || due <= now;
-        let rest = state
-            .visited
-            .map_or(Duration::ZERO, |at| AGAIN.saturating_sub(at.elapsed()));
+        let rest = rest_of(AGAIN, state.visited);
         if asked && !rest.is_zero() {
             pause = pause.min(rest);
-        } else if asked || state.visited.is_none_or(|at| at.elapsed() >= every) {
+        } else if asked || until_visit.is_zero() {
             match start(oid, &name) {
                 Start::Started(worker) => {
                     state.worker = Some(worker);
                     state.visited = Some(Instant::now());
+                    if is_beyond {
+                        *beyond_visited = state.visited;
+                    }
                 }
                 Start::Locked => pause = pause.min(Duration::from_secs(1)),
                 Start::Refused => refused = true,
             }
         } else {
-            let until = due.saturating_sub(now).max(0) as u64;
-            pause = pause.min(Duration::from_micros(until));
+            let until_due = due.saturating_sub(now).max(0) as u64;
+            pause = pause.min(Duration::from_micros(until_due)).min(until_visit);
         }
     }
     // Who takes turns with too few processes is refused one now and then for ever.
@@ -141,6 +157,11 @@ fn round(known: &mut HashMap<Oid, Known>, starved: &mut Option<Instant>) -> Dura
     } else {
         pause
     }
+}
+
+/// What is left of a time since then; nothing, where that never was.
+fn rest_of(time: Duration, since: Option<Instant>) -> Duration {
+    since.map_or(Duration::ZERO, |since| time.saturating_sub(since.elapsed()))
 }
 
 fn is_running(worker: &DynamicBackgroundWorker) -> bool {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use jobs_tests::{Client, Cluster, SOON, comes_true, is, number, poll_until, run, texts};
+use jobs_tests::{
+    Client, Cluster, SOON, comes_true, is, number, poll_until, run, texts, with_faults,
+};
 use tokio_postgres::SimpleQueryMessage;
 
 /// What its command does about a finding.
@@ -96,6 +98,22 @@ async fn hints_about_the_background_worker_run() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn the_hint_of_a_database_without_a_slot_runs() {
+    let few = Cluster::builder()
+        .postgres(&with_faults())
+        .set("jobs.fault", "few_slots");
+    let cluster = few.start();
+    for taken in ["a", "b"] {
+        let db = cluster.database(taken).await;
+        run(&db, "select jobs.insert('k')").await;
+        assert_eq!(number(&db, "select count(*) from jobs.health()").await, 0);
+    }
+    let db = cluster.database("c").await;
+    let message = "^more than 2 databases of this server have the extension";
+    Hints::new(&db).follow("", "no_slot", message, Shows).await;
 }
 
 #[tokio::test]
@@ -225,6 +243,7 @@ async fn every_hint_has_a_command_that_runs() {
 
     // That was all of them.
     hints.followed.insert("worker_not_running".into());
+    hints.followed.insert("no_slot".into());
     let listed = r"select m[1] from regexp_matches(obj_description('jobs.health'::regproc), '^([a-z_]+): ', 'gn') m";
     let listed: BTreeSet<String> = texts(&db, listed).await.into_iter().collect();
     assert_eq!(hints.followed, listed);

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod concurrency;
+mod databases;
 mod direct;
 mod dump;
 mod durability;

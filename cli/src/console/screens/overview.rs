@@ -159,9 +159,11 @@ fn screen_of(finding: &str) -> Option<(&'static str, &'static str)> {
         "running_long" => ("Running jobs", "/jobs?state=running"),
         "expired_leases" => ("Workers", "/workers"),
         "periodic_failed" => ("Periodic jobs", "/periodic"),
-        "worker_not_running" | "maintenance_paused" | "maintenance_failing" | "restoring" => {
-            ("Maintenance", "/maintenance")
-        }
+        "worker_not_running"
+        | "no_slot"
+        | "maintenance_paused"
+        | "maintenance_failing"
+        | "restoring" => ("Maintenance", "/maintenance"),
         _ => return None,
     })
 }

@@ -1,0 +1,106 @@
+//! More databases than shared memory has slots for: only those with the extension take one, and
+//! those beyond are maintained all the same. The build with faults has two slots, so that a handful
+//! of databases is enough. A bound is far below the ten minutes after which a database without the
+//! extension is visited again.
+
+use jobs_tests::{
+    Client, Cluster, Listener, Mode, SOON, becomes, comes_true, insert, is, poll_until, promptly,
+    run, with_faults,
+};
+
+const NO_SLOT: &str = "count(*) = 1 from jobs.health() where finding = 'no_slot'";
+const HAS_SLOT: &str = "count(*) = 0 from jobs.health() where finding = 'no_slot'";
+
+fn two_slots() -> Cluster {
+    Cluster::builder()
+        .postgres(&with_faults())
+        .set("jobs.fault", "few_slots")
+        .set("autovacuum", "off")
+        .start()
+}
+
+/// A session in a new database, a copy of another one.
+async fn copied(cluster: &Cluster, postgres: &Client, from: &str, name: &str) -> Client {
+    let copy = format!("create database {name} template {from} strategy file_copy");
+    promptly(postgres, &copy).await;
+    cluster.connect(name).await
+}
+
+/// What is due is done, and who listens hears of it.
+async fn is_maintained(cluster: &Cluster, db: &Client, database: &str) {
+    let mut listener = Listener::new(cluster, database).await;
+    let due = insert(
+        db,
+        "'k', queue => 'due', scheduled_at => clock_timestamp() + '2 s'",
+    )
+    .await;
+    let lost = insert(db, "'k', queue => 'lost', max_attempts => 1").await;
+    run(db, "select jobs.fetch('lost', lease => '1 s')").await;
+    becomes(db, due, "available").await;
+    becomes(db, lost, "discarded").await;
+    let heard = async { while listener.next().await != r#"{"queue": "due"}"# {} };
+    tokio::time::timeout(SOON, heard).await.expect(database);
+}
+
+#[tokio::test]
+async fn databases_without_the_extension_take_no_slot() {
+    let cluster = two_slots();
+    let postgres = cluster.connect("postgres").await;
+    let mut plain = Vec::new();
+    for n in 0..4 {
+        plain.push(copied(&cluster, &postgres, "template1", &format!("plain{n}")).await);
+    }
+    // A worker has been in each of them.
+    comes_true(
+        &postgres,
+        "count(*) = 4 from pg_stat_database where datname ~ '^plain' and xact_commit > 0",
+    )
+    .await;
+    for name in ["one", "two"] {
+        let db = cluster.database(name).await;
+        assert!(is(&db, HAS_SLOT).await, "{name}");
+        is_maintained(&cluster, &db, name).await;
+    }
+}
+
+#[tokio::test]
+async fn databases_beyond_the_slots_are_maintained() {
+    let cluster = two_slots();
+    let postgres = cluster.connect("postgres").await;
+    drop(cluster.database("pattern").await);
+    let taken = cluster.database("taken").await;
+    let mut beyond = Vec::new();
+    for name in ["three", "four", "five", "six"] {
+        let db = copied(&cluster, &postgres, "pattern", name).await;
+        // The launcher finds out by itself that a copy has the extension.
+        comes_true(&db, NO_SLOT).await;
+        beyond.push((name, db));
+    }
+    let [three, four, five, six] = &beyond[..] else {
+        unreachable!("there are four");
+    };
+    let check = async |(name, db): &(&str, Client)| is_maintained(&cluster, db, name).await;
+    tokio::join!(check(three), check(four), check(five), check(six));
+
+    // A slot that becomes free is for one of them, and the other ones do without as before.
+    run(
+        &taken,
+        "begin; select jobs.insert('wakes'); drop extension jobs; commit",
+    )
+    .await;
+    poll_until("one of them has a slot", SOON, async || {
+        let mut found = 0;
+        for (_, db) in &beyond {
+            found += usize::from(is(db, HAS_SLOT).await);
+        }
+        found == 1
+    })
+    .await;
+    // CREATE EXTENSION asks for a slot, and finds none.
+    run(&taken, "create extension jobs").await;
+    assert!(is(&taken, NO_SLOT).await);
+    is_maintained(&cluster, &taken, "taken").await;
+    cluster.restart(Mode::Fast);
+    let db = cluster.connect("six").await;
+    is_maintained(&cluster, &db, "six").await;
+}
