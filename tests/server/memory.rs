@@ -24,10 +24,15 @@ pub async fn pid_of(db: &Client) -> i32 {
 
 /// A line of what Linux says of a process, in bytes.
 pub fn memory_of(pid: i32, what: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with(what)).unwrap();
+    memory_if_alive(pid, what).expect("the process is alive")
+}
+
+fn memory_if_alive(pid: i32, what: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    // One that has ended has none, as long as the server has not taken notice.
+    let line = status.lines().find(|line| line.starts_with(what))?;
     let kilobytes = line.split_whitespace().nth(1).unwrap();
-    kilobytes.parse::<u64>().unwrap() * 1024
+    Some(kilobytes.parse::<u64>().unwrap() * 1024)
 }
 
 /// Bytes an element by which a session's memory has grown at most while it ran a statement, of
@@ -190,11 +195,18 @@ async fn what_a_batch_took_is_given_back() {
 /// That stands for a machine on which there is no more to be had (`vm.overcommit_memory = 2`): in
 /// both cases mmap and brk fail with ENOMEM, so malloc returns null, and nothing here can tell why.
 pub fn limit(cluster: &Cluster, pid: i32, more: u64) {
-    let limit = memory_of(pid, "VmSize") + more;
+    assert!(limit_if_alive(cluster, pid, more), "prlimit");
+}
+
+/// Limits a process that may have ended; whether it had not.
+pub fn limit_if_alive(cluster: &Cluster, pid: i32, more: u64) -> bool {
+    let Some(size) = memory_if_alive(pid, "VmSize") else {
+        return false;
+    };
     // As the user whose process it is.
     let mut prlimit = cluster.bin("/usr/bin/prlimit");
-    prlimit.args(["--pid", &pid.to_string(), &format!("--as={limit}:")]);
-    assert!(prlimit.status().unwrap().success(), "prlimit");
+    prlimit.args(["--pid", &pid.to_string(), &format!("--as={}:", size + more)]);
+    prlimit.status().unwrap().success()
 }
 
 /// A server on which memory may run out, and a session that must not notice.

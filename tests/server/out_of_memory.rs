@@ -2,14 +2,13 @@
 //! task of the background worker: it ends a statement, a round or itself, and never the server.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, SOON, comes_true, number, poll_until, run, seconds, sqlstate, text,
-    with_faults,
+    Client, Cluster, SOON, comes_true, number, run, seconds, sqlstate, text, with_faults,
 };
 
-use crate::memory::{limit, pid_of};
+use crate::memory::{limit, limit_if_alive, pid_of};
 
 /// Limits are so many bytes apart, up to 14 MB.
 const STEP: u64 = 250_000;
@@ -54,18 +53,29 @@ impl Server {
     }
 }
 
-/// The background process of this kind, in this session's database or in none.
-async fn process(db: &Client, kind: &str) -> i32 {
+/// Has the background process of this kind, in this session's database or in none, get no more
+/// memory than that; its number.
+async fn limit_process(cluster: &Cluster, db: &Client, kind: &str, more: u64) -> i32 {
     let pid = format!(
         "select pid from pg_stat_activity
-          where backend_type = 'jobs {kind}' and coalesce(datname, current_database()) = current_database()"
+          where backend_type = 'jobs {kind}' and coalesce(datname, current_database()) = current_database()
+          order by backend_start desc limit 1"
     );
-    let found = async || db.query_opt(&pid, &[]).await.unwrap();
-    poll_until(&format!("there is a {kind}"), SOON, async || {
-        found().await.is_some()
-    })
-    .await;
-    found().await.expect("it stays for a while").get(0)
+    let limited = async || {
+        let found = db.query_opt(&pid, &[]).await.unwrap();
+        let found = found.map(|row| row.get::<_, i32>(0));
+        found.filter(|pid| limit_if_alive(cluster, *pid, more))
+    };
+    let begun = Instant::now();
+    loop {
+        // A worker stays for some seconds after that.
+        run(db, "select jobs.insert('wakes', queue => 'wakes')").await;
+        if let Some(pid) = limited().await {
+            return pid;
+        }
+        assert!(begun.elapsed() < SOON, "there is no {kind}");
+        seconds(0.1).await;
+    }
 }
 
 /// Kinds of one transaction: more than shared memory has room to count, so the rest is written when
@@ -178,10 +188,7 @@ const TRIES: Duration = Duration::from_secs(3);
 /// does not get to the end. The next worker does it.
 async fn fails(server: &Server, db: &Client, more: u64) -> bool {
     let left = "select count(*) from jobs.job where queue = 'q'";
-    // It stays for some seconds.
-    run(db, "select jobs.insert('wakes', queue => 'wakes')").await;
-    let worker = process(db, "worker").await;
-    limit(&server.cluster, worker, more);
+    let worker = limit_process(&server.cluster, db, "worker", more).await;
     run(
         db,
         &format!(
@@ -232,7 +239,7 @@ async fn a_launcher_without_memory_ends_alone() {
     let server = Server::start(&[("jobs.interval", "10ms")]).await;
     let db = &server.db;
     for step in STEPS {
-        limit(&server.cluster, process(db, "launcher").await, step * STEP);
+        limit_process(&server.cluster, db, "launcher", step * STEP).await;
         run(
             db,
             "select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'jobs worker';
