@@ -1,14 +1,13 @@
 //! From one version to the next: the upgrade script makes what a new installation makes, the jobs
 //! are kept, and the new library works with the old version's SQL until the script is run.
 //!
-//! What every upgrade must do is tried with one that is planted here, and with those from each
-//! version that was released: packaging/release keeps their install scripts in sql/install/. What
-//! only these can show is said to be missing until then.
+//! What every upgrade must do is tried with one that is planted here, with one from a version that
+//! had the same install script, and with those from each version that was released:
+//! packaging/release keeps their install scripts in sql/install/.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
-use jobs_tests::upgrade::{PLANTED, TEMPLATE, VERSION, planted_script, released};
+use jobs_tests::upgrade::{CANDIDATE, PLANTED, TEMPLATE, VERSION, planted_script, released};
 use jobs_tests::{Builder, Client, Cluster, SOON, number, poll_until, run};
 
 /// All that the catalog says of the extension: what each of its objects is made of, who may use it,
@@ -71,17 +70,18 @@ impl Upgrade {
         }
     }
 
-    /// Those from what was released.
-    fn released() -> Vec<Upgrade> {
+    /// Those to this version.
+    fn to_this() -> Vec<Upgrade> {
         let to = |from| Upgrade {
             from,
             to: VERSION.into(),
         };
-        released().into_iter().map(to).collect()
+        let candidate = std::iter::once(CANDIDATE.into());
+        candidate.chain(released()).map(to).collect()
     }
 
     fn all() -> Vec<Upgrade> {
-        [vec![Upgrade::planted()], Upgrade::released()].concat()
+        [vec![Upgrade::planted()], Upgrade::to_this()].concat()
     }
 
     /// A database with the old version; of the name there may be one for each.
@@ -113,15 +113,6 @@ fn servers() -> Builder {
 
 fn idle() -> Builder {
     servers().set("jobs.enabled", "off")
-}
-
-/// Says so where nothing was released yet: then a test has nothing to try. Past the harness, which
-/// keeps what passes to itself.
-fn say_if_none(what: &str, upgrades: &[Upgrade]) {
-    if upgrades.is_empty() {
-        let said = writeln!(std::io::stderr(), "nothing was released yet: {what}");
-        said.expect("stderr");
-    }
 }
 
 fn difference(left: &BTreeSet<String>, right: &BTreeSet<String>) -> Vec<String> {
@@ -192,12 +183,7 @@ async fn an_upgrade_makes_what_a_new_installation_makes() {
     let cluster = idle().start();
     let fresh = snapshot(&cluster.database("new").await).await;
     assert!(fresh.len() > 300, "{}", fresh.len());
-    let upgrades = Upgrade::released();
-    say_if_none(
-        "there is no upgrade to compare with a new installation",
-        &upgrades,
-    );
-    for upgrade in upgrades {
+    for upgrade in Upgrade::to_this() {
         let upgraded = upgrade.database(&cluster, "upgraded").await;
         run(&upgraded, &upgrade.statement()).await;
         let different = difference(&fresh, &snapshot(&upgraded).await);
@@ -390,18 +376,12 @@ const FAILED_TASKS: &str = "select count(*) from jobs.maintain() where error is 
 
 #[tokio::test]
 async fn the_new_library_works_with_the_old_versions_sql() {
-    let upgrades = Upgrade::released();
-    say_if_none(
-        "there is no older SQL for the library to work with",
-        &upgrades,
-    );
     let cluster = servers()
         .set("jobs.interval", "50ms")
         .set("jobs.retention_completed", "1s")
         .start();
-    // Control: this is what it does with its own.
-    let own = Upgrade::planted();
-    for upgrade in [vec![own], upgrades].concat() {
+    // The candidate is the control: its SQL is the library's own.
+    for upgrade in Upgrade::to_this() {
         let db = upgrade.database(&cluster, "old").await;
         fill(&db).await;
         run(

@@ -76,7 +76,7 @@ impl Builder {
     }
 
     /// With an upgrade of the extension that makes these changes, to the version
-    /// [`upgrade::PLANTED`].
+    /// [`upgrade::PLANTED`], and with [`upgrade::CANDIDATE`].
     pub fn with_upgrade(mut self, changes: &str) -> Self {
         self.planted = Some(upgrade::planted_script(changes));
         self
@@ -102,9 +102,8 @@ impl Builder {
             self.allowed,
         );
         if let Some(script) = &self.planted {
-            let name = format!("jobs--{}--{}.sql", upgrade::VERSION, upgrade::PLANTED);
             let directory = cluster.directory().join("postgres");
-            cluster.bindir = upgrade::with_script(&cluster.bindir, &directory, &name, script);
+            cluster.bindir = upgrade::with_scripts(&cluster.bindir, &directory, script);
         }
         cluster.make_data();
         if self.without_checksums {

@@ -10,6 +10,8 @@ use std::process::Command;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The version that a planted upgrade leads to.
 pub const PLANTED: &str = "planted";
+/// A version before this one that had the same install script, so that there always is one.
+pub const CANDIDATE: &str = "candidate";
 /// What each upgrade script is made of.
 pub const TEMPLATE: &str = include_str!("../../packaging/upgrade.sql");
 
@@ -34,12 +36,12 @@ pub fn released() -> Vec<String> {
         .collect()
 }
 
-/// Makes a Postgres of one's own with one more script for the extension, in this directory; where
-/// its programs are.
+/// Makes a Postgres in this directory with more scripts for the extension: an upgrade to
+/// [`PLANTED`], and [`CANDIDATE`] with its upgrade to this version. Returns where its programs are.
 ///
 /// Postgres finds its files by where its programs are, so these are copied. Everything else is that
 /// of the other one.
-pub fn with_script(bindir: &Path, directory: &Path, name: &str, script: &str) -> PathBuf {
+pub fn with_scripts(bindir: &Path, directory: &Path, planted: &str) -> PathBuf {
     let old = bindir.parent().expect("lib/postgresql/MAJOR");
     let major = old.file_name().expect("a major");
     let old_share = bindir.join("../../../../share/postgresql").join(major);
@@ -53,7 +55,14 @@ pub fn with_script(bindir: &Path, directory: &Path, name: &str, script: &str) ->
     symlink(old.join("lib"), new.join("lib")).expect("a link");
     link_all(&old_share, &share);
     link_all(&old_share.join("extension"), &scripts);
-    fs::write(scripts.join(name), script).expect("a script");
+    let upgrade = |from, to, script: &str| {
+        let path = scripts.join(format!("jobs--{from}--{to}.sql"));
+        fs::write(path, script).expect("a script");
+    };
+    upgrade(VERSION, PLANTED, planted);
+    upgrade(CANDIDATE, VERSION, TEMPLATE);
+    let install = |version| scripts.join(format!("jobs--{version}.sql"));
+    symlink(install(VERSION), install(CANDIDATE)).expect("a link");
     new.join("bin")
 }
 
