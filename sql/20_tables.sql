@@ -52,6 +52,7 @@ CREATE TABLE jobs.ready (
   seq          bigint      NOT NULL,
   job_id       bigint      NOT NULL,
   scheduled_at timestamptz,
+  available_at timestamptz,
   expires_at   timestamptz,
   attempt      integer     NOT NULL,
   priority     smallint    NOT NULL,
@@ -64,6 +65,7 @@ CREATE INDEX ready_requeued ON jobs.ready (job_id) WHERE seq <> job_id;
 CREATE INDEX ready_expires ON jobs.ready (expires_at) WHERE expires_at IS NOT NULL;
 COMMENT ON TABLE jobs.ready IS 'Available jobs: a row may be fetched now. Lanes (queue, priority) are first come, first served by seq.';
 COMMENT ON COLUMN jobs.ready.scheduled_at IS 'When the job was due, where that differs from its first schedule; null: as in job.';
+COMMENT ON COLUMN jobs.ready.available_at IS 'When the job was activated, released, or moved to a time that had passed; null: it has been available since it was inserted or due.';
 
 CREATE TABLE jobs.scheduled (
   job_id       bigint      NOT NULL,
@@ -213,6 +215,7 @@ CREATE TABLE jobs.queue (
   paused_at           timestamptz,
   paused_by           text,
   pause_reason        text,
+  resumed_at          timestamptz,
   concurrency         integer,
   rate                integer,
   rate_period         interval,
@@ -226,6 +229,7 @@ CREATE INDEX queue_retention ON jobs.queue (queue)
  WHERE COALESCE(retention_completed, retention_cancelled, retention_discarded) IS NOT NULL;
 CREATE INDEX queue_bounded ON jobs.queue (queue) WHERE max_waiting IS NOT NULL;
 COMMENT ON TABLE jobs.queue IS 'What is set of a queue. Sessions remember it: written by jobs.pause_queue, resume_queue and configure_queue only.';
+COMMENT ON COLUMN jobs.queue.resumed_at IS 'When jobs.resume_queue last ended a pause during which jobs waited: their wait began anew. Maintenance forgets it once the queue has no available jobs.';
 COMMENT ON COLUMN jobs.queue.retention_completed IS 'Microseconds; -1: for ever; null: the setting.';
 
 -- Appended by jobs.configure_queue; maintenance reads every final job anew because of it, in parts,

@@ -122,7 +122,8 @@ SELECT COALESCE(c.queue, q.queue) AS queue,
        q.retention_completed * interval '1 microsecond' AS retention_completed,
        q.retention_cancelled * interval '1 microsecond' AS retention_cancelled,
        q.retention_discarded * interval '1 microsecond' AS retention_discarded
-  FROM jobs.count_queues() c FULL JOIN jobs.queue q ON q.queue = c.queue;
+  FROM jobs.count_queues() c FULL JOIN jobs.queue q ON q.queue = c.queue
+ WHERE c.queue IS NOT NULL OR num_nonnulls(q.paused_at, q.concurrency, q.rate, q.max_waiting, q.retention_completed, q.retention_cancelled, q.retention_discarded) > 0;
 COMMENT ON VIEW jobs.queues IS
   'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at.';
 COMMENT ON COLUMN jobs.queues.queue IS 'Name of the queue.';
@@ -134,7 +135,7 @@ COMMENT ON COLUMN jobs.queues.retryable IS 'Jobs that failed and wait for the ne
 COMMENT ON COLUMN jobs.queues.completed IS 'Completed jobs that are not yet pruned.';
 COMMENT ON COLUMN jobs.queues.cancelled IS 'Cancelled jobs that are not yet pruned.';
 COMMENT ON COLUMN jobs.queues.discarded IS 'Jobs that are given up and not yet pruned.';
-COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has been due, also if it was given back since; null: there is none.';
+COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has waited: the later of when it was due and when it was inserted, retried, activated or released, or its queue resumed; null: no job is available.';
 COMMENT ON COLUMN jobs.queues.paused IS 'Whether fetching from it is stopped: jobs.pause_queue.';
 COMMENT ON COLUMN jobs.queues.paused_at IS 'Since when; null: it is not.';
 COMMENT ON COLUMN jobs.queues.paused_by IS 'The role that paused it.';

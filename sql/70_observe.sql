@@ -15,7 +15,7 @@ maintenance_paused: by whom, and since when.
 restoring: maintenance waits for pg_restore.
 maintenance_failing: a task has failed at least the last time, with the error.
 old_snapshot: what keeps vacuum from clearing away dead rows, and whose it is.
-oldest_available: how long the oldest available job of a queue that is not paused has waited.
+oldest_available: how long the oldest available job of a queue that is not paused has waited (see jobs.queues.oldest_available_at).
 discarded: jobs that were discarded in the last hour.
 mostly_failing: a kind or queue of which more attempts failed in the last 10 minutes than jobs were completed, and 10 at least; with the newest error. Not where completed jobs are kept for less than 10 minutes.
 running_long: jobs that have run for a minute at least, ten times as long as 95 of 100 of the latest jobs of their kind, and longer than any of them.
@@ -49,7 +49,7 @@ AS 'MODULE_PATHNAME', 'history_wrapper';
 COMMENT ON FUNCTION jobs.history(text, text, interval, interval) IS
 $$What happened to jobs, by steps of time, queue and kind, up to what has just committed. queue, kind: only that one; null: all, each with rows of its own. since: how far back; step: whole minutes, and at is a multiple of it in UTC. A step in which nothing happened has no row.
 inserted, completed, discarded and cancelled count jobs; started and failed count attempts, of the queue and kind with which they were fetched. Each counts at its own time, not at that of the commit; what is rolled back does not count. An attempt that is snoozed or released counts as started only.
-wait_p50, wait_p95, wait_p99: how long half, 95 and 99 % of the attempts that began waited at most, from when they were due. run_..: how long those ran at most that ended: completed, failed or cancelled. Both are off by less than a quarter, or by less than 256 microseconds. Null: there was none.
+wait_p50, wait_p95, wait_p99: how long half, 95 and 99 % of the attempts that began waited at most: since the later of when the job was due and when it was inserted, retried, activated or released, or its queue resumed. run_..: how long those ran at most that ended: completed, failed or cancelled. Both are off by less than a quarter, or by less than 256 microseconds. Null: there was none.
 Minutes are kept for jobs.retention_history. A crash or a restart of the server loses those that maintenance has not written yet, mostly the last one or two. Errors: 22023 a bad name, a since that is not positive, a step that is not of whole minutes; 22004 a null since or step. Works on a standby, for what was written.$$;
 
 CREATE FUNCTION jobs.top()

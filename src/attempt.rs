@@ -248,14 +248,14 @@ fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, found: &mut [Found
                 errors.push(error);
                 (one, scheduled_at)
             }
-            Ending::Snooze(delay) => given_back(&said[n], row, Some(time::add(now, delay))),
-            Ending::Release => given_back(&said[n], row, None),
+            Ending::Snooze(delay) => given_back(&said[n], row, Some(time::add(now, delay)), now),
+            Ending::Release => given_back(&said[n], row, None, now),
             Ending::Cancel(reason) => {
                 if row.cancel_requested_at.is_none() {
                     row.cancel_requested_at = Some(now);
                     row.cancel_reason = reason.map(str::to_string);
                 }
-                given_back(&said[n], row, None)
+                given_back(&said[n], row, None, now)
             }
             Ending::Complete(_) => unreachable!("its job is completed where it is taken"),
         };
@@ -366,12 +366,18 @@ fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
 
 /// Where a job goes whose attempt does not count, and when it can run again: put off until then, or
 /// available at once.
-fn given_back(said: &Finishing, mut row: TakenRow, until: Option<i64>) -> (Move, Option<i64>) {
+fn given_back(
+    said: &Finishing,
+    mut row: TakenRow,
+    until: Option<i64>,
+    now: i64,
+) -> (Move, Option<i64>) {
     let (to, scheduled_at) = if row.cancel_requested_at.is_some() {
         row.token = Some(said.token);
         (To::Finished(State::Cancelled), None)
     } else {
         row.attempt -= 1;
+        row.available_at = until.is_none().then_some(now);
         let to = until.map_or(To::Ready, |due_at| To::Scheduled(State::Scheduled, due_at));
         (to, until)
     };

@@ -173,11 +173,12 @@ pub fn expired(place: &Place, now: i64) -> bool {
 
 /// Makes a job that was taken out wait until it is due, or available if it is.
 fn put_due(id: i64, due_at: i64, mut row: TakenRow) -> State {
-    if due_at > time::now() {
+    let now = time::now();
+    if due_at > now {
         place::put_scheduled(id, State::Scheduled, due_at, &row);
         return State::Scheduled;
     }
-    row.scheduled_at = Some(due_at);
+    (row.scheduled_at, row.available_at) = (Some(due_at), Some(now));
     place::put_ready(id, &row);
     State::Available
 }

@@ -99,7 +99,7 @@ fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
         check::writable()?;
         check::reason(reason)?;
         let queue = &*check::name("queue", queue)?;
-        if store::resume(queue) {
+        if store::resume(queue, time::now()) {
             config_cache::changed();
             announce::available(queue);
             commit::wake_worker(Work::MayBeDue);
@@ -131,6 +131,7 @@ fn configure_queue(
         let queue = &*check::name("queue", queue)?;
         let settings = Queue {
             is_paused: false,
+            resumed_at: None,
             concurrency: concurrency
                 .map(|limit| up_to("concurrency", limit, MOST_SLOTS))
                 .transpose()?,

@@ -13,7 +13,7 @@ use crate::pg::time;
 use crate::settings::{self, Retention};
 use crate::shmem;
 use crate::store::prune::{self, Kind, Old, Wanted};
-use crate::store::{audit, config_cache, notes, reap, workers};
+use crate::store::{audit, config, config_cache, notes, reap, workers};
 
 pub const TASK: Task = Task {
     name: "prune",
@@ -77,7 +77,8 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     round
 }
 
-/// Forgets workers that were not seen for long, and their commands; how much.
+/// Forgets workers that were not seen for long, their commands, and when queues were resumed; how
+/// much.
 fn forget_workers(now: i64, limit: i64) -> usize {
     let since = now - LOOKED_FOR_WORKERS.load(Ordering::Relaxed);
     if shmem::is_worker() && (0..WORKERS_EVERY).contains(&since) {
@@ -88,7 +89,8 @@ fn forget_workers(now: i64, limit: i64) -> usize {
     if commands > 0 {
         config_cache::changed();
     }
-    commands + workers::forget(now - WORKERS_SHOWN, limit)
+    let workers = workers::forget(now - WORKERS_SHOWN, limit);
+    commands + workers + config::forget_resumed(now - WORKERS_EVERY, limit)
 }
 
 /// What is due of a kind, if anything is.

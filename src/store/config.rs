@@ -62,6 +62,8 @@ pub struct Options {
 pub struct Queue {
     /// nothing is fetched
     pub is_paused: bool,
+    /// when a pause ended during which jobs waited
+    pub resumed_at: Option<i64>,
     /// the most jobs that run at a time
     pub concurrency: Option<i32>,
     /// the most jobs that start in a period, and the period
@@ -113,6 +115,7 @@ pub fn queue(name: &str, seen: Snapshot) -> Queue {
         rate: rows.int(0, 3).zip(rows.span(0, 4)),
         max_waiting: rows.int(0, 5),
         retention: [6, 7, 8].map(|n| kept(rows, n)),
+        resumed_at: rows.big(0, 9),
     });
     queue.unwrap_or_default()
 }
@@ -156,11 +159,17 @@ pub fn pause(queue: &str, at: i64, by: &str, reason: Option<&str>) -> bool {
 }
 
 /// Lets a queue go on; whether it was paused. Waits for who is pausing it.
-pub fn resume(queue: &str) -> bool {
+pub fn resume(queue: &str, at: i64) -> bool {
     let is_paused = IS_PAUSED.first(&[text(queue)], |rows| rows.bool(0, 1) == Some(true));
-    let is_resumed = is_paused == Some(true) && RESUME.execute(&[text(queue)]) > 0;
+    let is_resumed = is_paused == Some(true) && RESUME.execute(&[text(queue), big(at)]) > 0;
     FORGET_QUEUE.execute(&[text(queue)]);
     is_resumed
+}
+
+/// Forgets that up to so many queues were resumed before then, of which nothing else is set and no
+/// job waits; how many.
+pub fn forget_resumed(before: i64, limit: i64) -> usize {
+    FORGET_RESUMED.execute(&[big(before), big(limit)])
 }
 
 /// Writes the limits of a queue and how long its jobs are kept, none: takes them back; whether that
@@ -204,7 +213,7 @@ static KIND: Plan = Plan::new(
 );
 static QUEUE: Plan = Plan::new(
     "SELECT q.paused_at IS NOT NULL, q.concurrency, q.rate, q.rate_period, q.max_waiting, q.retention_completed, q.retention_cancelled,
-            q.retention_discarded
+            q.retention_discarded, q.resumed_at
        FROM jobs.queue q WHERE q.queue = $1",
     &[TEXT],
 );
@@ -241,8 +250,12 @@ static IS_PAUSED: Plan = Plan::new(
     &[TEXT],
 );
 static RESUME: Plan = Plan::new(
-    "UPDATE jobs.queue SET paused_at = NULL, paused_by = NULL, pause_reason = NULL WHERE queue = $1",
-    &[TEXT],
+    "UPDATE jobs.queue
+        SET paused_at = NULL, paused_by = NULL, pause_reason = NULL,
+            resumed_at = CASE WHEN EXISTS (SELECT FROM jobs.ready r WHERE r.queue = $1)
+                                OR EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2) THEN $2 END
+      WHERE queue = $1",
+    &[TEXT, AT],
 );
 static MAKE_QUEUE: Plan = Plan::new(
     "INSERT INTO jobs.queue (queue) VALUES ($1) ON CONFLICT DO NOTHING",
@@ -266,6 +279,16 @@ static SET_QUEUE: Plan = Plan::new(
 static FORGET_QUEUE: Plan = Plan::new(
     "DELETE FROM jobs.queue
       WHERE queue = $1
-        AND num_nonnulls(paused_at, concurrency, rate, max_waiting, retention_completed, retention_cancelled, retention_discarded) = 0",
+        AND num_nonnulls(paused_at, resumed_at, concurrency, rate, max_waiting, retention_completed, retention_cancelled, retention_discarded) = 0",
     &[TEXT],
+);
+static FORGET_RESUMED: Plan = Plan::new(
+    "DELETE FROM jobs.queue
+      WHERE ctid = ANY (ARRAY(
+        SELECT q.ctid FROM jobs.queue q
+         WHERE q.resumed_at < $1 AND num_nonnulls(q.paused_at, q.concurrency, q.rate, q.max_waiting, q.retention_completed, q.retention_cancelled, q.retention_discarded) = 0
+           AND NOT EXISTS (SELECT FROM jobs.ready r WHERE r.queue = q.queue)
+           AND NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= q.resumed_at)
+         LIMIT $2 FOR UPDATE SKIP LOCKED))",
+    &[AT, INT8],
 );

@@ -180,18 +180,42 @@ fn add(counts: &mut Counts, rows: &Tuples) -> i64 {
     total
 }
 
+// Since when a job waits: the later of when it was due and when it was inserted, or became
+// available again, or its queue was resumed. Without statements it is `waits` of `direct::fetch`.
+macro_rules! waits_since {
+    ($ready:literal, $job:literal) => {
+        concat!(
+            "GREATEST(COALESCE(",
+            $ready,
+            ".scheduled_at, ",
+            $job,
+            ".scheduled_at), ",
+            $job,
+            ".created_at, ",
+            $ready,
+            ".available_at, (SELECT q.resumed_at FROM jobs.queue q WHERE q.queue = ",
+            $job,
+            ".queue))"
+        )
+    };
+}
+pub(super) use waits_since;
+
 // The job that is next in each lane, lane for lane along the index, and since when it waits.
 macro_rules! heads {
     () => {
-        "WITH RECURSIVE lane AS (
-           (SELECT r.queue, r.priority, r.job_id, r.scheduled_at FROM jobs.ready r ORDER BY r.queue, r.priority, r.seq LIMIT 1)
-           UNION ALL
-           SELECT n.queue, n.priority, n.job_id, n.scheduled_at
-             FROM lane l, LATERAL (
-               SELECT r.queue, r.priority, r.job_id, r.scheduled_at FROM jobs.ready r
-                WHERE (r.queue, r.priority) > (l.queue, l.priority) ORDER BY r.queue, r.priority, r.seq LIMIT 1) n),
-         head AS (SELECT l.queue, l.job_id AS id, COALESCE(l.scheduled_at, j.scheduled_at, j.created_at) AS since
-                    FROM lane l JOIN jobs.job j ON j.id = l.job_id) "
+        concat!(
+            "WITH RECURSIVE lane AS (
+               (SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r ORDER BY r.queue, r.priority, r.seq LIMIT 1)
+               UNION ALL
+               SELECT n.queue, n.priority, n.job_id, n.scheduled_at, n.available_at
+                 FROM lane l, LATERAL (
+                   SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
+                    WHERE (r.queue, r.priority) > (l.queue, l.priority) ORDER BY r.queue, r.priority, r.seq LIMIT 1) n),
+             head AS (SELECT l.queue, l.job_id AS id, ",
+            $crate::store::count::waits_since!("l", "j"),
+            " AS since FROM lane l JOIN jobs.job j ON j.id = l.job_id) "
+        )
     };
 }
 pub(super) use heads;

@@ -4,6 +4,7 @@ use jobs_core::interval::Interval;
 use pgrx::pg_sys::{Datum, Oid};
 
 use super::columns::columns;
+use super::count::waits_since;
 use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
 use super::{direct, history, lanes, limits, notes};
@@ -41,8 +42,8 @@ pub struct Room<'a> {
 pub type Emit<'a> = &'a mut dyn FnMut(Vec<Datum>, Vec<bool>);
 
 columns! {
-    /// What [`CLAIM`] answers: the columns of `jobs.fetched_job`, and when a hold ends that the job
-    /// gives back at its start.
+    /// What [`CLAIM`] answers: the columns of `jobs.fetched_job`; since when the job has waited;
+    /// and when a hold ends that the job gives back at its start.
     fetched {
         ID: INT8 not null,
         TOKEN: INT8 not null,
@@ -59,13 +60,14 @@ columns! {
         ATTEMPTED_AT: AT not null,
         LEASE_EXPIRES_AT: AT not null,
         DEADLINE_AT: AT,
+        WAITS_SINCE: AT not null,
         HOLD_ENDS_AT: AT,
     }
 }
 
 /// The types of the columns of `jobs.fetched_job`.
 pub const FETCHED_JOB: &[Oid] = fetched::TYPES.split_at(ANSWERED).0;
-pub(super) const ANSWERED: usize = fetched::HOLD_ENDS_AT as usize - 1;
+pub(super) const ANSWERED: usize = fetched::DEADLINE_AT as usize;
 
 /// A job that was claimed.
 pub(super) struct Claimed {
@@ -117,13 +119,12 @@ pub fn id_and_token(values: &[Datum]) -> (i64, i64) {
     (at(fetched::ID), at(fetched::TOKEN))
 }
 
-/// Since when a job is available, of which these are the columns of `jobs.fetched_job`.
+/// Since when a claimed job has waited.
 pub fn since(values: &[Datum]) -> i64 {
-    let at = |column: i32| values[column as usize - 1].value() as i64;
-    at(fetched::CREATED_AT).max(at(fetched::SCHEDULED_AT))
+    values[fetched::WAITS_SINCE as usize - 1].value() as i64
 }
 
-/// Since when each of up to so many jobs of a queue is available that a fetch could claim now, as
+/// Since when each of up to so many jobs of a queue waits that a fetch could claim now, as
 /// far as limits are left aside.
 pub fn available_since(queue: &str, fetch: &Fetch, most: usize) -> Vec<i64> {
     direct::fetch::available_since(queue, fetch, most).unwrap_or_else(|| {
@@ -165,11 +166,11 @@ fn claim_by_statement(
     plan.list(&args, |rows, row| {
         let (values, nulls) = rows.datums(row);
         emit(values, nulls);
-        let (kind, due_at) = (
+        let (kind, since) = (
             rows.text(row, fetched::KIND)?,
-            rows.big(row, fetched::SCHEDULED_AT)?,
+            rows.big(row, fetched::WAITS_SINCE)?,
         );
-        history::started(queue, &kind, fetch.now, due_at);
+        history::started(queue, &kind, fetch.now, since);
         Some(Claimed {
             id: rows.big(row, fetched::ID)?,
             hold_ends_at: rows.big(row, fetched::HOLD_ENDS_AT),
@@ -213,9 +214,11 @@ macro_rules! claim {
                    WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2)",
             $filter,
             "      ORDER BY r.priority, r.seq LIMIT $3 FOR UPDATE SKIP LOCKED))
-               RETURNING seq, job_id, scheduled_at, attempt + 1 AS attempt),
+               RETURNING seq, job_id, scheduled_at, available_at, attempt + 1 AS attempt),
              job AS (
-               SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, j.*,
+               SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, ",
+            waits_since!("p", "j"),
+            " AS waits_since, j.*,
                       CASE WHEN j.hold_ends_at > $2 THEN j.hold_until END AS holds_until,
                       ",
             deadline!(),
@@ -233,7 +236,7 @@ macro_rules! claim {
                       CASE WHEN holds_until = 'success' THEN hold_ends_at END, $7[n], attempt, $5, $6 FROM lease)
              SELECT id, token, attempt, kind, args, COALESCE(meta, '{}'), queue, priority::integer,
                     COALESCE(tags, '{}'), max_attempts, created_at,
-                    COALESCE(rescheduled_at, scheduled_at, created_at), $2, lease_expires_at, deadline_at,
+                    COALESCE(rescheduled_at, scheduled_at, created_at), $2, lease_expires_at, deadline_at, waits_since,
                     CASE WHEN holds_until = 'start' THEN hold_ends_at END
                FROM lease ORDER BY n"
         )
@@ -250,12 +253,16 @@ static CLAIM_KINDS: Plan = Plan::new(
 );
 
 static AVAILABLE_SINCE: Plan = Plan::new(
-    "SELECT GREATEST(COALESCE(r.scheduled_at, j.scheduled_at), j.created_at)
-       FROM (SELECT r.job_id, r.scheduled_at FROM jobs.ready r
+    concat!(
+        "SELECT ",
+        waits_since!("r", "j"),
+        "
+       FROM (SELECT r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
               WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2)
                 AND ($4 IS NULL OR (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($4))
               ORDER BY r.priority, r.seq LIMIT $3) r
-       JOIN jobs.job j ON j.id = r.job_id",
+       JOIN jobs.job j ON j.id = r.job_id"
+    ),
     &[TEXT, AT, INT8, TEXTS],
 );
 

@@ -216,6 +216,7 @@ fn read_taken(rows: &Tuples, row: usize) -> TakenRow {
         cancel_requested_at: rows.big(row, 8),
         cancel_reason: rows.text(row, 9),
         token: None,
+        available_at: None,
         history_key: rows.int(row, 10),
         queue: rows.text(row, 11),
     }

@@ -70,7 +70,7 @@ static BY_KIND: Plan = Plan::new(
          ('Failed', 'jobs_kind_failed_attempts_total', 1, 'Attempts that failed, by queue and kind'),
          ('Discarded', 'jobs_kind_discarded_total', 1, 'Jobs discarded, by queue and kind'),
          ('Cancelled', 'jobs_kind_cancelled_total', 1, 'Jobs cancelled, by queue and kind'),
-         ('Wait', 'jobs_wait_seconds_bucket', 1, 'Attempts that began at most so long after they were due'),
+         ('Wait', 'jobs_wait_seconds_bucket', 1, 'Attempts that waited at most so long'),
          ('WaitSum', 'jobs_wait_seconds_sum', 1000000, 'How long all attempts waited together'),
          ('WaitCount', 'jobs_wait_seconds_count', 1, 'Attempts whose wait was measured'),
          ('Run', 'jobs_run_seconds_bucket', 1, 'Attempts that ran at most so long'),

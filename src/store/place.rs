@@ -48,6 +48,8 @@ pub struct TakenRow {
     pub attempt: i32,
     /// when it was due, where that differs from its first schedule
     pub scheduled_at: Option<i64>,
+    /// when it became available, where that was later than due and inserted
+    pub available_at: Option<i64>,
     /// when the last try began
     pub attempted_at: Option<i64>,
     /// who made it
@@ -105,6 +107,7 @@ impl Place {
             attempt: rows.int(0, 1).expect("attempt"),
             scheduled_at: rows.big(0, 2),
             token: rows.big(0, 3),
+            available_at: rows.big(0, 4),
             ..TakenRow::default()
         })?;
         if self.state.is_final() {
@@ -223,6 +226,7 @@ pub fn put_ready(id: i64, row: &TakenRow) {
         big(id),
         Some(Datum::from(row.attempt)),
         row.scheduled_at.map(Datum::from),
+        row.available_at.map(Datum::from),
     ];
     let put = |rows: &Tuples| Some((rows.text(0, 1)?, rows.small(0, 2)?, rows.big(0, 3)?));
     if let Some((queue, priority, seq)) = PUT_READY.first(&args, put).flatten() {
@@ -240,6 +244,7 @@ pub fn put_back(place: &Place, row: &TakenRow) {
         text(&place.queue),
         Some(Datum::from(place.priority)),
         place.seq.map(Datum::from),
+        row.available_at.map(Datum::from),
     ]);
     if let Some(seq) = place.seq {
         lanes::put_ready(&place.queue, place.priority, seq);
@@ -448,16 +453,17 @@ static LOCATE: Plan = Plan::new(
 
 static TAKE_READY: Plan = Plan::new(
     "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3
-     RETURNING attempt, scheduled_at, NULL::bigint",
+     RETURNING attempt, scheduled_at, NULL::bigint, available_at",
     &[TEXT, INT2, INT8],
 );
 static TAKE_SCHEDULED: Plan = Plan::new(
     "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
-     RETURNING attempt, NULLIF(due_at, 'infinity'), NULL::bigint",
+     RETURNING attempt, NULLIF(due_at, 'infinity'), NULL::bigint, NULL::timestamptz",
     &[INT8, TEXT],
 );
 static TAKE_FINISHED: Plan = Plan::new(
-    "DELETE FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state RETURNING attempt, scheduled_at, token",
+    "DELETE FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state
+     RETURNING attempt, scheduled_at, token, NULL::timestamptz",
     &[INT8, TEXT],
 );
 static HOLDER: Plan = Plan::new(
@@ -532,15 +538,15 @@ static REQUEST_CANCEL: Plan = Plan::new(
 );
 
 static PUT_READY: Plan = Plan::new(
-    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
-     SELECT nextval('jobs.job_seq'), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), j.expires_at, $2, j.priority, j.queue
+    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
+     SELECT nextval('jobs.job_seq'), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), $4, j.expires_at, $2, j.priority, j.queue
        FROM jobs.job j WHERE j.id = $1 RETURNING queue, priority, seq",
-    &[INT8, INT4, AT],
+    &[INT8, INT4, AT, AT],
 );
 static PUT_BACK: Plan = Plan::new(
-    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
-     SELECT $6, j.id, $3, j.expires_at, $2, $5, $4 FROM jobs.job j WHERE j.id = $1",
-    &[INT8, INT4, AT, TEXT, INT2, INT8],
+    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
+     SELECT $6, j.id, $3, $7, j.expires_at, $2, $5, $4 FROM jobs.job j WHERE j.id = $1",
+    &[INT8, INT4, AT, TEXT, INT2, INT8, AT],
 );
 static PUT_SCHEDULED: Plan = Plan::new(
     "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)

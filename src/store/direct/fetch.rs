@@ -7,10 +7,12 @@ use pgrx::pg_sys::Datum;
 use super::shapes::{self, job, running};
 use super::walk::{self, How, Taken, seen};
 use crate::pg::jsonb::Jsonb;
+use crate::pg::row::Row;
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::pg::{array, time};
+use crate::store::config_cache;
 use crate::store::fetch::{ANSWERED, Claimed, DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Room};
 use crate::store::history;
 use crate::store::spi::{Arg, big, text};
@@ -30,6 +32,7 @@ pub fn claim(
     // Taken after the rows were: it shows their jobs.
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
+    let resumed_at = config_cache::queue(queue).resumed_at;
     let lease = fetch.lease.map(time::interval_datum);
     let worker = text(fetch.worker);
     let no_meta = Jsonb::empty_object().datum();
@@ -58,13 +61,9 @@ pub fn claim(
         let hold_until = hold_ends_at.and_then(|_| job.text(job::HOLD_UNTIL));
         let holds_until = |what: &str| hold_ends_at.filter(|_| hold_until.as_deref() == Some(what));
         let attempt = Some(Datum::from(taken.attempts + 1));
-        let due_at = taken
-            .scheduled_at
-            .or(job.big(job::SCHEDULED_AT))
-            .or(job.big(job::CREATED_AT))
-            .expect("created_at is not null");
+        let (due_at, since) = waits(taken, &job, resumed_at);
         let kind = job.str(job::KIND).expect("it is not null");
-        let key = history::started(queue, kind, fetch.now, due_at);
+        let key = history::started(queue, kind, fetch.now, since);
         started.push(running.row_of(&[
             (running::JOB_ID, big(taken.job_id)),
             (running::TOKEN, big(tokens[n])),
@@ -80,7 +79,7 @@ pub fn claim(
             (running::WORKER, worker),
         ]));
         let priority = job.small(job::PRIORITY).expect("it is not null");
-        let answer: [Arg; ANSWERED] = [
+        let answer: [Arg; ANSWERED + 1] = [
             big(taken.job_id),
             big(tokens[n]),
             attempt,
@@ -96,6 +95,7 @@ pub fn claim(
             big(fetch.now),
             big(lease_ends),
             deadline.and_then(big),
+            big(since),
         ];
         let values = answer
             .iter()
@@ -140,11 +140,19 @@ pub fn available_since(queue: &str, fetch: &Fetch, most: usize) -> Option<Vec<i6
     let found = take(How::Look, &jobs, queue, fetch, most)?;
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
+    let resumed_at = config_cache::queue(queue).resumed_at;
     let since = found.iter().filter_map(|found| {
         let job = scan.first(&[Key::big(1, found.job_id)])?;
-        let created_at = job.big(job::CREATED_AT)?;
-        let due_at = found.scheduled_at.or(job.big(job::SCHEDULED_AT));
-        Some(due_at.map_or(created_at, |due_at| due_at.max(created_at)))
+        Some(waits(found, &job, resumed_at).1)
     });
     Some(since.collect())
+}
+
+/// When a job was due, and since when it waits, as `waits_since!` has it.
+fn waits(taken: &Taken, job: &Row, resumed_at: Option<i64>) -> (i64, i64) {
+    let created_at = job.big(job::CREATED_AT).expect("it is not null");
+    let due_at = taken.scheduled_at.or(job.big(job::SCHEDULED_AT));
+    let due_at = due_at.unwrap_or(created_at);
+    let later = [taken.available_at, resumed_at].into_iter().flatten();
+    (due_at, later.fold(due_at.max(created_at), i64::max))
 }

@@ -118,6 +118,7 @@ fn taken(lease: &Row) -> TakenRow {
         cancel_requested_at: lease.big(running::CANCEL_REQUESTED_AT),
         cancel_reason: lease.text(running::CANCEL_REASON),
         token: None,
+        available_at: None,
         history_key: lease.int(running::HISTORY_KEY),
         queue: lease.text(running::QUEUE),
     }

@@ -137,6 +137,7 @@ fn ready_row(table: &Table, job: &Row, seq: i64, one: &Move) -> NewRow {
         (ready::SEQ, big(seq)),
         (ready::JOB_ID, big(one.id)),
         (ready::SCHEDULED_AT, scheduled_at.and_then(big)),
+        (ready::AVAILABLE_AT, one.row.available_at.and_then(big)),
         (ready::EXPIRES_AT, job.datum(job::EXPIRES_AT)),
         (ready::ATTEMPT, Some(Datum::from(one.row.attempt))),
         (ready::PRIORITY, job.datum(job::PRIORITY)),

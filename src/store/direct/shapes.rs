@@ -104,6 +104,7 @@ columns! {
         SEQ: INT8 not null,
         JOB_ID: INT8 not null,
         SCHEDULED_AT: AT,
+        AVAILABLE_AT: AT,
         EXPIRES_AT: AT,
         ATTEMPT: INT4 not null,
         PRIORITY: INT2 not null,

@@ -31,6 +31,8 @@ pub struct Taken {
     pub position: i64,
     /// when it was due, where that differs from its first schedule
     pub scheduled_at: Option<i64>,
+    /// when it became available, where that was later than due and inserted
+    pub available_at: Option<i64>,
     /// attempts before this one
     pub attempts: i32,
 }
@@ -276,6 +278,7 @@ impl Walk<'_> {
                 job_id,
                 position: seq,
                 scheduled_at: row.big(ready::SCHEDULED_AT),
+                available_at: row.big(ready::AVAILABLE_AT),
                 attempts: row.int(ready::ATTEMPT).expect("it is not null"),
             });
             if let Some((done, highest)) = last

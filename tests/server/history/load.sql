@@ -34,7 +34,7 @@ begin
            select * from jobs.fetch(q, 1 + (random() * 9)::integer) where dice < 0.75
             union all
            select * from jobs.fetch_any('{q1,q2}', 1 + (random() * 9)::integer, lease => case when dice > 0.95 then interval '1 ms' end) where dice >= 0.75),
-         noted as (insert into attempt select token, id, attempted_at, scheduled_at from got)
+         noted as (insert into attempt select token, id, attempted_at, greatest(scheduled_at, created_at) from got)
     select array_agg(g.id), array_agg(g.token) into ids, tokens from got g where dice <= 0.95;
     perform pg_sleep(random() ^ 4 * 0.05);
     for n in 1 .. coalesce(cardinality(ids), 0) loop
@@ -100,7 +100,11 @@ end $$;
 create view event as
   select j.created_at as at, j.queue, j.kind, 'inserted' as what, null::interval as wait, null::interval as run from jobs.job j
   union all
-  select a.attempted_at, j.queue, j.kind, 'started', a.attempted_at - a.due_at, null from attempt a join jobs.job j on j.id = a.job_id
+  select a.attempted_at, j.queue, j.kind, 'started', a.attempted_at - greatest(a.due_at, r.at), null
+    from attempt a join jobs.job j on j.id = a.job_id,
+         -- When it was released.
+         lateral (select max(w.at) as at from jobs.answer w
+                   where w.job_id = a.job_id and w.state = 'available' and w.scheduled_at is null and w.at <= a.attempted_at) r
   union all
   select f.finalized_at, j.queue, j.kind, f.state::text, null,
          -- What ended by an error has its time there.
