@@ -297,7 +297,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'retry_many_wrapper';
 COMMENT ON FUNCTION jobs.retry_many(text, text, jobs.state[], text, interval, integer, boolean, text, timestamptz, text) IS
 $$Makes the jobs that a filter finds available, as jobs.retry does; available and running ones are left out. reset: attempt back to 0. Returns how many.
-Filters are joined by and; null: any; older_than counts from created_at; error_like is a pattern, as LIKE has it, of the job's latest error, and failed_after says after when that was: by these two alone no completed job is found, whatever it failed at before. None at all is refused (for all jobs give all states). At most max_jobs, oldest first.
+Filters are joined by and; null: any; older_than counts from created_at; error_like is a LIKE pattern of the job's latest error, in which % and _ are wildcards and \ before one escapes it, and failed_after says after when that was: by these two alone no completed job is found, whatever it failed at before. None at all is refused (for all jobs give all states). At most max_jobs, oldest first.
 Errors: 22023 no filter, a negative older_than, max_jobs not from 1 to 10000, an error_like that ends with a single backslash, an infinite failed_after; 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when a job moved, 40P01 a deadlock with another transaction that has locked several of the jobs: repeat the transaction.$$;
 
 CREATE FUNCTION jobs.delete_many(

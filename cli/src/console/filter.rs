@@ -20,8 +20,10 @@ pub(crate) struct Filter {
     pub(crate) kind: String,
     pub(crate) tag: String,
     pub(crate) worker: String,
-    /// What the latest error's text has in it; % stands for anything.
+    /// Text that the latest error contains.
     pub(crate) error: String,
+    /// A LIKE pattern of the latest error, in place of such a text.
+    pub(crate) error_like: String,
     /// The latest error came after.
     pub(crate) failed_after: String,
     /// Inserted at or after.
@@ -88,10 +90,24 @@ impl Filter {
         Ok(known)
     }
 
-    /// For `retry_many` and LIKE: a pattern that is found anywhere in the text. A backslash is one.
-    pub(crate) fn error_like(&self) -> Option<String> {
-        let text = self.error.replace('\\', "\\\\");
-        (!text.is_empty()).then(|| format!("%{text}%"))
+    /// Whether it asks for an error.
+    pub(crate) fn has_error(&self) -> bool {
+        [&self.error, &self.error_like, &self.failed_after]
+            .iter()
+            .any(|value| !value.is_empty())
+    }
+
+    /// The LIKE pattern of the latest error, for the list and for `retry_many`.
+    pub(crate) fn error_like(&self) -> Result<Option<String>, Problem> {
+        match (&*self.error, &*self.error_like) {
+            ("", "") => Ok(None),
+            (text, "") => Ok(Some(format!("%{}%", like_literal(text)))),
+            ("", pattern) => Ok(Some(pattern.into())),
+            _ => Err(Problem::bad_input(
+                "The address has both a text and a pattern of the latest error.",
+                "Keep one of them.",
+            )),
+        }
     }
 
     pub(crate) fn failed_after(&self) -> Result<Option<DateTime<Utc>>, Problem> {
@@ -119,7 +135,7 @@ impl Filter {
                 all.and(sql, value.clone());
             }
         }
-        if let Some(pattern) = self.error_like() {
+        if let Some(pattern) = self.error_like()? {
             all.and("last_error like ?", pattern);
         }
         for (sql, time) in [
@@ -148,11 +164,24 @@ impl Filter {
             (said(" with tag ", &self.tag, ""))
             (said(" that worker ", &self.worker, " has or had"))
             (said(" whose latest error has ", &self.error, " in it"))
+            (said(" whose latest error is like ", &self.error_like, ""))
             (said(" that failed last after ", &self.failed_after, ""))
             (said(" inserted from ", &self.after, " on"))
             (said(" inserted before ", &self.before, ""))
         }
     }
+}
+
+/// A LIKE pattern that only this text matches.
+pub(crate) fn like_literal(text: &str) -> String {
+    let mut pattern = String::new();
+    for character in text.chars() {
+        if "\\%_".contains(character) {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Console, SOON, run, value};
+use crate::support::{Console, SOON, encoded, run, value};
 
 const LATER: &str = "scheduled_at => now() + interval '1 day'";
 
@@ -45,6 +45,43 @@ fn names_are_taken_with_their_spaces() {
     let done = person.send(&preview, "/bulk", &[]);
     person.follow(&done);
     assert_eq!(count("'kind is a space'", "scheduled"), 5);
+}
+
+/// Each character of a text that is typed is that character, for the list and for the action.
+#[test]
+fn an_error_is_found_as_it_is_typed() {
+    let console = Console::start(&[]);
+    let errors = [r"a_b", "axb", r"50 %", "50 of it", r"c:\d", "c:d"];
+    for error in errors {
+        let insert =
+            "jobs.insert('alike.k', to_jsonb('{}'::text), queue => 'alike', max_attempts => 1)";
+        run(&format!("select from {}", insert.replace("{}", error)));
+    }
+    run(
+        "select from jobs.fetch('alike', max_jobs => 9) f, jobs.fail(f.id, f.token, f.args #>> '{}')",
+    );
+    let mut person = console.person("admin");
+    let retried = "select coalesce(jsonb_agg(args order by id), '[]') from jobs.jobs
+        where queue = 'alike' and state = 'available'";
+    let mut all = Vec::new();
+    for error in errors.into_iter().step_by(2) {
+        all.push(error);
+        let filter = format!("queue=alike&error={}", encoded(error));
+        let list = person.page(&format!("/jobs?{filter}"));
+        assert_eq!(list.body.matches(">alike.k<").count(), 1, "{}", list.text());
+        let preview = person.page(&format!("/bulk?do=retry&{filter}"));
+        assert!(preview.text().contains("1 job"), "{}", preview.text());
+        let done = person.send(&preview, "/bulk", &[("shown", "9")]);
+        assert!(person.follow(&done).text().contains("1 job"));
+        assert_eq!(value(retried), serde_json::json!(all));
+    }
+    // Those of Failures leave open only what differs by a number.
+    let failures = person.page("/failures");
+    let of_it = "error_like=%25+of+it%25";
+    assert!(failures.body.contains(of_it), "{}", failures.body);
+    assert!(failures.body.contains("error_like=a%5C_b%25"));
+    let list = person.page(&format!("/jobs?queue=alike&{of_it}"));
+    assert_eq!(list.body.matches(">alike.k<").count(), 1, "{}", list.text());
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Bulk {
             return Err(Problem::bad_input(message, "Take that filter away."));
         }
         // Who asks for errors means jobs that did not get over them, as the functions do.
-        let by_error = !filter.error.is_empty() || !filter.failed_after.is_empty();
+        let by_error = filter.has_error();
         let states = match filter.state()? {
             Some(state) => vec![state],
             None => parts::STATES
@@ -93,7 +93,7 @@ impl Bulk {
                 .into_iter()
                 .filter(|state| action.changes(state))
                 .collect(),
-            error_like: filter.error_like(),
+            error_like: filter.error_like()?,
             failed_after: filter.failed_after()?,
         })
     }
@@ -323,9 +323,9 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_what_is_done() {
-        let asked = asked("do=retry&kind=k&error=100%25");
+        let asked = asked("do=retry&kind=k&error=100%25_%5C");
         let meant = asked.meant().expect("it can be");
-        assert_eq!(meant.error_like.as_deref(), Some("%100%%"));
+        assert_eq!(meant.error_like.as_deref(), Some(r"%100\%\_\\%"));
         assert!(!meant.states.contains(&"completed") && !meant.states.contains(&"running"));
         let condition = meant.condition(None).expect("it can be");
         let expected = "true and kind = $1 and last_error like $2 and state in \
@@ -367,6 +367,8 @@ mod tests {
         for query in [
             "do=cancel",
             "do=cancel&error=x",
+            "do=cancel&error_like=x",
+            "do=retry&error=x&error_like=x",
             "do=delete&kind=k&failed_after=2026-01-01",
             "do=retry&worker=w",
             "do=retry&kind=k&before=2026-01-01T00:00",

@@ -78,6 +78,7 @@ impl Action {
             tag,
             worker,
             error,
+            error_like,
             failed_after,
             after,
             before,
@@ -91,6 +92,7 @@ impl Action {
             ("time of insertion", after, false),
             ("time of insertion", before, false),
             ("latest error", error, by_error),
+            ("latest error", error_like, by_error),
             ("latest error", failed_after, by_error),
         ]
         .into_iter()

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::collections::HashMap;
 
 use super::job;
-use crate::console::filter::Filter;
+use crate::console::filter::{Filter, like_literal};
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
@@ -48,7 +48,7 @@ struct Line {
 /// Those whose lines differ by numbers alone.
 struct Group {
     kind: Option<String>,
-    /// With % for what differs.
+    /// The LIKE pattern of the line, with % for what differs.
     pattern: String,
     count: i64,
     last_at: DateTime<Utc>,
@@ -149,7 +149,8 @@ fn grouped(lines: Vec<Line>) -> Vec<Group> {
     groups
 }
 
-/// The text with a % for each word that has a digit or an @: numbers, UUIDs, times, addresses.
+/// A LIKE pattern with a % for each word that has a digit or an @: numbers, UUIDs, times and
+/// addresses.
 fn pattern(line: &str) -> String {
     let is_part = |one: char| one.is_alphanumeric() || "-_.:@".contains(one);
     let mut pattern = String::new();
@@ -164,13 +165,27 @@ fn pattern(line: &str) -> String {
         let bare = word.trim_end_matches(['.', ':', '-', '_']);
         if bare.chars().any(|one| one.is_ascii_digit() || one == '@') {
             pattern.push('%');
-            pattern += &word[bare.len()..];
+            pattern += &like_literal(&word[bare.len()..]);
         } else {
-            pattern += word;
+            pattern += &like_literal(word);
         }
         rest = after;
     }
     pattern
+}
+
+/// A pattern for people.
+fn shown(pattern: &str) -> String {
+    let mut text = String::new();
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => text.extend(characters.next()),
+            '%' => text.push('…'),
+            _ => text.push(character),
+        }
+    }
+    text
 }
 
 fn table(visit: &Visit, groups: &[Group], since: DateTime<Utc>) -> Markup {
@@ -192,7 +207,8 @@ impl Group {
     fn filter(&self, since: &str) -> Filter {
         Filter {
             kind: self.kind.clone().unwrap_or_default(),
-            error: self.pattern.clone(),
+            // Other lines may follow.
+            error_like: format!("{}%", self.pattern),
             failed_after: since.into(),
             ..Filter::default()
         }
@@ -206,7 +222,7 @@ impl Group {
             tr {
                 td.number { (parts::number(self.count)) }
                 th scope="row" { (parts::optional_text(self.kind.as_deref())) }
-                td.wide { a.error href=(jobs) { (self.pattern.replace('%', "…")) } }
+                td.wide { a.error href=(jobs) { (shown(&self.pattern)) } }
                 td { (parts::ago(self.last_at)) }
                 td {
                     @for (n, id) in self.ids.iter().enumerate() {
@@ -242,11 +258,17 @@ mod tests {
                 "% <%>: mailbox is full",
             ),
             ("ключ 7 не найден", "ключ % не найден"),
+            (r"50% of a_b\c, 2_: no", r"%\% of a\_b\\c, %\_: no"),
             ("", ""),
         ];
         for (line, expected) in cases {
             assert_eq!(pattern(line), expected);
         }
+    }
+
+    #[test]
+    fn a_pattern_is_shown_without_its_escapes() {
+        assert_eq!(shown(&pattern(r"100 % of a_b\c 7")), r"… % of a_b\c …");
     }
 
     #[test]

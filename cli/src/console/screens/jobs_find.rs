@@ -224,6 +224,7 @@ pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<
     let Some(after) = filter.failed_after()? else {
         return Ok(None);
     };
+    let error_like = filter.error_like()?;
     let kind = (!filter.kind.is_empty()).then_some(&filter.kind);
     let sql = "
         select job_id as id from jobs.errors
@@ -231,7 +232,7 @@ pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<
            and ($3::text is null or job_kind = $3)
          limit $4";
     let ids: Vec<Only<i64>> = visit
-        .rows(sql, &[&after, &filter.error_like(), &kind, &(MANY + 1)])
+        .rows(sql, &[&after, &error_like, &kind, &(MANY + 1)])
         .await?;
     if ids.len() as i64 > MANY {
         return Ok(None);

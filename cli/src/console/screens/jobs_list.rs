@@ -137,7 +137,15 @@ fn states(visit: &Visit, filter: &Filter, counts: &[Count]) -> Markup {
 }
 
 fn form(visit: &Visit, filter: &Filter) -> Markup {
-    let is_open = [&filter.worker, &filter.error, &filter.after, &filter.before]
+    let Filter {
+        worker,
+        error,
+        error_like,
+        after,
+        before,
+        ..
+    } = filter;
+    let is_open = [worker, error, error_like, after, before]
         .iter()
         .any(|value| !value.is_empty());
     html! {
@@ -153,10 +161,14 @@ fn form(visit: &Visit, filter: &Filter) -> Markup {
             details.more open[is_open] {
                 summary { "More" }
                 div.fields {
-                    (fields::suggesting("error", "Latest error has", &filter.error, &[]))
-                    (suggesting(visit, "worker", "Worker", &filter.worker))
-                    (fields::date_time("after", "Inserted from", &filter.after))
-                    (fields::date_time("before", "Inserted before", &filter.before))
+                    @if error_like.is_empty() {
+                        (fields::suggesting("error", "Latest error has", error, &[]))
+                    } @else {
+                        (fields::suggesting("error_like", "Latest error is like", error_like, &[]))
+                    }
+                    (suggesting(visit, "worker", "Worker", worker))
+                    (fields::date_time("after", "Inserted from", after))
+                    (fields::date_time("before", "Inserted before", before))
                 }
             }
             (parts::button("Filter", parts::Look::Primary))
