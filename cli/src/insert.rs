@@ -15,7 +15,7 @@ use tokio_postgres::{Client, GenericClient};
 
 use crate::database::Database;
 use crate::seconds::{limit, seconds};
-use crate::{Failed, NOT_COMPLETED, REFUSED, WRONG, harmless, plain, print, show_progress};
+use crate::{Failed, NOT_COMPLETED, REFUSED, WRONG, plain, print, show_progress, visible};
 
 const EXAMPLES: &str = "Examples:
   jobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail
@@ -248,7 +248,9 @@ async fn wait(
     if result.state == Some(State::Completed) {
         return Ok(());
     }
-    let error = result.error.map(|error| format!(": {}", harmless(&error)));
+    let error = result
+        .error
+        .map(|error| format!(": {}", visible::lines(&error)));
     let (state, error) = (named(result.state), error.unwrap_or_default());
     Err(Failed::new(
         NOT_COMPLETED,
@@ -285,7 +287,7 @@ async fn watched(client: &Client, id: i64, time: Duration) -> Result<JobResult, 
             can_read = row.is_ok();
             progress = row.ok().flatten().and_then(|row| row.get(0));
         }
-        let progress = progress.map(|progress: String| format!(": {}", harmless(&progress)));
+        let progress = progress.map(|progress: String| format!(": {}", visible::line(&progress)));
         let (state, progress) = (named(result.state), progress.unwrap_or_default());
         show_progress(format_args!("job {id} is {state}{progress}"));
     }

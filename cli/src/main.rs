@@ -8,6 +8,7 @@ mod output;
 mod seconds;
 mod show;
 mod top;
+mod visible;
 mod work;
 
 use std::fmt::Display;
@@ -98,14 +99,14 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
         while let Some(error) = cause {
             if let Some(refused) = error.downcast_ref::<DbError>() {
-                message = refused.message().into();
+                message = visible::line(refused.message()).into();
                 let hint = refused.hint().or_else(|| no_extension(refused));
                 let more = [("DETAIL", refused.detail()), ("HINT", hint)];
                 for (name, text) in more
                     .into_iter()
                     .filter_map(|(name, text)| Some((name, text?)))
                 {
-                    message += &format!("\n{name}: {text}");
+                    message += &format!("\n{name}: {}", visible::line(text));
                 }
             } else if !message.contains(&error.to_string()) {
                 message += &format!(": {error}");
@@ -156,18 +157,6 @@ pub(crate) fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A text as a terminal may have it: control characters are shown, but for newlines and tabs.
-pub(crate) fn harmless(text: &str) -> String {
-    let mut shown = String::new();
-    for character in text.chars() {
-        match character.is_control() && !"\n\t".contains(character) {
-            true => shown.extend(character.escape_default()),
-            false => shown.push(character),
-        }
-    }
-    shown
-}
-
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments {
@@ -192,7 +181,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed { code, message }) => {
             if !message.is_empty() {
-                tell(format_args!("jobs: {message}"));
+                tell(format_args!("jobs: {}", visible::lines(&message)));
             }
             ExitCode::from(code)
         }

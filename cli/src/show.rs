@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::database::Database;
-use crate::{Failed, NOT_FOUND, harmless, print};
+use crate::{Failed, NOT_FOUND, print, visible};
 
 const EXAMPLES: &str = "Examples:
   jobs show 42
@@ -61,7 +61,7 @@ impl Show {
     }
 }
 
-/// Shows its columns, each as it is, however deep.
+/// Shows its columns, each on a line, however deep.
 fn show(job: &str) -> Result<(), Failed> {
     let mut job: BTreeMap<String, Box<RawValue>> = serde_json::from_str(job)?;
     let errors: Vec<Failure> = match job.remove("errors") {
@@ -85,12 +85,12 @@ fn show(job: &str) -> Result<(), Failed> {
     let first = order.map(|name| job.remove_entry(name));
     for (name, value) in first.into_iter().flatten().chain(job) {
         let text = serde_json::from_str(value.get()).unwrap_or(value.to_string());
-        let text = harmless(&text).replace('\n', &format!("\n{:23}", ""));
-        print(format!("  {name:20} {text}"));
+        print(format!("  {name:20} {}", visible::line(&text)));
     }
     for Failure { attempt, at, error } in errors {
         print(format!("  error of attempt {attempt}, {at}"));
-        print(format!("    {}", harmless(&error).replace('\n', "\n    ")));
+        let text = visible::lines(&error).replace('\n', "\n    ");
+        print(format!("    {text}"));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio_postgres::Client;
 
 use crate::database::Database;
-use crate::{Failed, harmless, plain, print};
+use crate::{Failed, plain, print, visible};
 
 const EXAMPLES: &str = "Examples:
   jobs top
@@ -128,5 +128,5 @@ fn cell(row: &Row, name: &str) -> String {
         value if row.value("estimated").as_array().is_some_and(is_estimated) => format!("~{value}"),
         value => plain(&value),
     };
-    harmless(&text).replace('\n', " ")
+    visible::line(&text).into()
 }

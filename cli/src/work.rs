@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::database::Database;
 use crate::output::{Output, PATIENCE};
 use crate::seconds::{limit, seconds};
-use crate::{Failed, REFUSED, WRONG, hang_up};
+use crate::{Failed, REFUSED, WRONG, hang_up, visible};
 
 const EXAMPLES: &str = "Examples:
   jobs work -- ./send-email
@@ -120,7 +120,7 @@ impl Work {
         }
         let ended = ended.map_err(|fault| {
             let Failed { code, message } = failed(fault);
-            log.say(format!("jobs: {message}\n").as_bytes());
+            log.say(format!("jobs: {}\n", visible::lines(&message)).as_bytes());
             Failed::new(code, "")
         });
         reports.finish(PATIENCE);

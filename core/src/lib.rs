@@ -24,6 +24,7 @@ pub mod schedule;
 pub mod state;
 pub mod text;
 pub mod verdict;
+pub mod visible;
 
 mod given;
 mod json;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jobs_core::counts::{Event, Time};
 use jobs_core::state::State;
+use jobs_core::visible;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -14,7 +15,7 @@ use crate::error::{Error, Result, answer};
 use crate::maintenance;
 use crate::pg::answer::{Cell, Rows};
 use crate::pg::role::{as_definer, called};
-use crate::pg::spi::Snapshot;
+use crate::pg::spi::{Snapshot, text};
 use crate::pg::time;
 use crate::settings;
 use crate::shmem::entries::MINUTE;
@@ -137,7 +138,8 @@ fn findings(from: &Thresholds, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let mut rows = Rows::new(fcinfo);
     let mut findings: Vec<[Option<String>; 4]> = Vec::new();
     health::find(&worker(), from, |found| {
-        findings.extend((0..found.len()).map(|row| [1, 2, 3, 4].map(|n| found.text(row, n))));
+        let text = |row, n| Some(visible::line(&found.text(row, n)?).into_owned());
+        findings.extend((0..found.len()).map(|row| [1, 2, 3, 4].map(|n| text(row, n))));
     });
     let worst_first = ["critical", "warning", "info"];
     findings.sort_by_key(|finding| {
@@ -216,7 +218,13 @@ fn explain(id: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         let sees_payload = explain::sees_payload();
         let found = as_definer(called(fcinfo), || {
             explain::reasons(id, time::now(), sees_payload, |found| {
-                (0..found.len()).for_each(|row| rows.push_datums(found.datums(row)));
+                for row in 0..found.len() {
+                    let (mut values, nulls) = found.datums(row);
+                    if let Some(detail) = found.text(row, 2) {
+                        values[1] = text(&visible::line(&detail)).expect("it is not null");
+                    }
+                    rows.push_datums((values, nulls));
+                }
             })
         });
         found.ok_or_else(|| Error::unknown_job(id))?;

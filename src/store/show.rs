@@ -1,19 +1,27 @@
 //! One job's story, line by line, from the views: what the caller may not see there is not in it.
 
+use jobs_core::visible;
 use pgrx::pg_sys::Datum;
 
 use super::spi::{Plan, big};
 use super::types::*;
 use crate::pg::jsonb;
 
-/// The lines about a job; none: there is no such job.
+/// The lines about a job; none: there is no such job. Only the text of an error goes on below its
+/// line, set in, so no text looks like a line of the story.
 pub fn lines(id: i64) -> Vec<String> {
     let is_too_long = |value| jsonb::stored_length_above(LONGEST, &[value]).is_some();
     let too_long = CARRIED.first(&[big(id)], |rows| {
         [1, 2, 3, 4].map(|n| Some(Datum::from(rows.datum(0, n).is_some_and(is_too_long))))
     });
     let args = [&[big(id)], &too_long.unwrap_or_default()[..]].concat();
-    STORY.list(&args, |rows, row| rows.text(row, 1))
+    STORY.list(&args, |rows, row| {
+        let line = rows.text(row, 1)?;
+        Some(match rows.bool(row, 2) {
+            Some(true) => visible::lines(&line).replace('\n', "\n    "),
+            _ => visible::line(&line).into_owned(),
+        })
+    })
 }
 
 /// The longest text of a part of what a job carries that is shown. All of them together have room
@@ -64,7 +72,7 @@ static STORY: Plan = Plan::new(
         r", ''))) h(at, n, line)
          WHERE h.at IS NOT NULL
         UNION ALL
-        SELECT 2, e.at, 4, to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS OF  ') || format('attempt %s failed: %s', e.attempt, replace(e.error, E'\n', E'\n    '))
+        SELECT 2, e.at, 4, to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS OF  ') || format('attempt %s failed: %s', e.attempt, e.error)
                || COALESCE(' (' || (e.details ->> 'type') || ')', '')
           FROM jobs.errors e WHERE e.job_id = $1
         UNION ALL
@@ -83,7 +91,7 @@ static STORY: Plan = Plan::new(
           (2, 'Progress: ' || ",
         unless_too_long!("$5", "j.progress::text"),
         r")) n(n, line))
-      SELECT l.line FROM line l WHERE l.line IS NOT NULL ORDER BY l.part, l.at, l.n"
+      SELECT l.line, l.part = 2 AND l.n = 4 FROM line l WHERE l.line IS NOT NULL ORDER BY l.part, l.at, l.n"
     ),
     &[INT8, BOOL, BOOL, BOOL, BOOL],
 );

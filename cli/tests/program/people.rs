@@ -47,7 +47,7 @@ fn what_a_handler_said_commands_no_terminal() {
     };
     let script = r#"case $JOBS_KIND in
         error) printf 'first\033[2J\tstill\r\n\033]0;title\007 \302\233last' >&2; exit 1;;
-        output) printf '"one\\u001b[2J\302\233\\n  state  gone"';;
+        output) printf '"one\\u001b[2J\302\233\\n  state  gone\\u202e"';;
         esac"#;
     let _worker = program.work(&[], script);
     let shown = |kind: &str| {
@@ -56,11 +56,10 @@ fn what_a_handler_said_commands_no_terminal() {
         printed(&program, &["show", &inserted["id"].to_string()])
     };
     let text = shown("output");
-    let lines =
-        "\n  output               one\\u{1b}[2J\\u{9b}\n                         state  gone\n";
+    let lines = "\n  output               one\\x1b[2J\\x9b\\n  state  gone\\u202e\n";
     assert!(text.contains(lines), "{text:?}");
     let text = shown("error");
-    let lines = "\n    first\\u{1b}[2J\tstill\\r\n    \\u{1b}]0;title\\u{7} \\u{9b}last\n";
+    let lines = "\n    first\\x1b[2J\tstill\\r\n    \\x1b]0;title\\x07 \\x9blast\n";
     assert!(text.contains(lines), "{text:?}");
     assert!(!has_control(&text.replace('\t', "")), "{text:?}");
     let insert = [
@@ -74,10 +73,7 @@ fn what_a_handler_said_commands_no_terminal() {
         "60",
     ];
     let said = String::from_utf8(program.run(&insert, "").stderr).unwrap();
-    assert!(
-        said.ends_with("\\u{1b}]0;title\\u{7} \\u{9b}last\n"),
-        "{said:?}"
-    );
+    assert!(said.ends_with("\\x1b]0;title\\x07 \\x9blast\n"), "{said:?}");
     assert!(!has_control(&said.replace('\t', "")), "{said:?}");
 }
 
@@ -92,7 +88,7 @@ fn what_a_worker_says_of_itself_commands_no_terminal() {
     program.ask::<i64>(&beat);
     let text = printed(&program, &["top", "--once"]);
     assert!(text.contains(&program.queue), "{text}");
-    assert!(text.contains("  \\u{1b}[2J1 2\n"), "{text:?}");
+    assert!(text.contains("  \\x1b[2J1\\n2\n"), "{text:?}");
     assert!(!has_control(&text), "{text:?}");
     let line = printed(&program, &["top", "--json"]);
     assert!(line.contains(&format!(r#""deep": {deep}"#)), "{line}");

@@ -65,3 +65,15 @@ select jobs.revoke('jobs_show_viewer');
 revoke usage on schema jobs from jobs_show_nobody;
 drop role jobs_show_viewer;
 drop role jobs_show_nobody;
+
+-- Texts of users stay on their line, and no terminal obeys them.
+select id from jobs.insert('k', 'null', queue => 'noisy', tags => array[e'\x1b[2J', e'a\n2999-01-01 forged'], max_attempts => 1);
+select (jobs.fail(id, token, e'red \x1b[31m\r\nTIME  forged\u202e', details => jsonb_build_object('type', e'\x07\x7f'))).state from jobs.fetch('noisy', worker => 'w3');
+select id from jobs.insert('k', 'null', queue => 'noisy');
+select jobs.cancel(8, e'gone\nTIME  completed\u009b');
+select pg_temp.story(7);
+select pg_temp.story(8);
+select detail ~ 'gone\\nTIME  completed\\x9b$' from jobs.explain(8);
+select count(*) from generate_series(1, 10) n, jobs.insert('noisy', to_jsonb(n), queue => 'noisy');
+select count(jobs.fail(id, token, e'\x1b]0;title\x07')) from jobs.fetch('noisy', max_jobs => 10);
+select substring(message from 'completed: .*') from jobs.health() where finding = 'mostly_failing' and message like '%noisy%';
