@@ -1,6 +1,6 @@
 //! What requests say, and what answers are made of.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -62,6 +62,14 @@ pub(crate) fn client(peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
     let forwarded = forwarded.filter(|_| peer.is_loopback());
     let last = forwarded.and_then(|all| all.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
     last.map_or(peer, |last: IpAddr| last.to_canonical())
+}
+
+/// An address as limits count it: whoever has an IPv6 address has all of its /64.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
 }
 
 /// Whether htmx asks for a part of a page.

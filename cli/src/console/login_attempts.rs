@@ -1,10 +1,11 @@
 //! Attempts to log in: who fails too often waits.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::http::network;
 use super::role::locked;
 
 /// Failures of a role from an address, and of all roles from it. Those from another address keep
@@ -77,14 +78,6 @@ fn keys(address: IpAddr, role: &str) -> [Key; 2] {
     [(network, Some(role.into())), (network, None)]
 }
 
-/// Whoever has an IPv6 address has all of its /64.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address => address,
-    }
-}
-
 /// Attempts that have failed.
 struct Failures {
     count: u32,
@@ -120,6 +113,8 @@ impl Failures {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     const HERE: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);

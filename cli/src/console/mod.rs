@@ -39,7 +39,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use clap::Args;
+use clap::{Args, value_parser};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::Config;
@@ -57,6 +57,7 @@ use self::screens::{
 };
 use self::session::Sessions;
 use crate::database::Database;
+use crate::seconds::seconds;
 use crate::{Failed, REFUSED, print};
 
 /// The largest form: args of a megabyte are three as a form has them.
@@ -83,6 +84,12 @@ pub(crate) struct Console {
     /// addresses; it can be given many times
     #[arg(long = "allow-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
+    /// How many connections of browsers one address may have; a proxy may need more
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u16).range(1..=1000))]
+    max_per_address: u16,
+    /// Seconds after which a connection is closed that takes nothing of an answer
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, hide = true)]
+    write_timeout: Duration,
 }
 
 fn prefix(text: &str) -> Result<String, String> {
@@ -164,7 +171,11 @@ impl Console {
                 _ = interrupted.recv() => {}
             }
         };
-        serve::until(stop, listener, &router(app)).await;
+        let limits = serve::Limits {
+            per_address: self.max_per_address.into(),
+            write: self.write_timeout,
+        };
+        serve::until(stop, listener, &router(app), limits).await;
         Ok(())
     }
 }

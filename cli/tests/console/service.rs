@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::support::{Console, SOON, as_role, run, run_at, url, url_as, value};
+use crate::support::{Console, SOON, as_role, run, run_at, url, url_as, value, wait_for};
 
 #[test]
 fn it_says_where_it_listens_and_ends_in_order() {
@@ -91,16 +91,72 @@ fn a_standby_is_asked_for_nothing_that_it_refuses_and_tells_of_jobs_once_it_is_p
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
-#[test]
-fn idle_connections_make_room_for_other_ones() {
-    // A thousand here, and as many there.
+/// A thousand connections here, and as many there.
+fn with_all_files() {
     let files = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: files.maximum,
         ..files
     };
     setrlimit(Resource::Nofile, all).unwrap();
+}
+
+/// Asks for more than all buffers hold, and reads nothing.
+fn unread(console: &Console, file: &str) -> TcpStream {
+    let mut stream = console.stream();
+    let ask = format!("GET {file} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    // It may be closed already.
+    let _ = stream.write_all(ask.repeat(400).as_bytes());
+    stream
+}
+
+/// A script of the console.
+fn file(console: &Console) -> String {
+    let page = console.get("/login").body;
+    let mut sources = page.split(" src=\"").skip(1);
+    let script = sources.find(|source| source.contains("uplot")).unwrap();
+    script.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn who_reads_nothing_keeps_no_other_address_out() {
+    with_all_files();
     let console = Console::start(&[]);
+    let file = file(&console);
+    let unread: Vec<_> = (0..1000).map(|_| unread(&console, &file)).collect();
+    let mut other = console.stream_from([127, 0, 0, 2]);
+    other
+        .write_all(b"GET /login HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    other.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    drop(unread);
+}
+
+#[test]
+fn who_reads_nothing_is_let_go() {
+    let console = Console::start(&["--write-timeout", "1", "--max-per-address", "20"]);
+    let file = file(&console);
+    let unread: Vec<_> = (0..20).map(|_| unread(&console, &file)).collect();
+    let is_served = || {
+        let mut stream = console.stream();
+        let ask = b"GET /login HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        let mut answer = Vec::new();
+        // A connection too many is closed.
+        stream.write_all(ask).is_ok()
+            && stream.read_to_end(&mut answer).is_ok()
+            && !answer.is_empty()
+    };
+    assert!(!is_served(), "they are as many as may be");
+    wait_for("the address is served again", is_served);
+    drop(unread);
+}
+
+#[test]
+fn idle_connections_make_room_for_other_ones() {
+    with_all_files();
+    let console = Console::start(&["--max-per-address", "1000"]);
     let mut idle: Vec<_> = (0..1000).map(|_| console.stream()).collect();
     assert_eq!(console.get("/login").status, 200);
     let is_closed = |stream: &mut TcpStream| {

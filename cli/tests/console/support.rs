@@ -1,10 +1,11 @@
 //! A console as a process of its own, and what speaks HTTP with it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net;
 use serde_json::Value;
 
 /// Nothing takes so long, on whatever machine.
@@ -158,6 +159,16 @@ impl Console {
 
     pub fn stream(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream
+    }
+
+    /// A connection of another address of this machine.
+    pub fn stream_from(&self, address: [u8; 4]) -> TcpStream {
+        let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
+        net::bind(&socket, &SocketAddr::from((address, 0))).unwrap();
+        net::connect(&socket, &self.address.parse::<SocketAddr>().unwrap()).unwrap();
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(SOON)).unwrap();
         stream
     }
