@@ -16,6 +16,10 @@ pub(super) async fn guarded(State(app): State<Arc<App>>, request: Request, next:
     let mut response = if !is_allowed_host(&app, request.headers()) {
         let said = "The console does not serve this name: open it by its address or as localhost.";
         (StatusCode::MISDIRECTED_REQUEST, said).into_response()
+    } else if http::is_foreign(request.method(), request.headers()) {
+        let said =
+            "A page of another site has sent this form. Open the console, and repeat it there.";
+        (StatusCode::FORBIDDEN, said).into_response()
     } else if !http::is_path(request.uri().path()) {
         StatusCode::NOT_FOUND.into_response()
     } else {
@@ -38,7 +42,8 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
+    // By none at all a browser would send forms without their origin.
+    (header::REFERRER_POLICY, "same-origin"),
     (header::CACHE_CONTROL, "no-store"),
     (
         HeaderName::from_static("cross-origin-opener-policy"),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::App;
@@ -50,8 +50,11 @@ pub(crate) fn set_secret(
 
 /// Whether a proxy says that it passes a request on.
 pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
-    let names = ["x-forwarded-for", "x-forwarded-host", "forwarded"];
-    names.iter().any(|name| headers.contains_key(*name))
+    let others = ["forwarded", "via", "x-real-ip"];
+    headers.keys().any(|name| {
+        let name = name.as_str();
+        name.starts_with("x-forwarded-") || others.contains(&name)
+    })
 }
 
 /// Where a request comes from: what a proxy on this machine has added last, else the peer. What is
@@ -84,11 +87,43 @@ pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
         .is_some_and(|accepted| accepted == "text/event-stream")
 }
 
-/// Whether a proxy in front of us speaks https.
+/// Whether the browser speaks https. Each proxy on the way adds what it was spoken to, so that is
+/// the first one.
 pub(crate) fn is_https(headers: &HeaderMap) -> bool {
-    headers
-        .get("x-forwarded-proto")
-        .is_some_and(|proto| proto == "https")
+    let all = headers.get("x-forwarded-proto");
+    let all = all.and_then(|all| all.to_str().ok());
+    all.and_then(|all| all.split(',').next())
+        .is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
+}
+
+/// Whether a page of another site sends a request that may change something. A browser says where
+/// it comes from; what is no browser has no cookies of ours.
+pub(crate) fn is_foreign(method: &Method, headers: &HeaderMap) -> bool {
+    if method.is_safe() {
+        return false;
+    }
+    let text = |name| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or_default())
+    };
+    let origin = text("origin");
+    match text("sec-fetch-site") {
+        Some(site) => site != "same-origin" || origin == Some("null"),
+        None => origin.is_some_and(|origin| !is_own(origin, headers)),
+    }
+}
+
+/// Whether an origin is that of the console, whose name the request has.
+fn is_own(origin: &str, headers: &HeaderMap) -> bool {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let (Some((scheme, name)), Some(host)) = (origin.split_once("://"), host) else {
+        return false;
+    };
+    let is_scheme = scheme == "https" || scheme == "http" && !is_https(headers);
+    is_scheme && name.eq_ignore_ascii_case(host)
 }
 
 /// Whether a path is one of ours: browsers take what begins with two slashes for another site.
@@ -128,6 +163,73 @@ mod tests {
             headers.append("x-forwarded-for", HeaderValue::from_static(forwarded));
             let client = client(peer.parse().expect("an address"), &headers);
             assert_eq!(client.to_string(), expected, "{peer} {forwarded}");
+        }
+    }
+
+    fn headers(all: &[(&'static str, &'static str)]) -> HeaderMap {
+        let all = all.iter().map(|(name, value)| {
+            let name = axum::http::HeaderName::from_static(name);
+            (name, HeaderValue::from_static(value))
+        });
+        all.collect()
+    }
+
+    #[test]
+    fn the_first_proxy_says_what_the_browser_speaks() {
+        for (said, expected) in [
+            ("https", true),
+            ("HTTPS , http", true),
+            ("https,https", true),
+            ("http, https", false),
+            ("http", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                is_https(&headers(&[("x-forwarded-proto", said)])),
+                expected,
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_an_own_page_sends_a_form() {
+        let host = ("host", "jobs.example:8088");
+        let https = ("x-forwarded-proto", "https");
+        for (more, expected) in [
+            (&[][..], false),
+            (&[("origin", "http://jobs.example:8088")], false),
+            (&[("origin", "https://Jobs.example:8088"), https], false),
+            (&[("origin", "http://jobs.example:8088"), https], true),
+            (&[("origin", "http://jobs.example")], true),
+            (&[("origin", "http://evil.example:8088")], true),
+            (&[("origin", "null")], true),
+            (&[("origin", "jobs.example:8088")], true),
+            // A browser knows it better than a proxy that gives another name.
+            (
+                &[
+                    ("sec-fetch-site", "same-origin"),
+                    ("origin", "https://outside.example"),
+                ],
+                false,
+            ),
+            (
+                &[("sec-fetch-site", "same-origin"), ("origin", "null")],
+                true,
+            ),
+            (
+                &[
+                    ("sec-fetch-site", "same-site"),
+                    ("origin", "http://jobs.example:8088"),
+                ],
+                true,
+            ),
+            (&[("sec-fetch-site", "cross-site")], true),
+            (&[("sec-fetch-site", "none")], true),
+        ] {
+            let headers = headers(&[&[host], more].concat());
+            assert_eq!(is_foreign(&Method::POST, &headers), expected, "{more:?}");
+            assert!(!is_foreign(&Method::GET, &headers));
         }
     }
 

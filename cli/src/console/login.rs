@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::timeout;
 
-use super::App;
 use super::http::{client, cookie, is_https, is_path, secret_name, see_other, set_secret};
 use super::login_token::Tokens;
 use super::page;
@@ -21,7 +20,7 @@ use super::role::{PATIENCE, Role};
 use super::session::{COOKIE, Session, secret, session_of};
 use super::theme::Theme;
 use super::visit::{self, Query, Visit};
-use crate::tell;
+use super::{App, log};
 
 /// The cookie that the token of the form belongs to.
 const FORM: &str = "jobs_login";
@@ -166,10 +165,7 @@ pub(super) async fn login(
             }
             let session = app.sessions.begin(role.clone(), true);
             app.live.begin();
-            tell(format_args!(
-                "jobs: {:?} has logged in from {address}",
-                role.name
-            ));
+            log(format_args!("{:?} has logged in from {address}", role.name));
             let next = if is_path(next) { next } else { "/" };
             let mut response = see_other(&app.url(next));
             set_secret(&mut response, &app, is_https, COOKIE, &session.id, "");
@@ -180,8 +176,8 @@ pub(super) async fn login(
                 app.attempts.take_back(address, role);
             }
             let why = problem.line();
-            tell(format_args!(
-                "jobs: {role:?} was not let in from {address}: {why}"
+            log(format_args!(
+                "{role:?} was not let in from {address}: {why}"
             ));
             Ok(refused(problem.status, problem.said()))
         }
@@ -190,12 +186,20 @@ pub(super) async fn login(
 
 pub(super) async fn logout(
     State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Result<Response, Problem> {
     let session = session_of(&request);
     let is_https = is_https(request.headers());
+    let address = client(peer, request.headers());
     let _: IgnoredAny = visit::form(request, &session.csrf).await?;
     app.sessions.end(&session);
+    if session.is_logged_in() {
+        log(format_args!(
+            "{:?} has logged out from {address}",
+            session.role.name
+        ));
+    }
     let mut response = see_other(&app.url("/login"));
     set_secret(&mut response, &app, is_https, COOKIE, "", "; Max-Age=0");
     Ok(response)

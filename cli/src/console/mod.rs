@@ -30,6 +30,7 @@ mod theme;
 mod times;
 mod visit;
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ use self::screens::{
 use self::session::Sessions;
 use crate::database::Database;
 use crate::seconds::seconds;
-use crate::{Failed, REFUSED, print};
+use crate::{Failed, REFUSED, WRONG, print, tell, visible};
 
 /// The largest form: args of a megabyte are three as a form has them.
 const LARGEST_FORM: usize = 8 << 20;
@@ -67,7 +68,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
 pub(crate) struct Console {
-    /// Address and port to listen on
+    /// Address and port to listen on; other ones than of loopback need --login or
+    /// --allow-unauthenticated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8088")]
     listen: String,
     /// Path under which a proxy serves the console
@@ -80,6 +82,10 @@ pub(crate) struct Console {
     /// one role, and on an address other than loopback nobody can change anything
     #[arg(long)]
     login: bool,
+    /// Without --login, serve others than this machine all the same: everybody who reaches the
+    /// address reads what the role may
+    #[arg(long)]
+    allow_unauthenticated: bool,
     /// Without --login, a name under which browsers may open the console, besides localhost and
     /// addresses; it can be given many times
     #[arg(long = "allow-host", value_name = "NAME")]
@@ -139,9 +145,17 @@ impl Console {
             )
         })?;
         let address = listener.local_addr()?;
+        let is_loopback = address.ip().to_canonical().is_loopback();
+        if !self.login && !is_loopback && !self.allow_unauthenticated {
+            let message = format!(
+                "everybody who reaches {address} could read the queue\n\
+                 HINT: --login asks each person for a role and its password; \
+                 --allow-unauthenticated serves everybody, read-only"
+            );
+            return Err(Failed::new(WRONG, message));
+        }
         let mut terminated = signal(SignalKind::terminate())?;
         let mut interrupted = signal(SignalKind::interrupt())?;
-        let is_loopback = address.ip().is_loopback();
         let process = (!self.login).then(|| Arc::new(Role::new(&config)));
         let app = Arc::new(App {
             prefix: self.prefix,
@@ -158,11 +172,16 @@ impl Console {
             live: Live::default(),
         });
         let who = match &app.process {
-            Some(role) => format!("as the role {}", role.name),
+            Some(role) => format!("as the role {}", visible::line(&role.name)),
             None => "with a login".into(),
         };
         let read_only = if app.is_read_only { ", read-only" } else { "" };
         print(format!("http://{address}{} {who}{read_only}", app.url("/")));
+        if self.login && !is_loopback {
+            log(
+                "passwords and pages are readable on their way unless a proxy in front speaks https",
+            );
+        }
         tokio::spawn(live::run(app.clone()));
         tokio::spawn(tidy(app.clone()));
         let stop = async {
@@ -178,6 +197,11 @@ impl Console {
         serve::until(stop, listener, &router(app), limits).await;
         Ok(())
     }
+}
+
+/// Says a line in the log. No text of a visitor begins another one, or commands a terminal.
+fn log(line: impl Display) {
+    tell(format_args!("jobs: {}", visible::line(&line.to_string())));
 }
 
 /// With a login nobody acts as somebody who has not logged in.

@@ -21,6 +21,8 @@ use super::parts;
 use super::role::{Role, locked};
 
 pub(crate) const COOKIE: &str = "jobs_console";
+/// After how long a session ends, however much it is used.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// After how long a session that nobody uses ends.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
 /// How many sessions without a login there are at most; the one that is idle for longest goes.
@@ -34,6 +36,7 @@ pub(crate) struct Session {
     /// Whose it is.
     pub(crate) role: Arc<Role>,
     is_logged_in: bool,
+    begun: Instant,
     seen: Mutex<Instant>,
     flash: Mutex<Option<String>>,
     /// One for each page that hears of changes.
@@ -54,8 +57,8 @@ impl Session {
         self.is_logged_in
     }
 
-    fn idle(&self) -> Duration {
-        locked(&self.seen).elapsed()
+    fn is_over(&self) -> bool {
+        locked(&self.seen).elapsed() > IDLE || self.begun.elapsed() > LONGEST
     }
 }
 
@@ -77,7 +80,7 @@ impl Sessions {
     /// An open page that refreshes itself is no use of a session.
     fn find(&self, id: &str, is_use: bool) -> Option<Arc<Session>> {
         let session = locked(&self.all).get(id).cloned()?;
-        if session.idle() > IDLE {
+        if session.is_over() {
             return None;
         }
         if is_use {
@@ -87,11 +90,16 @@ impl Sessions {
     }
 
     pub(crate) fn begin(&self, role: Arc<Role>, is_logged_in: bool) -> Arc<Session> {
+        self.begun_at(Instant::now(), role, is_logged_in)
+    }
+
+    fn begun_at(&self, begun: Instant, role: Arc<Role>, is_logged_in: bool) -> Arc<Session> {
         let session = Arc::new(Session {
             id: secret(),
             csrf: secret(),
             role,
             is_logged_in,
+            begun,
             seen: Mutex::new(Instant::now()),
             flash: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
@@ -109,7 +117,7 @@ impl Sessions {
 
     /// Whether a session has not ended.
     pub(crate) fn has(&self, session: &Session) -> bool {
-        locked(&self.all).contains_key(&session.id)
+        locked(&self.all).contains_key(&session.id) && !session.is_over()
     }
 
     pub(crate) fn end(&self, session: &Session) {
@@ -133,9 +141,9 @@ impl Sessions {
         locked(&self.refused).contains_key(id)
     }
 
-    /// Ends sessions that nobody uses.
+    /// Ends sessions that nobody uses, or that last for too long.
     pub(crate) fn tidy(&self) {
-        locked(&self.all).retain(|_, session| session.idle() <= IDLE);
+        locked(&self.all).retain(|_, session| !session.is_over());
         locked(&self.refused).retain(|_, since| since.elapsed() <= IDLE);
     }
 
@@ -240,6 +248,22 @@ mod tests {
         }
         assert!(sessions.find(&first.id, true).is_none());
         assert_eq!(locked(&sessions.all).len(), ANONYMOUS);
+    }
+
+    #[test]
+    fn a_session_that_is_used_ends_after_a_day() {
+        let sessions = Sessions::default();
+        let role = Arc::new(Role::new(&tokio_postgres::Config::new()));
+        let begun = Instant::now()
+            .checked_sub(LONGEST)
+            .expect("clocks go back so far");
+        let session = sessions.begun_at(begun, role.clone(), true);
+        assert!(sessions.find(&session.id, true).is_none() && !sessions.has(&session));
+        let begun = begun + Duration::from_secs(3600);
+        let session = sessions.begun_at(begun, role, true);
+        assert!(sessions.find(&session.id, true).is_some() && sessions.has(&session));
+        sessions.tidy();
+        assert_eq!(locked(&sessions.all).len(), 1);
     }
 
     #[test]

@@ -243,6 +243,32 @@ fn a_form_of_another_session_changes_nothing() {
     assert_eq!(state(), "cancelled");
 }
 
+/// Even one that knows the token.
+#[test]
+fn a_form_of_another_site_changes_nothing() {
+    let console = Console::start(&[]);
+    let mut person = console.person("viewer");
+    let page = person.page("/");
+    let csrf = encoded(&page.form("/logout")[0].1);
+    let mut log_out = |headers: &[(&str, &str)]| {
+        let form = ("Content-Type", "application/x-www-form-urlencoded");
+        let headers = [&[form], headers].concat();
+        person
+            .request("POST", "/logout", &headers, &format!("csrf={csrf}"))
+            .status
+    };
+    for (name, value) in [
+        ("Origin", "null"),
+        ("Origin", "http://evil.example"),
+        ("Origin", "http://localhost:8088"),
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Sec-Fetch-Site", "same-site"),
+    ] {
+        assert_eq!(log_out(&[(name, value)]), 403, "{name}: {value}");
+    }
+    assert_eq!(log_out(&[("Origin", "http://localhost")]), 303);
+}
+
 #[test]
 fn every_answer_says_what_a_browser_may_do_with_it() {
     let console = Console::start(&[]);
@@ -261,7 +287,7 @@ fn every_answer_says_what_a_browser_may_do_with_it() {
         assert_eq!(answer.header("content-security-policy"), policy);
         assert_eq!(answer.header("x-frame-options"), "DENY");
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
-        assert_eq!(answer.header("referrer-policy"), "no-referrer");
+        assert_eq!(answer.header("referrer-policy"), "same-origin");
         assert!(
             answer.header("cache-control").contains("no-store"),
             "{}",

@@ -2,11 +2,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::line::Line;
-use crate::support::{Console, SCREENS, Visitor, encoded, run, url, value, wait_for};
+use crate::support::{Console, SCREENS, Visitor, encoded, run, url, url_as, value, wait_for};
 
 const REFUSED: &str =
     "Your session has ended, because the database does not let its role in any more.";
@@ -446,7 +447,13 @@ fn by_https_no_other_site_can_set_the_cookie() {
 #[test]
 fn without_a_login_only_what_was_named_is_served() {
     let here = Console::start_as("admin", &[]);
-    let everywhere = ["--listen", "0.0.0.0:0", "--allow-host", "Console.example"];
+    let everywhere = [
+        "--listen",
+        "0.0.0.0:0",
+        "--allow-unauthenticated",
+        "--allow-host",
+        "Console.example",
+    ];
     let everywhere = Console::start_as("admin", &everywhere);
     for (console, host, status) in [
         (&here, "localhost", 200),
@@ -470,7 +477,14 @@ fn without_a_login_nothing_is_changed_through_a_proxy() {
     let path = "/maintenance/pause";
     assert!(page.has_form(path));
     let csrf = encoded(&page.form(path)[0].1);
-    for name in ["X-Forwarded-For", "Forwarded", "X-Forwarded-Host"] {
+    for name in [
+        "X-Forwarded-For",
+        "X-Forwarded-Host",
+        "X-Forwarded-Proto",
+        "X-Real-IP",
+        "Forwarded",
+        "Via",
+    ] {
         let page = person.request("GET", "/maintenance", &[(name, "192.0.2.1")], "");
         assert!(!page.has_form(path), "{name}");
         let headers = [
@@ -482,6 +496,68 @@ fn without_a_login_nothing_is_changed_through_a_proxy() {
             person.request("POST", path, &headers, &body).status,
             403,
             "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_log_has_a_line_for_each_thing_that_happens() {
+    let (console, log) = Console::logged(&url(), &["--login"]);
+    let forged = "x\n\r\u{1b}[2J\u{9b}jobs: \"postgres\" has logged in from 192.0.2.1";
+    let mut visitor = console.visitor();
+    assert_eq!(visitor.log_in(forged, "wrong").status, 403);
+    let mut person = console.person("viewer");
+    let page = person.page("/");
+    assert_eq!(person.send(&page, "/logout", &[]).status, 303);
+    drop(console);
+    let said = std::fs::read_to_string(&*log).unwrap();
+    let lines: Vec<_> = said.split_terminator('\n').collect();
+    let begins = [
+        r#"jobs: "x\n\r\u{1b}[2J\u{9b}jobs: \"postgres\" has logged in from 192.0.2.1" was not let in from 127.0.0.1"#,
+        r#"jobs: "viewer" has logged in from 127.0.0.1"#,
+        r#"jobs: "viewer" has logged out from 127.0.0.1"#,
+    ];
+    assert_eq!(lines.len(), begins.len(), "{said:?}");
+    for (line, begin) in lines.iter().zip(begins) {
+        assert!(line.starts_with(begin), "{line:?}");
+        assert!(!line.contains(char::is_control), "{line:?}");
+    }
+}
+
+#[test]
+fn others_than_this_machine_are_served_where_somebody_says_so() {
+    for (url, address, option, warns) in [
+        (url(), "0.0.0.0:0", "--login", true),
+        (
+            url_as("viewer"),
+            "0.0.0.0:0",
+            "--allow-unauthenticated",
+            false,
+        ),
+        (url(), "127.0.0.1:0", "--login", false),
+    ] {
+        let (console, log) = Console::logged(&url, &["--listen", address, option]);
+        // It has said all when it answers.
+        assert!(console.get("/healthz").status < 500);
+        let said = std::fs::read_to_string(&*log).unwrap();
+        assert_eq!(
+            said.contains("unless a proxy in front speaks https"),
+            warns,
+            "{address} {option}: {said}"
+        );
+    }
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let output = Console::command(&url_as("viewer"), &["--listen", address])
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        // A machine may have no IPv6.
+        let is_refused =
+            said.contains("--allow-unauthenticated") && output.status.code() == Some(2);
+        assert!(
+            is_refused || said.contains("cannot listen"),
+            "{address}: {said}"
         );
     }
 }

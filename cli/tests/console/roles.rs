@@ -89,7 +89,10 @@ fn a_viewer_sees_no_args() {
 #[test]
 fn without_login_others_can_only_look() {
     let listen = ["--listen", "0.0.0.0:0"];
-    let open = Console::start_as("admin", &listen);
+    let open = Console::start_as(
+        "admin",
+        &[&listen[..], &["--allow-unauthenticated"]].concat(),
+    );
     let id = waiting_job();
     let has_cancel = |console: &Console| {
         console

@@ -1,8 +1,12 @@
 //! A console as a process of its own, and what speaks HTTP with it.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net;
@@ -110,7 +114,19 @@ impl Console {
     }
 
     pub fn start_at(url: &str, options: &[&str]) -> Self {
-        let mut process = Self::command(url, options).spawn().unwrap();
+        Self::started(Self::command(url, options))
+    }
+
+    /// One whose log is in a file.
+    pub fn logged(url: &str, options: &[&str]) -> (Self, TempPath) {
+        let log = TempPath::new();
+        let mut command = Self::command(url, options);
+        command.stderr(File::create(&*log).unwrap());
+        (Self::started(command), log)
+    }
+
+    fn started(mut command: Command) -> Self {
+        let mut process = command.spawn().unwrap();
         let mut line = String::new();
         let mut output = BufReader::new(process.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
@@ -209,6 +225,32 @@ impl Drop for Console {
         // It may have ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// A file that goes with it.
+pub struct TempPath(PathBuf);
+
+impl TempPath {
+    fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("jobs-console-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Deref for TempPath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempPath {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
