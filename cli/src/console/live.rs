@@ -12,13 +12,13 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::Config;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 
 use super::App;
-use super::connection::Connection;
+use super::connection::{Connection, Permit};
 use super::problem::Problem;
 use super::role::{PATIENCE, Role};
 use super::session::{Session, login_url};
@@ -96,7 +96,7 @@ async fn listen(app: &App) {
             continue;
         };
         let heard = tokio::select! {
-            heard = hear(&app.live, &config) => heard,
+            heard = hear(app, &config) => heard,
             // Nobody is left who has this role, so its connection ends.
             _ = life.changed() => Ok(true),
         };
@@ -128,16 +128,17 @@ fn next_pause(pause: Duration, has_heard: bool) -> Duration {
 }
 
 /// Listens until the connection is lost. Whether it could.
-async fn hear(live: &Live, config: &Config) -> Result<bool, Problem> {
+async fn hear(app: &App, config: &Config) -> Result<bool, Problem> {
     // One that has not been read yet is enough.
     let (sender, mut heard) = mpsc::channel(1);
-    let listening = timeout(PATIENCE, listening(config, sender)).await;
+    let permit = app.pool.permit(Instant::now() + PATIENCE).await?;
+    let listening = timeout(PATIENCE, listening(config, permit, sender)).await;
     let listening = listening.map_err(|_| Problem::no_answer())??;
     let Some(_connection) = listening else {
         return Ok(false);
     };
     while heard.recv().await.is_some() {
-        live.changed();
+        app.live.changed();
     }
     Ok(true)
 }
@@ -146,12 +147,13 @@ async fn hear(live: &Live, config: &Config) -> Result<bool, Problem> {
 /// time that it is asked to.
 async fn listening(
     config: &Config,
+    permit: Permit,
     heard: mpsc::Sender<()>,
 ) -> Result<Option<Connection>, Problem> {
     let hear = move |_| {
         let _ = heard.try_send(());
     };
-    let connection = Connection::hearing(config, hear).await?;
+    let connection = Connection::hearing(config, permit, hear).await?;
     let is_standby = "select pg_catalog.pg_is_in_recovery()";
     if connection.query_one(is_standby, &[]).await?.get(0) {
         return Ok(None);

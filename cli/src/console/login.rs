@@ -9,8 +9,9 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::connection::Connection;
 use super::http::{client, cookie, is_https, is_path, secret_name, see_other, set_secret};
 use super::login_token::Tokens;
 use super::page;
@@ -215,7 +216,8 @@ async fn enter(app: &App, name: &str, password: &str) -> Result<Role, Problem> {
     }
     let mut config = app.database.clone();
     config.user(name);
-    match postgres_jobs::connect(&config).await {
+    let permit = app.pool.permit(Instant::now() + PATIENCE).await?;
+    match Connection::open(&config, permit).await {
         Ok(_) => {
             return Err(Problem::forbidden(
                 "The server asks this console for no password, so it cannot know who you are.",
@@ -227,7 +229,7 @@ async fn enter(app: &App, name: &str, password: &str) -> Result<Role, Problem> {
         // The server wants a password, as it should.
         Err(_) => {}
     }
-    let role = Role::new(config.password(password));
+    let role = Role::new(config.password(password), &app.pool);
     let rights = role.rights().await?;
     match rights.looks {
         true => Ok(role),

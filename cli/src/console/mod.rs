@@ -45,6 +45,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::Config;
 
+use self::connection::Pool;
 use self::live::Live;
 use self::login_attempts::Attempts;
 use self::login_token::Tokens;
@@ -90,6 +91,9 @@ pub(crate) struct Console {
     /// addresses; it can be given many times
     #[arg(long = "allow-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
+    /// How many connections to the database there are at most, those of all roles together
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u16).range(2..=1000))]
+    max_connections: u16,
     /// How many connections of browsers one address may have; a proxy may need more
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u16).range(1..=1000))]
     max_per_address: u16,
@@ -120,6 +124,7 @@ pub(crate) struct App {
     database: Config,
     /// As whom everybody acts without a login.
     process: Option<Arc<Role>>,
+    pool: Arc<Pool>,
     sessions: Sessions,
     attempts: Attempts,
     tokens: Tokens,
@@ -156,7 +161,8 @@ impl Console {
         }
         let mut terminated = signal(SignalKind::terminate())?;
         let mut interrupted = signal(SignalKind::interrupt())?;
-        let process = (!self.login).then(|| Arc::new(Role::new(&config)));
+        let pool = Pool::new(self.max_connections.into());
+        let process = (!self.login).then(|| Arc::new(Role::new(&config, &pool)));
         let app = Arc::new(App {
             prefix: self.prefix,
             is_read_only: self.read_only || !self.login && !is_loopback,
@@ -165,6 +171,7 @@ impl Console {
             allowed_hosts: self.allowed_hosts,
             database: config,
             process,
+            pool,
             sessions: Sessions::default(),
             attempts: Attempts::default(),
             tokens: Tokens::default(),
@@ -228,8 +235,7 @@ async fn tidy(app: Arc<App>) {
         tokio::time::sleep(Duration::from_secs(15)).await;
         app.sessions.tidy();
         app.attempts.tidy();
-        let roles = app.sessions.roles().into_iter().chain(app.process.clone());
-        roles.for_each(|role| role.tidy());
+        app.pool.tidy();
     }
 }
 

@@ -13,10 +13,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 
 use super::App;
+use super::connection::Connection;
 use super::problem::Problem;
 use super::role::{Reading, Role, SHARED};
 
@@ -58,7 +58,7 @@ async fn reached(app: Arc<App>) -> Result<(), Problem> {
     let asked = async {
         match &app.process {
             Some(role) => queue_answers(role, app.database_name()).await,
-            None => server_answers(&app.database).await,
+            None => server_answers(&app).await,
         }
     };
     let asked = timeout(WITHIN, asked).await;
@@ -75,8 +75,12 @@ async fn queue_answers(role: &Role, database: &str) -> Result<(), Problem> {
 }
 
 /// A server that asks for a password, or lets nobody in without one, answers.
-async fn server_answers(database: &Config) -> Result<(), Problem> {
-    let Err(error) = postgres_jobs::connect(database).await else {
+async fn server_answers(app: &App) -> Result<(), Problem> {
+    let permit = app
+        .pool
+        .permit(tokio::time::Instant::now() + WITHIN)
+        .await?;
+    let Err(error) = Connection::open(&app.database, permit).await else {
         return Ok(());
     };
     let is_away = std::error::Error::source(&error).is_some_and(|cause| cause.is::<io::Error>());

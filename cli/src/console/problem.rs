@@ -86,6 +86,15 @@ impl Problem {
         }
     }
 
+    /// Other roles use all connections of the console.
+    pub(crate) fn all_busy(most: usize) -> Self {
+        let message = format!("All {most} connections of the console to the database are in use.");
+        Self {
+            retry_after: Some(5),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "Too much at once", message)
+        }
+    }
+
     /// A function or view answers in another form than a page expects. That is a defect, or it is
     /// of another version.
     pub(crate) fn other_form(message: impl Into<String>) -> Self {

@@ -11,7 +11,7 @@ use tokio::time::{timeout, timeout_at};
 use tokio_postgres::Config;
 use tokio_postgres::types::ToSql;
 
-use super::connection::Connection;
+use super::connection::{Connection, Pool};
 use super::problem::Problem;
 
 /// Values of the parameters $1, $2 ..
@@ -19,8 +19,6 @@ pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// How many connections a role has at most, whatever the number of people that use it.
 const CONNECTIONS: usize = 4;
-/// After how long a connection serves no other statement: a role may no longer be let in.
-const AGE: Duration = Duration::from_secs(60);
 /// How long one waits for a connection, a new one or one that others use.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How much longer than its statement may take a connection is waited for. One that is silent for
@@ -121,7 +119,8 @@ pub(crate) struct Role {
     pub(crate) name: String,
     pub(crate) config: Config,
     turns: Arc<Semaphore>,
-    idle: Arc<Mutex<Vec<Connection>>>,
+    pool: Arc<Pool>,
+    number: u64,
     /// What was known last.
     rights: Mutex<Option<Arc<Rights>>>,
     shared: Mutex<Shared>,
@@ -132,18 +131,35 @@ pub(crate) struct Role {
 /// A transaction on a connection that nobody else uses meanwhile.
 struct Turn {
     connection: Option<Connection>,
-    idle: Arc<Mutex<Vec<Connection>>>,
+    of: Place,
     permit: Option<OwnedSemaphorePermit>,
     within: Duration,
 }
 
+/// Where a role's connections wait for the next statement, as long as there is the role.
+#[derive(Clone)]
+struct Place {
+    pool: Arc<Pool>,
+    role: u64,
+    life: watch::Receiver<()>,
+}
+
+impl Place {
+    fn keep(&self, connection: Connection) {
+        if self.life.has_changed().is_ok() {
+            self.pool.keep(self.role, connection);
+        }
+    }
+}
+
 impl Role {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config, pool: &Arc<Pool>) -> Self {
         Self {
             name: config.get_user().unwrap_or_default().into(),
             config: config.clone(),
             turns: Arc::new(Semaphore::new(CONNECTIONS)),
-            idle: Arc::default(),
+            pool: pool.clone(),
+            number: pool.number(),
             rights: Mutex::default(),
             shared: Mutex::default(),
             life: watch::Sender::default(),
@@ -251,18 +267,24 @@ impl Role {
         let permit = permit.map_err(|_| Problem::busy())?;
         let mut turn = Turn {
             connection: None,
-            idle: self.idle.clone(),
+            of: Place {
+                pool: self.pool.clone(),
+                role: self.number,
+                life: self.life(),
+            },
             permit: permit.ok(),
             within,
         };
         loop {
-            let idle = locked(&self.idle).pop().filter(is_young);
+            let idle = self.pool.take(self.number);
             let is_idle = idle.is_some();
             let connection = match idle {
                 Some(connection) => connection,
-                None => timeout_at(deadline, Connection::open(&self.config))
-                    .await
-                    .map_err(|_| Problem::no_answer())??,
+                None => {
+                    let permit = self.pool.permit(deadline).await?;
+                    let opened = timeout_at(deadline, Connection::open(&self.config, permit));
+                    opened.await.map_err(|_| Problem::no_answer())??
+                }
             };
             match timeout(SILENCE, connection.batch_execute(&begin)).await {
                 Ok(Ok(())) => {
@@ -272,20 +294,17 @@ impl Role {
                 Ok(Err(_)) if is_idle => {}
                 Ok(Err(error)) => return Err(error.into()),
                 // The other ones would be as silent.
-                Err(_) if is_idle => locked(&self.idle).clear(),
+                Err(_) if is_idle => self.pool.close(self.number),
                 Err(_) => return Err(Problem::no_answer()),
             }
         }
     }
-
-    /// Closes connections that serve no more.
-    pub(crate) fn tidy(&self) {
-        locked(&self.idle).retain(|connection| is_young(connection) && !connection.is_closed());
-    }
 }
 
-fn is_young(connection: &Connection) -> bool {
-    connection.age() < AGE
+impl Drop for Role {
+    fn drop(&mut self) {
+        self.pool.close(self.number);
+    }
 }
 
 impl Turn {
@@ -300,7 +319,7 @@ impl Turn {
         let ended = timeout(self.within + SILENCE, commit).await;
         let connection = self.connection.take().expect("it is there until the end");
         ended.map_err(|_| Problem::no_answer())??;
-        locked(&self.idle).push(connection);
+        self.of.keep(connection);
         Ok(())
     }
 }
@@ -312,11 +331,11 @@ impl Drop for Turn {
         let (Some(connection), Some(permit)) = (self.connection.take(), self.permit.take()) else {
             return;
         };
-        let (idle, within) = (self.idle.clone(), self.within + SILENCE);
+        let (of, within) = (self.of.clone(), self.within + SILENCE);
         tokio::spawn(async move {
             let ended = timeout(within, connection.batch_execute("rollback")).await;
             if let Ok(Ok(())) = ended {
-                locked(&idle).push(connection);
+                of.keep(connection);
             }
             drop(permit);
         });

@@ -237,11 +237,12 @@ pub(crate) fn session_of(request: &Request) -> Arc<Session> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::connection::Pool;
 
     #[test]
     fn sessions_without_a_login_are_bounded() {
         let sessions = Sessions::default();
-        let role = Arc::new(Role::new(&tokio_postgres::Config::new()));
+        let role = Arc::new(Role::new(&tokio_postgres::Config::new(), &Pool::new(2)));
         let first = sessions.begin(role.clone(), false);
         for _ in 0..ANONYMOUS {
             sessions.begin(role.clone(), false);
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn a_session_that_is_used_ends_after_a_day() {
         let sessions = Sessions::default();
-        let role = Arc::new(Role::new(&tokio_postgres::Config::new()));
+        let role = Arc::new(Role::new(&tokio_postgres::Config::new(), &Pool::new(2)));
         let begun = Instant::now()
             .checked_sub(LONGEST)
             .expect("clocks go back so far");
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn a_page_that_refreshes_itself_keeps_no_session() {
         let sessions = Sessions::default();
-        let role = Arc::new(Role::new(&tokio_postgres::Config::new()));
+        let role = Arc::new(Role::new(&tokio_postgres::Config::new(), &Pool::new(2)));
         let session = sessions.begin(role, true);
         let begun = *locked(&session.seen);
         assert!(sessions.find(&session.id, false).is_some());

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::line::Line;
 use crate::support::{Console, SCREENS, Visitor, run, value, wait_for};
 
 /// What would run if a name in a statement of the console meant what somebody else has created.
@@ -59,6 +60,21 @@ fn who_logs_out_leaves_no_connection_behind() {
     wait_for("the role is left", || sessions("leaves", "%") == 0);
     wait_for("another one listens", || sessions("stays", "listen%") == 1);
     drop(stayer);
+}
+
+#[test]
+fn all_roles_share_the_connections() {
+    let line = Line::new();
+    let console = Console::start_at(&line.url, &["--login", "--max-connections", "4"]);
+    for n in 1..=15 {
+        let role = format!("shares{n}");
+        run(&format!(
+            "create role {role} login password '{role}' in role viewer"
+        ));
+        console.person(&role).page("/queues");
+    }
+    // With one of its own for each role there would be more than 15.
+    assert!(line.most() <= 8, "{}", line.most());
 }
 
 /// Those who leave before a page comes leave its statement behind: others wait for the connection.

@@ -16,6 +16,8 @@ pub struct Line {
     /// How many connections the console has begun, and how many of them it has closed.
     begun: Arc<AtomicUsize>,
     closed: Arc<AtomicUsize>,
+    /// How many it has had at once.
+    most: Arc<AtomicUsize>,
 }
 
 impl Line {
@@ -28,12 +30,15 @@ impl Line {
             is_silent: Arc::default(),
             begun: Arc::default(),
             closed: Arc::default(),
+            most: Arc::default(),
         };
         let is_silent = line.is_silent.clone();
         let (begun, closed) = (line.begun.clone(), line.closed.clone());
+        let most = line.most.clone();
         thread::spawn(move || {
             for near in near.incoming() {
-                begun.fetch_add(1, Ordering::SeqCst);
+                let begun = begun.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(begun - closed.load(Ordering::SeqCst), Ordering::SeqCst);
                 let (near, far) = (near.unwrap(), TcpStream::connect(&far).unwrap());
                 let (to_near, from_far) = (near.try_clone().unwrap(), far.try_clone().unwrap());
                 let (is_silent, is_silent_back) = (is_silent.clone(), is_silent.clone());
@@ -54,6 +59,11 @@ impl Line {
 
     pub fn begun(&self) -> usize {
         self.begun.load(Ordering::SeqCst)
+    }
+
+    /// How many connections the console has had at once. One that it has just closed may count.
+    pub fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
     }
 
     /// How many connections the console has.
