@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 
 use super::parts::{self, STATES};
 use super::problem::Problem;
+use super::room::text;
 use super::times;
 
 /// What is empty is not asked for. Texts as they were typed or are in a URL.
@@ -154,7 +155,7 @@ impl Filter {
     pub(crate) fn in_words(&self) -> Markup {
         let said = |before: &'static str, value: &str, after: &'static str| {
             let value: Cow<str> = value.into();
-            html! { @if !value.is_empty() { (before) strong { bdi { (value) } } (after) } }
+            html! { @if !value.is_empty() { (before) strong { (text(&value)) } (after) } }
         };
         html! {
             @if !self.state.is_empty() { strong { (self.state) } " " }

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::parts::bytes;
+use super::room::{fitting, long};
 
 /// A text above this is not made a tree: a page of it would be slow to load.
 pub(crate) const LARGEST: i32 = 256 * 1024;
@@ -22,14 +23,21 @@ pub(crate) fn tree(json: &str, open_depth: usize, raw: Option<&str>) -> Markup {
         div.json {
             @match value {
                 None => p { (bytes(json.len())) ": too large to be shown here." },
-                Some(Err(_)) => pre { (json) },
-                Some(Ok(value)) => {
-                    div.json-tree { (node(None, &value, open_depth, 0)) }
-                    button.copy type="button" hidden data-copy=(json) { "Copy" }
-                }
+                Some(Err(_)) => pre { (long(json)) },
+                Some(Ok(value)) => @match fitting(whole(json, &value, open_depth)) {
+                    Some(whole) => (whole),
+                    None => pre { (long(json)) },
+                },
             }
             @if let Some(raw) = raw { a.raw href=(raw) { "Raw" } }
         }
+    }
+}
+
+fn whole(json: &str, value: &Value, open_depth: usize) -> Markup {
+    html! {
+        div.json-tree { (node(None, value, open_depth, 0)) }
+        button.copy type="button" hidden data-copy=(json) { "Copy" }
     }
 }
 
@@ -62,18 +70,18 @@ fn node(name: Option<&str>, value: &Value, open_depth: usize, depth: usize) -> M
             Value::String(text) => {
                 (label(name))
                 @match text.char_indices().nth(CHARACTERS) {
-                    None => span.json-string { (format!("{text:?}")) },
+                    None => span.json-string { bdi { (quoted(text)) } },
                     Some((cut, _)) => details.long {
                         summary {
-                            span.json-string { (format!("{:?}", &text[..cut])) "…" }
+                            span.json-string { bdi { (quoted(&text[..cut])) "…" } }
                             " " span.json-size { (bytes(text.len())) }
                         }
-                        pre { (text) }
+                        pre { bdi { (text) } }
                     }
                 }
             }
             Value::Array(_) | Value::Object(_) | Value::Number(_) => {
-                (label(name)) span.json-number { (value.to_string()) }
+                (label(name)) span.json-number { bdi { (value.to_string()) } }
             }
             Value::Bool(_) | Value::Null => {
                 (label(name)) span.json-word { (value.to_string()) }
@@ -83,7 +91,12 @@ fn node(name: Option<&str>, value: &Value, open_depth: usize, depth: usize) -> M
 }
 
 fn label(name: Option<&str>) -> Markup {
-    html! { @if let Some(name) = name { span.json-name { (name) } ": " } }
+    html! { @if let Some(name) = name { span.json-name { bdi { (quoted(name)) } } ": " } }
+}
+
+/// A text as JSON has it.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
 }
 
 fn more(length: usize) -> Markup {
@@ -104,6 +117,15 @@ mod tests {
             let markup = tree(&format!("{{\"n\": {number}}}"), 1, None).into_string();
             assert!(markup.contains(&format!(">{number}<")), "{markup}");
         }
+    }
+
+    #[test]
+    fn strings_and_keys_are_json() {
+        let json = r#"{"a\u202e\"b": "c\u0007\\d\u00e9\u202e"}"#;
+        let markup = tree(json, 1, None).into_string();
+        let key = "<bdi>&quot;a\u{202e}\\&quot;b&quot;</bdi>";
+        let text = "<bdi>&quot;c\\u0007\\\\dé\u{202e}&quot;</bdi>";
+        assert!(markup.contains(key) && markup.contains(text), "{markup}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::page;
 use super::parts::{self, Look};
 use super::problem::Problem;
 use super::role::{PATIENCE, Role};
+use super::room::text;
 use super::session::{COOKIE, Session, secret, session_of};
 use super::theme::Theme;
 use super::visit::{self, Query, Visit};
@@ -84,7 +85,7 @@ fn form(
     let main = html! {
         form.login method="post" action=(app.url("/login")) {
             h1 { "Log in" }
-            p.quiet { "As a role of the database " strong { (app.database_name()) } ". You can do here what that role may do." }
+            p.quiet { "As a role of the database " strong { (text(app.database_name())) } ". You can do here what that role may do." }
             (said)
             input type="hidden" name="csrf" value=(csrf);
             input type="hidden" name="next" value=(asked.next);

@@ -23,6 +23,7 @@ mod paging;
 mod parts;
 mod problem;
 mod role;
+mod room;
 mod screens;
 mod serve;
 mod session;

@@ -13,9 +13,11 @@ use super::assets;
 use super::login::logout_form;
 use super::parts;
 use super::problem::Problem;
+use super::room::{self, LARGEST, text};
 use super::session::{Session, to_login};
 use super::theme::{self, Theme};
 use super::visit::Visit;
+use crate::visible;
 
 /// The entries of the navigation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,7 +57,10 @@ pub(crate) fn page(
     main: &Markup,
     is_live: bool,
 ) -> Response {
-    let main = html! { h1 { (title) } (main) };
+    let main = html! { h1 { (text(title)) } (main) };
+    if main.0.len() > LARGEST {
+        return Problem::too_large().into_response();
+    }
     if visit.is_fragment {
         return Html(main.into_string()).into_response();
     }
@@ -79,7 +84,7 @@ fn framed_page(
             (sidebar(visit, screen))
             div.content {
                 div #flash role="status" {
-                    @if let Some(message) = visit.session.said() { p.flash { (message) } }
+                    @if let Some(message) = visit.session.said() { p.flash { (text(&message)) } }
                 }
                 p.notice #connection hidden role="status" {
                     "The console does not answer. Trying again …"
@@ -121,8 +126,8 @@ fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
             }
             div.foot {
                 p.where {
-                    span title="Database" { (visit.rights.database) }
-                    span.quiet { "as " (visit.rights.role) }
+                    span title="Database" { (text(&visit.rights.database)) }
+                    span.quiet { "as " (text(&visit.rights.role)) }
                 }
                 @if visit.is_read_only { p.badge { "read-only" } }
                 @if visit.rights.is_standby { p.badge { "standby" } }
@@ -180,7 +185,7 @@ fn document(app: &App, theme: Option<Theme>, title: &str, body: &Markup) -> Html
                 meta name="color-scheme" content=(theme.map_or("light dark", Theme::name));
                 meta name="robots" content="noindex";
                 meta name="htmx-config" content=(HTMX);
-                title { (title) " · jobs" }
+                title { (visible::line(title)) " · jobs" }
                 link rel="icon" href=(asset("icon.svg"));
                 @for name in ["uplot.min.css", "console.css"] {
                     link rel="stylesheet" href=(asset(name));
@@ -216,7 +221,7 @@ pub(crate) fn again(url: &str) -> Response {
 pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let asked = parts.clone();
-    let response = next.run(Request::from_parts(parts, body)).await;
+    let response = room::page(next.run(Request::from_parts(parts, body))).await;
     let Some(problem) = response.extensions().get::<Arc<Problem>>().cloned() else {
         return response;
     };

@@ -1,8 +1,10 @@
 //! Parts of pages.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use serde::Serialize;
+
+use super::room;
 
 /// A path with these pairs in its query, besides those that it has. What is empty is left out.
 pub(crate) fn link(path: &str, of: impl Serialize) -> String {
@@ -177,7 +179,7 @@ pub(crate) fn bytes(value: usize) -> String {
 
 /// A text that may be missing.
 pub(crate) fn optional_text(text: Option<&str>) -> Markup {
-    html! { @if let Some(text) = text { (text) } @else { (none()) } }
+    html! { @if let Some(text) = text { (room::text(text)) } @else { (none()) } }
 }
 
 /// Where there is nothing.
@@ -274,7 +276,7 @@ pub(crate) fn link_button(label: &str, url: &str, look: Look) -> Markup {
 }
 
 /// A button that opens a question with a form; works without JavaScript.
-pub(crate) fn confirm(label: &str, question: &str, form: Markup) -> Markup {
+pub(crate) fn confirm(label: &str, question: impl Render, form: Markup) -> Markup {
     html! {
         details.confirm name="confirm" {
             summary.button { (label) }

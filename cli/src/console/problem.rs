@@ -8,6 +8,9 @@ use maud::{Markup, html};
 use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
+use super::room::text;
+use crate::visible;
+
 /// Why not, in words, and what to do. The frame of the page is put around it by `page::framed`,
 /// which finds it in the response's extensions.
 #[derive(Clone, Debug)]
@@ -106,6 +109,16 @@ impl Problem {
         .hint("The console and the extension may be of different versions.")
     }
 
+    pub(crate) fn too_large() -> Self {
+        let message = "This page would be larger than 2 MB.";
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "This page is too large",
+            message,
+        )
+        .hint("Narrow the filter, or ask in psql.")
+    }
+
     /// What always has a row had none.
     pub(crate) fn no_row() -> Self {
         Self::other_form("The database answered without a row.")
@@ -160,10 +173,12 @@ impl Problem {
 
     /// Message, detail and hint, to be shown above a form or on a page of its own.
     pub(crate) fn said(&self) -> Markup {
+        // Texts of users are among our words.
+        let said = |words: &str| text(&visible::lines(words));
         html! {
-            p.problem-message { (self.message) }
-            @if let Some(detail) = &self.detail { p { (detail) } }
-            @if let Some(hint) = &self.hint { p.hint { (hint) } }
+            p.problem-message { (said(&self.message)) }
+            @if let Some(detail) = &self.detail { p { (said(detail)) } }
+            @if let Some(hint) = &self.hint { p.hint { (said(hint)) } }
             @if let Some(code) = &self.sqlstate { p.quiet { "SQLSTATE " code { (code) } } }
         }
     }

@@ -22,6 +22,7 @@ use super::problem::Problem;
 use super::role::{Parameters, Reading, Rights, Role, SHARED};
 use super::session::Session;
 use super::theme::Theme;
+use crate::visible;
 
 /// How long a form may take to arrive.
 const FORM: Duration = Duration::from_secs(30);
@@ -372,7 +373,8 @@ impl<T> Change<T> {
 
     /// Goes on to a page of the console, where the message is shown once.
     pub(crate) fn done(&self, path: &str, message: impl Into<String>) -> Response {
-        self.visit.session.say(message.into());
+        let message: String = message.into();
+        self.visit.session.say(visible::line(&message).into());
         see_other(&self.visit.url(path))
     }
 }

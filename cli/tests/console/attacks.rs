@@ -1,6 +1,6 @@
 //! What others try to do with it: texts that are code, forged requests, headers.
 
-use crate::support::{Answer, Console, SCREENS, Visitor, encoded, sql, value};
+use crate::support::{Answer, Console, SCREENS, Visitor, encoded, run, sql, value};
 
 /// The pages that show everything a user can name.
 fn pages() -> Vec<String> {
@@ -241,6 +241,96 @@ fn a_form_of_another_session_changes_nothing() {
         "with its own token it does"
     );
     assert_eq!(state(), "cancelled");
+}
+
+/// The pages that show a job of this queue, and what it is named.
+fn pages_of(queue: &str, names: &str) -> Vec<String> {
+    let mut pages: Vec<String> = SCREENS.map(str::to_owned).into();
+    let jobs = sql(&format!("select id from jobs.jobs where queue = '{queue}'"));
+    let (queue, names) = (encoded(queue), encoded(names));
+    pages.extend([
+        format!("/jobs?queue={queue}"),
+        format!("/bulk?do=retry&kind={names}&error={names}"),
+        format!("/queue?name={queue}"),
+        format!("/queues?filter={queue}"),
+        format!("/worker?name={names}"),
+        format!("/periodic/job?name={names}"),
+        format!("/audit?target={queue}"),
+    ]);
+    for job in jobs {
+        pages.extend(["", "/edit"].map(|more| format!("/jobs/{}{more}", job["id"])));
+    }
+    pages
+}
+
+/// An override of the direction of writing ends with the text that it is in.
+#[test]
+fn no_text_turns_others_around() {
+    let name = "\u{202e}txet";
+    run(&format!(
+        "select from jobs.insert('{name}', '{{\"{name}\": \"{name}\"}}', queue => '{name}', tags => '{{{name}}}', max_attempts => 1);
+         select from jobs.fetch('{name}', worker => '{name}') f, jobs.fail(f.id, f.token, e'{name}\\n{name}', details => '{{\"trace\": \"{name}\"}}');
+         select from jobs.insert('{name}', queue => '{name}');
+         select from jobs.fetch('{name}', worker => '{name}') f, jobs.cancel(f.id, '{name}');
+         select from jobs.insert('{name}', queue => '{name}') j, jobs.cancel(j.id, '{name}');
+         select from jobs.insert('{name}', queue => '{name}');
+         select jobs.pause_queue('{name}', '{name}');
+         select jobs.schedule('{name}', '@yearly', '{name}', queue => '{name}');
+         select jobs.pause_periodic('{name}', '{name}')"
+    ));
+    let console = Console::start(&[]);
+    let mut person = console.person("admin");
+    let mut seen = 0;
+    for path in pages_of(name, name) {
+        let answer = person.get(&path);
+        assert!(answer.status < 500, "{path}: {}", answer.text());
+        for part in answer.body.split('<').skip(1) {
+            let (tag, text) = part.split_once('>').unwrap();
+            let element = tag.split(' ').next().unwrap();
+            let is_alone = element == "bdi" || element == "textarea";
+            assert!(is_alone || !text.contains('\u{202e}'), "{path}: <{part}");
+            let title = tag.split(" title=\"").nth(1).unwrap_or_default();
+            let title = title.split('"').next().unwrap();
+            assert!(!title.contains('\u{202e}'), "{path}: <{part}");
+            seen += text.matches('\u{202e}').count();
+        }
+    }
+    assert!(seen > 50, "{seen}");
+}
+
+#[test]
+fn no_page_is_larger_than_two_megabytes() {
+    // Each is six characters of a page.
+    let quotes = "repeat('\"', 2000)";
+    let deep = "('[' || repeat('[1],', 40000) || '1]')::jsonb";
+    run(&format!(
+        "select from generate_series(1, 120) n, jobs.pause_queue('large ' || n, {quotes});
+         select from jobs.insert('large', {deep}, queue => 'large 1', meta => jsonb_build_object('a', {deep}),
+             tags => array(select n || repeat('<', 100) from generate_series(1, 300) n), max_attempts => 100);
+         select jobs.resume_queue('large 1');
+         do $do$begin for n in 1..20 loop
+             perform from jobs.fetch('large 1', worker => 'large') f,
+                 jobs.fail(f.id, f.token, repeat('\"', 900000), '0 s', details => jsonb_build_object('type', {quotes}, 'n', {deep}));
+         end loop; end$do$"
+    ));
+    let console = Console::start(&[]);
+    let mut person = console.person("admin");
+    for path in pages_of("large 1", "large")
+        .into_iter()
+        .chain(["/queues?filter=large".into()])
+    {
+        let answer = person.get(&path);
+        assert!(
+            [200, 404].contains(&answer.status),
+            "{path}: {}",
+            answer.text()
+        );
+        assert!(
+            answer.body.len() <= 2_000_000,
+            "{path}: {}",
+            answer.body.len()
+        );
+    }
 }
 
 /// Even one that knows the token.

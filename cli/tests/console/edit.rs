@@ -34,6 +34,26 @@ fn what_somebody_else_has_changed_is_not_undone_without_a_word() {
     assert_eq!((again.status, priority()), (303, json!(7)));
 }
 
+/// With its spaces it would be 100 MB.
+#[test]
+fn deep_args_are_edited_as_they_are() {
+    let console = Console::start(&[]);
+    let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+    let id = insert(&format!("'{deep}'"));
+    let path = format!("/jobs/{id}/edit");
+    let mut person = console.person("admin");
+    let page = person.page(&path);
+    let args = page
+        .form(&path)
+        .into_iter()
+        .find(|(name, _)| name == "args");
+    assert_eq!(args.map(|(_, value)| value), Some(deep));
+    assert!(page.body.len() < 100_000, "{}", page.body.len());
+    let id = insert("to_jsonb(repeat('x', 70000))");
+    let page = person.page(&format!("/jobs/{id}/edit"));
+    assert!(page.text().contains("Args is too large to be edited here"));
+}
+
 #[test]
 fn a_tag_may_have_a_comma() {
     let console = Console::start(&[]);

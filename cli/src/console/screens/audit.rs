@@ -12,6 +12,7 @@ use crate::console::page::Screen;
 use crate::console::paging;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::times;
 use crate::console::visit::{Query, Visit, optional};
 
@@ -167,17 +168,17 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
             tr {
                 td { (parts::ago(row.at)) }
                 td {
-                    (row.role)
+                    (text(&row.role))
                     @if row.login_role != row.role {
-                        div.quiet { "logged in as " (row.login_role) }
+                        div.quiet { "logged in as " (text(&row.login_role)) }
                     }
-                    @if !row.application_name.is_empty() { div.quiet { (row.application_name) } }
+                    @if !row.application_name.is_empty() { div.quiet { (text(&row.application_name)) } }
                 }
-                td { code { (row.action) } }
+                td { code { (text(&row.action)) } }
                 td { @if let Some(target) = &row.target { (of_what(visit, &row.action, target)) } }
                 td.number { @if let Some(jobs) = row.jobs { (parts::number(jobs)) } }
                 td.wide {
-                    @if let Some(reason) = &row.reason { p { (reason) } }
+                    @if let Some(reason) = &row.reason { p { (text(reason)) } }
                     @if row.arguments != "{}" { (tree(&row.arguments, 0, None)) }
                 }
             }
@@ -196,7 +197,7 @@ fn of_what(visit: &Visit, action: &str, target: &str) -> Markup {
             periodic_job::path(target)
         }
         "define_kind" | "undefine_kind" => parts::link("/jobs", [("kind", target)]),
-        _ => return html! { (target) },
+        _ => return html! { (text(target)) },
     };
-    html! { a href=(visit.url(&path)) { (target) } }
+    html! { a href=(visit.url(&path)) { (text(target)) } }
 }

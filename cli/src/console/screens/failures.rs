@@ -11,6 +11,7 @@ use crate::console::filter::{Filter, like_literal};
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::visit::{Query, Visit};
 
 /// How many failed attempts are looked at, the latest ones.
@@ -222,7 +223,7 @@ impl Group {
             tr {
                 td.number { (parts::number(self.count)) }
                 th scope="row" { (parts::optional_text(self.kind.as_deref())) }
-                td.wide { a.error href=(jobs) { (shown(&self.pattern)) } }
+                td.wide { a.error href=(jobs) { (text(&shown(&self.pattern))) } }
                 td { (parts::ago(self.last_at)) }
                 td {
                     @for (n, id) in self.ids.iter().enumerate() {

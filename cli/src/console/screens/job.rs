@@ -9,11 +9,13 @@ use serde::Deserialize;
 
 use super::job_carried::{Carried, carried};
 use super::job_errors::Errors;
+use super::jobs_table::TAGS;
 use super::{audit, job_actions, job_errors, job_timeline, job_unique, worker};
 use crate::console::json::LARGEST;
 use crate::console::page::Screen;
 use crate::console::parts::{self, pair};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::times;
 use crate::console::visit::{Path, Query, Visit, optional};
 
@@ -168,13 +170,16 @@ impl Job {
         html! {
             p.lead {
                 (parts::state(&self.state)) " "
-                a href=(jobs(("kind", &self.kind))) { strong { bdi { (self.kind) } } }
-                " in queue " a href=(jobs(("queue", &self.queue))) { bdi { (self.queue) } }
+                a href=(jobs(("kind", &self.kind))) { strong { (text(&self.kind)) } }
+                " in queue " a href=(jobs(("queue", &self.queue))) { (text(&self.queue)) }
                 ", attempt " (self.attempt) " of " (self.max_attempts)
                 @if let Some(worker) = &self.worker {
                     ", worker " (worker::link(visit, worker))
                 }
-                @for tag in &self.tags { " " a.tag href=(jobs(("tag", tag))) { bdi { (tag) } } }
+                @for tag in self.tags.iter().take(TAGS) {
+                    " " a.tag href=(jobs(("tag", tag))) { (text(tag)) }
+                }
+                @if self.tags.len() > TAGS { " and " (self.tags.len() - TAGS) " more tags" }
             }
         }
     }
@@ -194,8 +199,8 @@ impl Job {
                         li {
                             @match &reason.detail {
                                 // The state has said it.
-                                Some(detail) if !self.waits() => (sentence(detail)),
-                                Some(detail) => { strong { (reason.reason) } ": " (detail) }
+                                Some(detail) if !self.waits() => (text(&sentence(detail))),
+                                Some(detail) => { strong { (reason.reason) } ": " (text(detail)) }
                                 None => strong { (reason.reason) },
                             }
                             @if let Some(until) = reason.until.filter(|_| self.waits()) { " (" (parts::until(until)) ")" }
@@ -219,7 +224,7 @@ impl Job {
                 (parts::key_values(html! {
                     (pair("Priority", html! { (self.priority) }))
                     (pair("Timeout of an attempt", timeout))
-                    (pair("Retry policy", html! { code { (self.retry) } }))
+                    (pair("Retry policy", html! { code { (text(&self.retry)) } }))
                     (pair("Expires", expires))
                 }))
             }

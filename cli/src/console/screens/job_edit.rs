@@ -12,10 +12,10 @@ use super::job::{self, Job};
 use super::job_actions::lost;
 use crate::console::edited::Edited;
 use crate::console::fields::{self, area, given, line, reason};
-use crate::console::json::LARGEST;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::visit::{Change, Only, Path, Visit};
 
 /// What can be changed: the names of parameters of jobs.update, how their texts become values
@@ -53,14 +53,21 @@ fn help(field: &str) -> &'static str {
     }
 }
 
+/// The largest JSON that is edited here, as a text of the server and as the form has it. Deep JSON
+/// can have a thousand times as many spaces.
+const LARGEST: i32 = 64 * 1024;
+
+/// JSON and tags that are too large are null.
 const VALUES: &str = "
-    select case args when '{}' then '{}' else jsonb_pretty(args) end as args,
-           case meta when '{}' then '{}' else jsonb_pretty(meta) end as meta, queue, priority::text,
+    select case when octet_length(args::text) <= $2 then args::text end as args,
+           case when octet_length(meta::text) <= $2 then meta::text end as meta, queue, priority::text,
            to_char(scheduled_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as scheduled_at,
            case when isfinite(expires_at) then to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
                 else expires_at::text end as expires_at,
-           max_attempts::text, array_to_string(tags, E'\\n') as tags, timeout::text,
-           jsonb_pretty(retry) as retry
+           max_attempts::text, timeout::text,
+           case when octet_length(array_to_string(tags, E'\\n')) <= $2
+                then array_to_string(tags, E'\\n') end as tags,
+           case when octet_length(retry::text) <= $2 then retry::text end as retry
       from jobs.jobs where id = $1";
 
 #[derive(Deserialize)]
@@ -73,18 +80,30 @@ pub(crate) struct Form {
 }
 
 async fn values(visit: &Visit, id: i64) -> Result<Edited, Problem> {
-    let row: Option<BTreeMap<String, Option<String>>> = visit.row(VALUES, &[&id]).await?;
+    let row: Option<BTreeMap<String, Option<String>>> = visit.row(VALUES, &[&id, &LARGEST]).await?;
     let mut row = row.ok_or_else(|| Problem::not_found(&format!("job {id}")))?;
     // What is hidden or too large is not in the form.
-    row.retain(|name, value| {
-        let length = value.as_ref().map_or(0, String::len);
-        let is_carried = name == "args" || name == "meta";
-        !is_carried || visit.sees_payload() && length <= LARGEST as usize
+    row.retain(|name, value| value.is_some() || !of_sql(name, &[JSON, LINES]));
+    let all = row.iter().map(|(name, value)| {
+        let value = value.as_deref().unwrap_or_default();
+        let is_json = of_sql(name, &[JSON]);
+        (&**name, if is_json { pretty(value) } else { value.into() })
     });
-    let all = row.iter();
-    Ok(Edited::of(all.map(|(name, value)| {
-        (&**name, value.clone().unwrap_or_default())
-    })))
+    Ok(Edited::of(all))
+}
+
+/// Whether the text of a field becomes a value in one of these ways.
+fn of_sql(field: &str, ways: &[&str]) -> bool {
+    let mut fields = FIELDS.iter();
+    fields.any(|(name, sql, _)| *name == field && ways.contains(sql))
+}
+
+/// Over several lines, if it is no larger then.
+fn pretty(json: &str) -> String {
+    let pretty = serde_json::from_str::<serde_json::Value>(json)
+        .and_then(|value| serde_json::to_string_pretty(&value));
+    let pretty = pretty.ok().filter(|text| text.len() <= LARGEST as usize);
+    pretty.unwrap_or_else(|| json.into())
 }
 
 fn names() -> [&'static str; 10] {
@@ -112,7 +131,7 @@ pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, 
 
 fn form(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>) -> Response {
     let main = html! {
-        p.lead { (parts::state(&job.state)) " " strong { bdi { (job.kind) } } }
+        p.lead { (parts::state(&job.state)) " " strong { (text(&job.kind)) } }
         p { "What you leave as it is stays as it is. The job keeps its unique key." }
         (fields::wrong(wrong, &names()))
         (visit.form(&(job::path(job.id) + "/edit"), fields_of(visit, job, values, wrong)))

@@ -11,6 +11,7 @@ use crate::console::json::{LARGEST, tree};
 use crate::console::paging;
 use crate::console::parts;
 use crate::console::problem::Problem;
+use crate::console::room::{long, text};
 use crate::console::visit::{Only, Visit};
 
 /// How many errors a page has.
@@ -83,11 +84,11 @@ impl Row {
         html! {
             article.error-of-attempt {
                 h3 { (title) }
-                p.error { (self.error.lines().next().unwrap_or_default()) }
+                p.error { (text(self.error.lines().next().unwrap_or_default())) }
                 @if has_more {
                     details open[is_open] {
                         summary { "Trace and details" }
-                        @if self.error.contains('\n') { pre.trace { (self.error) } }
+                        @if self.error.contains('\n') { pre.trace { (long(&self.error)) } }
                         @if self.length > self.error.chars().count() {
                             p.quiet { "The text goes on: it has " (parts::number(self.length as i64)) " characters." }
                         }
@@ -130,7 +131,7 @@ impl Details {
 
     fn shown(&self) -> Markup {
         html! {
-            @if let Some(trace) = &self.trace { pre.trace { (trace) } }
+            @if let Some(trace) = &self.trace { pre.trace { (long(trace)) } }
             @if let Some(rest) = &self.rest { (tree(rest, 1, None)) }
         }
     }

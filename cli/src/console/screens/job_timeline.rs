@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::job::Job;
 use crate::console::parts;
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::visit::Visit;
 
 /// How many attempts that failed are shown here; the others are among the errors.
@@ -118,10 +119,10 @@ impl Job {
             "began",
             html! {
                 "attempt " (self.attempt) " began"
-                @if let Some(worker) = worker { " at worker " bdi { (worker) } }
+                @if let Some(worker) = worker { " at worker " (text(worker)) }
             },
         );
-        let why = html! { @if let Some(reason) = &self.cancel_reason { ": " (reason) } };
+        let why = html! { @if let Some(reason) = &self.cancel_reason { ": " (text(reason)) } };
         let is_asked = self.cancel_requested_at != self.finalized_at && !is_cancel_known;
         add(
             self.cancel_requested_at.filter(|_| is_asked),
@@ -179,8 +180,8 @@ impl Failed {
     fn event(&self) -> Event {
         let what = html! {
             "attempt " (self.attempt) " failed"
-            @if let Some(worker) = &self.worker { " at worker " bdi { (worker) } }
-            ": " span.error { (self.error) }
+            @if let Some(worker) = &self.worker { " at worker " (text(worker)) }
+            ": " span.error { (text(&self.error)) }
         };
         Event {
             at: self.at,
@@ -193,10 +194,10 @@ impl Failed {
 impl Managed {
     fn event(&self) -> Event {
         let what = html! {
-            bdi { (self.role) }
-            @if self.login_role != self.role { " (logged in as " bdi { (self.login_role) } ")" }
+            (text(&self.role))
+            @if self.login_role != self.role { " (logged in as " (text(&self.login_role)) ")" }
             " called " code { (self.action) }
-            @if let Some(reason) = &self.reason { ": " (reason) }
+            @if let Some(reason) = &self.reason { ": " (text(reason)) }
         };
         Event {
             at: self.at,

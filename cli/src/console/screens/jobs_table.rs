@@ -7,8 +7,13 @@ use serde::Deserialize;
 use super::job::path;
 use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::times;
 use crate::console::visit::Visit;
+use crate::visible;
+
+/// How many tags of a job are shown.
+pub(super) const TAGS: usize = 20;
 
 #[derive(Deserialize)]
 pub(crate) struct Row {
@@ -61,8 +66,9 @@ impl Row {
             tr {
                 td.number { a href=(url) { (self.id) } }
                 th scope="row" {
-                    a href=(url) { (self.kind) }
-                    @for tag in &self.tags { " " span.tag { bdi { (tag) } } }
+                    a href=(url) { (text(&self.kind)) }
+                    @for tag in self.tags.iter().take(TAGS) { " " span.tag { (text(tag)) } }
+                    @if self.tags.len() > TAGS { " and " (self.tags.len() - TAGS) " more tags" }
                 }
                 td {
                     (parts::state(&self.state))
@@ -71,12 +77,12 @@ impl Row {
                     }
                 }
                 td { (self.when()) }
-                td { a href=(visit.url(&of_queue)) { (self.queue) } }
+                td { a href=(visit.url(&of_queue)) { (text(&self.queue)) } }
                 td.number { (self.attempt) " of " (self.max_attempts) }
                 td.wide {
                     @match (&*self.state, &self.worker, &self.last_error) {
-                        ("running" | "completed", Some(worker), _) => (worker),
-                        (_, _, Some(error)) => span.error title=(error) { (error) },
+                        ("running" | "completed", Some(worker), _) => (text(worker)),
+                        (_, _, Some(error)) => span.error title=(visible::line(error)) { (text(error)) },
                         _ => (parts::none()),
                     }
                 }

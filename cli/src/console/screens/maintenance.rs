@@ -16,6 +16,7 @@ use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::role::Reading;
+use crate::console::room::text;
 use crate::console::visit::{Change, Visit};
 
 /// How long jobs.check() may take.
@@ -239,7 +240,7 @@ fn last_error(task: &Task) -> Markup {
             } @else {
                 "Well by now. "
             }
-            (error) " "
+            (text(error)) " "
             @if let Some(at) = task.last_error_at { (parts::ago(at)) }
         }
     }
@@ -296,7 +297,7 @@ fn settings_table(settings: &[Setting]) -> Markup {
                     code { (setting.name) }
                     div.quiet { (setting.description) }
                 }
-                td { @if setting.value.is_empty() { "empty" } @else { code { (setting.value) } } }
+                td { @if setting.value.is_empty() { "empty" } @else { code { (text(&setting.value)) } } }
                 td { (comes_from(setting)) }
             }
         }

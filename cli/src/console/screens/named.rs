@@ -9,6 +9,7 @@ use crate::console::fields::{given, hidden, reason};
 use crate::console::http::is_path;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::visit::{Change, Visit};
 
 /// What a page is about.
@@ -24,7 +25,7 @@ pub(super) fn path(page: &str, name: &str) -> String {
 
 /// A link to it.
 pub(super) fn link(visit: &Visit, page: &str, name: &str) -> Markup {
-    html! { a href=(visit.url(&path(page, name))) { bdi { (name) } } }
+    html! { a href=(visit.url(&path(page, name))) { (text(name)) } }
 }
 
 /// A managing call that takes a name and a reason.
@@ -56,10 +57,15 @@ impl Call {
             (reason())
             (parts::button(self.button, self.look))
         };
-        let question = self.question.replace("{name}", name);
+        let (before, after) = self
+            .question
+            .split_once("{name}")
+            .unwrap_or((self.question, ""));
+        let has_name = before.len() < self.question.len();
+        let question = html! { (before) @if has_name { (text(name)) } (after) };
         html! {
             @if visit.may(self.function) {
-                (parts::confirm(self.label, &question, visit.form(self.path, fields)))
+                (parts::confirm(self.label, question, visit.form(self.path, fields)))
             }
         }
     }
@@ -83,7 +89,7 @@ impl Call {
 pub(super) fn since(at: Option<DateTime<Utc>>, by: Option<&str>, reason: Option<&str>) -> Markup {
     html! {
         @if let Some(at) = at { " " (parts::ago(at)) }
-        @if let Some(by) = by { " by " bdi { (by) } }
-        @if let Some(reason) = reason { ": " bdi { (reason) } }
+        @if let Some(by) = by { " by " (text(by)) }
+        @if let Some(reason) = reason { ": " (text(reason)) }
     }
 }

@@ -12,7 +12,9 @@ use super::worker::{self, Worker};
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::visit::{Query, Visit};
+use crate::visible;
 
 /// jobs.health() looks at much, and finds nothing that could not wait for so long.
 const HEALTH_KEPT: Duration = Duration::from_secs(30);
@@ -138,9 +140,9 @@ impl Finding {
             div class={ "finding " (parts::severity_class(&self.severity)) } {
                 (parts::severity(&self.severity))
                 div.finding-text {
-                    p { (self.message) }
+                    p { (text(&self.message)) }
                     @if let Some(hint) = &self.hint {
-                        details { summary { "What to do" } p { code { (hint) } } }
+                        details { summary { "What to do" } p { code { (text(hint)) } } }
                     }
                 }
                 @if let Some((label, path)) = screen_of(&self.finding) {
@@ -252,7 +254,7 @@ fn workers_of(visit: &Visit, workers: &Workers) -> Markup {
     let rows = html! {
         @for worker in &workers.busiest {
             tr {
-                td.wide title={ "Queues: " (worker.queues.join(", ")) } {
+                td.wide title={ "Queues: " (visible::line(&worker.queues.join(", "))) } {
                     (worker::link(visit, &worker.worker))
                 }
                 td { (parts::state(&worker.status)) }

@@ -12,6 +12,7 @@ use crate::console::page::Screen;
 use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
 use crate::console::role::Parameters;
+use crate::console::room::text;
 use crate::console::visit::{Query, Visit};
 
 /// The list.
@@ -114,12 +115,12 @@ fn row(visit: &Visit, one: &Periodic, back: &str) -> Markup {
     html! {
         tr #(list::row_id(&one.name)) {
             th.wide scope="row" {
-                a href=(visit.url(&periodic_job::path(&one.name))) { (one.name) }
+                a href=(visit.url(&periodic_job::path(&one.name))) { (text(&one.name)) }
                 div.quiet { (one.runs()) }
                 @if let Some(paused) = one.paused() { div.quiet { (paused) } }
-                @if let Some(error) = &one.last_error { div.bad { (error) } }
+                @if let Some(error) = &one.last_error { div.bad { (text(error)) } }
             }
-            td { a href=(visit.url(&parts::link("/jobs", [("kind", &one.kind)]))) { (one.kind) } }
+            td { a href=(visit.url(&parts::link("/jobs", [("kind", &one.kind)]))) { (text(&one.kind)) } }
             td { (queue::link(visit, &one.queue)) }
             td.number { (one.next()) }
             td.number { @match one.last_run_at { Some(at) => (parts::ago(at)), None => "never" } }

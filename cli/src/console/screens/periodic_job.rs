@@ -15,6 +15,7 @@ use crate::console::json::tree;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look, pair};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::visit::{Change, Only, Query, Visit};
 
 /// What a `Periodic` is read from.
@@ -83,7 +84,7 @@ pub(crate) async fn periodic_job(
     let main = html! {
         p.path { a href=(visit.url("/periodic")) { "Periodic jobs" } }
         @if let Some(paused) = one.paused() { p { (paused) } }
-        @if let Some(error) = &one.last_error { p.bad { (error) } }
+        @if let Some(error) = &one.last_error { p.bad { (text(error)) } }
         div.actions { (actions(&visit, &one, &path(&one.name))) }
         (one.says(&visit))
         section aria-labelledby="ticks" {
@@ -107,7 +108,7 @@ impl Periodic {
     /// When it runs; what counts from one moment on goes by no clock.
     pub(super) fn runs(&self) -> Markup {
         let has_clock = !self.cron.trim_start().starts_with("every");
-        html! { code { (self.cron) } @if has_clock { ", " (self.time_zone) } }
+        html! { code { (text(&self.cron)) } @if has_clock { ", " (text(&self.time_zone)) } }
     }
 
     /// Since when it is paused, by whom and why.
@@ -132,7 +133,7 @@ impl Periodic {
             (pair("Runs", self.runs()))
             (pair("Next", self.next()))
             (pair("Last", parts::ago_or_none(self.last_run_at)))
-            (pair("Kind", html! { a href=(visit.url(&kind)) { (self.kind) } }))
+            (pair("Kind", html! { a href=(visit.url(&kind)) { (text(&self.kind)) } }))
             (pair("Queue", queue::link(visit, &self.queue)))
             (pair("Defined", parts::ago(self.defined_at)))
         })
@@ -175,7 +176,7 @@ impl Periodic {
                             (job::link(visit, id))
                         }
                     }
-                    td.wide { (tick.error.as_deref().unwrap_or_default()) }
+                    td.wide { (text(tick.error.as_deref().unwrap_or_default())) }
                 }
             }
         };
@@ -219,7 +220,7 @@ impl Inserted {
             (pair("Attempts", number(self.max_attempts)))
             (pair("Timeout", html! { (timeout.as_deref().unwrap_or("as the kind says")) }))
             (pair("Retry", json(&self.retry)))
-            (pair("Tags", html! { (tags) }))
+            (pair("Tags", text(&tags)))
         })
     }
 }

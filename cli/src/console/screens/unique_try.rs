@@ -12,6 +12,7 @@ use crate::console::json::tree;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look, pair};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::times;
 use crate::console::visit::{Change, Visit};
 
@@ -139,7 +140,7 @@ fn answer(visit: &Visit, explained: &Explained) -> Markup {
                     @let holders = visit.url(&parts::link("/unique", [("search", key)]));
                     (pair("Key", html! { code.key { (key) } " " a href=(holders) { "who is under it" } }))
                     (pair("Made from", html! {
-                        @if let Some(text) = &explained.canonical { code.key { (text) } }
+                        @if let Some(canonical) = &explained.canonical { code.key { (text(canonical)) } }
                     }))
                     (pair("Policy, with all defaults", policy.map_or_else(parts::none, |policy| tree(policy, 2, None))))
                     (pair("Advisory lock", html! {

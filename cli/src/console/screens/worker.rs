@@ -12,6 +12,7 @@ use crate::console::json::tree;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look, pair};
 use crate::console::problem::Problem;
+use crate::console::room::text;
 use crate::console::visit::{Change, Query, Visit};
 
 /// What a `Worker` is read from.
@@ -113,8 +114,8 @@ fn held(visit: &Visit, jobs: &[Held]) -> Markup {
         @for job in jobs {
             tr {
                 th.number scope="row" { (job::link(visit, job.id)) }
-                td { (job.kind) }
-                td { (job.queue) }
+                td { (text(&job.kind)) }
+                td { (text(&job.queue)) }
                 td.number { (time(job.attempted_at)) }
                 td.number { (time(job.lease_expires_at)) }
                 td.number { (time(job.cancel_requested_at)) }
@@ -157,7 +158,7 @@ impl Worker {
     /// Which version it is of, and when it was seen.
     pub(super) fn seen(&self) -> Markup {
         html! {
-            @if let Some(version) = &self.version { "version " bdi { (version) } }
+            @if let Some(version) = &self.version { "version " (text(version)) }
             @if self.version.is_some() && self.last_seen_at.is_some() { ", " }
             @if let Some(at) = self.last_seen_at { "seen " (parts::ago(at)) }
         }
@@ -179,7 +180,7 @@ impl Worker {
         let path = |kind: &str| parts::link("/jobs", [("state", "running"), ("kind", kind)]);
         few(
             &self.kinds,
-            |kind| html! { a href=(visit.url(&path(kind))) { bdi { (kind) } } },
+            |kind| html! { a href=(visit.url(&path(kind))) { (text(kind)) } },
         )
     }
 
