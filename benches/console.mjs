@@ -133,7 +133,7 @@ function takenByAll(postmaster) {
 /** Starts it; once it says where it is, it answers. */
 async function start() {
   const begun = performance.now();
-  const child = started(program, ["-d", URL, "console", "--listen", "127.0.0.1:0"], ["ignore", "pipe", "inherit"]);
+  const child = started(program, ["-d", URL, "console", "--listen", "127.0.0.1:0", "--max-per-address", "1000"], ["ignore", "pipe", "inherit"]);
   const line = await new Promise((said, failed) => {
     child.stdout.once("data", said);
     child.once("exit", () => failed(new Error("the console has ended")));
