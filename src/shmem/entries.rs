@@ -10,6 +10,7 @@
 //! reads takes the entries first and the rows after, with a newer snapshot. A row says which entry
 //! it was, so none counts twice.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{
     AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
 };
@@ -139,9 +140,19 @@ pub struct Counted {
     pub counts: Counts,
 }
 
-/// An entry that nobody frees or writes until it is let go of.
+/// How often something happened, by its place.
 #[derive(Clone, Copy)]
-pub struct Pinned(u32);
+#[repr(C, packed(2))]
+pub struct PlaceCount {
+    /// of what
+    pub place: u16,
+    /// how often, or how many microseconds
+    pub count: u64,
+}
+
+/// An entry that nobody frees or writes until it is let go of: its number, from 1 on.
+#[derive(Clone, Copy)]
+pub struct Pinned(NonZeroU32);
 
 /// Pins the entry of a minute; `None`: there is no room. Neither fails nor allocates.
 pub fn pin(names: &Names, minute: i64) -> Option<Pinned> {
@@ -161,7 +172,12 @@ pub fn pin(names: &Names, minute: i64) -> Option<Pinned> {
         Some(number)
     };
     let pinned = ways.clone().find(is_it).or_else(fill);
-    pinned.map(|number| Pinned(number as u32))
+    pinned.and_then(|number| NonZeroU32::new(number as u32 + 1).map(Pinned))
+}
+
+/// The number of the minute that a time is in.
+pub fn minute_number(at: i64) -> u32 {
+    at.div_euclid(MINUTE) as u32
 }
 
 /// Whether this database may have one more: it never has more than are free. So one that nobody
@@ -180,12 +196,12 @@ fn has_room() -> bool {
 
 impl Pinned {
     /// Adds to places, and lets go of the entry.
-    pub fn add_and_let_go(self, counts: &[(u16, u64)]) {
+    pub fn add_and_let_go(self, counts: &[PlaceCount]) {
         if let Some(shared) = shared() {
-            let number = self.0 as usize;
-            for (place, count) in counts {
-                let counter = &shared.bodies[number].counts[usize::from(*place)];
-                counter.fetch_add(*count, Ordering::Relaxed);
+            let number = self.0.get() as usize - 1;
+            for counted in counts {
+                let counter = &shared.bodies[number].counts[usize::from(counted.place)];
+                counter.fetch_add(counted.count, Ordering::Relaxed);
             }
             shared.heads[number].let_go();
         }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::{ManuallyDrop, replace};
+use std::rc::Rc;
 use std::sync::OnceLock;
 
 use jobs_core::counts::{self as places, Counts, Event, Time};
@@ -12,7 +13,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 use smallvec::SmallVec;
 
-use super::entries::{self, Counted, MINUTE, Names, Pinned};
+use super::entries::{self, Counted, MINUTE, Names, Pinned, PlaceCount};
 use crate::fault::{self, Fault};
 use crate::pg::critical::without_allocating;
 use crate::pg::transaction;
@@ -25,21 +26,24 @@ pub struct Pair {
     pub key: i32,
 }
 
+/// Small, as a [`Tally`] is: somebody may insert jobs of many kinds in one transaction.
 struct Known {
-    queue: String,
-    kind: String,
+    /// that of the pair before, if it is the same
+    queue: Rc<str>,
+    kind: Box<str>,
     hash: u64,
     /// where its last tally is
-    tally: usize,
+    tally: u32,
 }
 
 /// Places and what was counted there; few have something.
-type Places = SmallVec<[(u16, u64); 6]>;
+type Places = SmallVec<[PlaceCount; 6]>;
 
 /// What the transaction counts of a pair in a minute.
 struct Tally {
     pair: u32,
-    minute: i64,
+    /// its number
+    minute: u32,
     /// the subtransaction that counted last, or the one that it has become a part of
     by: u32,
     counts: Places,
@@ -69,6 +73,8 @@ struct Session {
 const TOP: u32 = 1;
 /// Pairs that are remembered beyond a transaction.
 const REMEMBERED: usize = 1000;
+/// Rows that are written together.
+const ROWS: usize = 100;
 /// Tallies whose memory is kept beyond a transaction.
 const KEPT: usize = 64;
 
@@ -128,37 +134,39 @@ impl Session {
     }
 
     fn pair(&mut self, queue: &str, kind: &str) -> Pair {
-        let is_it = |known: &Known| known.kind == kind && known.queue == queue;
+        let is_it = |known: &Known| *known.kind == *kind && *known.queue == *queue;
         if !self.pairs.get(self.last).is_some_and(is_it) {
             let mut hasher = DefaultHasher::new();
             (queue, kind).hash(&mut hasher);
             let hash = hasher.finish();
             let found = self.by_key.get(&(hash as i32)).map(|found| *found as usize);
             let found = found.filter(|found| is_it(&self.pairs[*found]));
-            self.last = found.unwrap_or(self.pairs.len());
             if found.is_none() {
-                self.by_key.insert(hash as i32, self.last as u32);
+                let before = self.pairs.get(self.last).map(|known| known.queue.clone());
+                let same = before.filter(|before| **before == *queue);
+                self.by_key.insert(hash as i32, self.pairs.len() as u32);
                 self.pairs.push(Known {
-                    queue: queue.into(),
+                    queue: same.unwrap_or_else(|| queue.into()),
                     kind: kind.into(),
                     hash,
                     tally: 0,
                 });
             }
+            self.last = found.unwrap_or(self.pairs.len() - 1);
         }
         self.last_pair()
     }
 
     fn tally(&mut self, pair: Pair, at: i64) -> &mut Tally {
-        let is_it =
-            |tally: &Tally| tally.pair == pair.number && (0..MINUTE).contains(&(at - tally.minute));
-        let mut number = self.pairs[pair.number as usize].tally;
+        let minute = entries::minute_number(at);
+        let is_it = |tally: &Tally| tally.pair == pair.number && tally.minute == minute;
+        let mut number = self.pairs[pair.number as usize].tally as usize;
         if !self.tallies.get(number).is_some_and(is_it) {
             number = self.tallies.len();
-            self.pairs[pair.number as usize].tally = number;
+            self.pairs[pair.number as usize].tally = number as u32;
             self.tallies.push(Tally {
                 pair: pair.number,
-                minute: at.div_euclid(MINUTE) * MINUTE,
+                minute,
                 by: TOP,
                 counts: Places::new(),
                 entry: None,
@@ -197,24 +205,31 @@ impl Session {
         }
     }
 
-    /// Pins an entry for each tally; what has none, or cannot have one.
-    fn before_end(&mut self, is_prepared: bool) -> Vec<Counted> {
+    /// Pins an entry for each tally from this one on, which moves on; what has none, or cannot have
+    /// one, up to so many.
+    fn before_end(&mut self, is_prepared: bool, next: &mut usize, most: usize) -> Vec<Counted> {
         let mut rows = Vec::new();
-        for tally in self.tallies.iter_mut().filter(|tally| tally.has_any()) {
+        while rows.len() < most
+            && let Some(tally) = self.tallies.get_mut(*next)
+        {
+            *next += 1;
+            if !tally.has_any() {
+                continue;
+            }
             let known = &self.pairs[tally.pair as usize];
             if !is_prepared {
                 tally.pin(known);
             }
             if tally.entry.is_none() {
                 let mut counts = Counts::default();
-                for (place, count) in tally.counts.drain(..) {
-                    counts.add(place.into(), count);
+                for counted in tally.counts.drain(..) {
+                    counts.add(counted.place.into(), counted.count);
                 }
                 rows.push(Counted {
                     serial: None,
-                    minute: tally.minute,
-                    queue: known.queue.clone(),
-                    kind: known.kind.clone(),
+                    minute: i64::from(tally.minute) * MINUTE,
+                    queue: known.queue.to_string(),
+                    kind: known.kind.to_string(),
                     counts,
                 });
             }
@@ -247,15 +262,15 @@ impl Session {
 
 impl Tally {
     fn add(&mut self, place: u16, count: u64) {
-        match self.counts.iter_mut().find(|(known, _)| *known == place) {
-            Some((_, known)) => *known += count,
-            None => self.counts.push((place, count)),
+        match self.counts.iter_mut().find(|known| known.place == place) {
+            Some(known) => known.count += count,
+            None => self.counts.push(PlaceCount { place, count }),
         }
     }
 
     /// What was rolled back may have left nothing.
     fn has_any(&self) -> bool {
-        self.counts.iter().any(|(_, count)| *count > 0)
+        self.counts.iter().any(|counted| counted.count > 0)
     }
 
     fn pin(&mut self, known: &Known) {
@@ -264,7 +279,7 @@ impl Tally {
             kind: &known.kind,
             hash: known.hash,
         };
-        self.entry = entries::pin(&names, self.minute);
+        self.entry = entries::pin(&names, i64::from(self.minute) * MINUTE);
     }
 }
 
@@ -302,9 +317,14 @@ unsafe extern "C-unwind" fn on_transaction_end(
 }
 
 fn before_end(is_prepared: bool) {
-    let rows = with_session(|session| session.before_end(is_prepared)).unwrap_or_default();
-    if let Some(write) = WRITE.get().filter(|_| !rows.is_empty()) {
-        write(rows);
+    let mut next = 0;
+    // In parts: a row takes a few kilobytes.
+    while let Some(rows) = with_session(|session| session.before_end(is_prepared, &mut next, ROWS))
+        .filter(|rows| !rows.is_empty())
+    {
+        if let Some(write) = WRITE.get() {
+            write(rows);
+        }
     }
 }
 

@@ -120,6 +120,25 @@ async fn a_batch_takes_700_bytes_a_job_at_most() {
     }
 }
 
+/// Of each the transaction keeps what it counts, and shared memory has no room for so many.
+#[tokio::test]
+async fn a_queue_and_kind_take_300_bytes_at_most_until_the_commit() {
+    let cluster = server();
+    drop(cluster.database("memory").await);
+    let insert = |of: &'static str| {
+        move |count| {
+            format!(
+                "begin; select count(jobs.insert({of})) from generate_series(1, {count}) n; commit"
+            )
+        }
+    };
+    let one = least_growth(&cluster, insert("'kind'"), 1).await;
+    for of in ["'kind' || n", "'kind', queue => 'queue' || n"] {
+        let grown = least_growth(&cluster, insert(of), one + 300).await;
+        assert!(grown < one + 300, "{of}: {grown}, and {one} of one kind");
+    }
+}
+
 /// What a job has none of is one `{}` for all of them.
 #[tokio::test]
 async fn an_empty_meta_takes_no_memory_of_its_own() {
