@@ -109,6 +109,20 @@ COMMENT ON COLUMN jobs.running.queue IS 'The queue that the job was fetched from
 COMMENT ON COLUMN jobs.running.history_key IS 'A hash of the queue and kind that the job was fetched with. Sessions that know them need not read job to count the end of the attempt; null: it was fetched by a statement.';
 COMMENT ON COLUMN jobs.running.lease IS 'The lease a fetch asked for; null: the timeout, or 1 hour where there is none.';
 
+-- Appended, so that a heartbeat waits for nobody. Not dumped.
+CREATE TABLE jobs.heartbeat_note (
+  job_id           bigint      NOT NULL,
+  token            bigint      NOT NULL,
+  lease_expires_at timestamptz NOT NULL,
+  at               timestamptz NOT NULL,
+  goes_on_until    timestamptz NOT NULL
+);
+CREATE INDEX heartbeat_note_by_job ON jobs.heartbeat_note (job_id);
+COMMENT ON TABLE jobs.heartbeat_note IS 'Heartbeats that could not be written, because another transaction had the job locked. The rescue reads them before it takes a job, and deletes those that say nothing any more.';
+COMMENT ON COLUMN jobs.heartbeat_note.lease_expires_at IS 'The end of the lease as running says it: once a later heartbeat was written, this one says nothing any more.';
+COMMENT ON COLUMN jobs.heartbeat_note.at IS 'When it came: of several the latest counts.';
+COMMENT ON COLUMN jobs.heartbeat_note.goes_on_until IS 'Until when the lease goes on.';
+
 CREATE TABLE jobs.finished (
   job_id              bigint      NOT NULL,
   finalized_at        timestamptz NOT NULL,
@@ -433,3 +447,4 @@ ALTER TABLE jobs.error REPLICA IDENTITY FULL;
 ALTER TABLE jobs.audit_record REPLICA IDENTITY FULL;
 ALTER TABLE jobs.history_bucket REPLICA IDENTITY FULL;
 ALTER TABLE jobs.history_delta REPLICA IDENTITY FULL;
+ALTER TABLE jobs.heartbeat_note REPLICA IDENTITY FULL;

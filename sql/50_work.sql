@@ -212,7 +212,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
 $$A heartbeat: renews the lease (null: as long as the fetch asked for), never past the deadline, and may record progress (null: unchanged). cancel_requested: the worker should stop.
-It waits for nobody. While another transaction has the job locked, as an open jobs.cancel does, it returns the lease as it was and records no progress. It counts all the same: when that transaction ends, the lease goes on as asked for, if the library is preloaded.
+It waits for nobody. While another transaction has the job locked, as an open jobs.cancel does, it returns the lease as it was and records no progress. It counts all the same: when that transaction ends, the lease goes on as asked for.
 Errors: 55000 with DETAIL already_finished when a finishing call has used the token, 55000 with DETAIL lease_lost when it is not the job's current one, 55000 with DETAIL deadline_exceeded past the deadline, P0002, 22004, 22023 a lease that is not positive, 54000 a progress whose text is longer than jobs.max_payload, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when the job moved.$$;
 
 CREATE FUNCTION jobs.cancel(

@@ -15,7 +15,10 @@ pub const TASK: Task = Task {
 fn run(limit: i64, but: &[Thing]) -> Round {
     let leases = due::expired_leases(time::now(), limit, &Leases::But(&Thing::jobs(but)));
     rescue(&leases);
-    Round::of(leases.len(), limit)
+    let more_notes = due::forget_heartbeats(time::now(), limit);
+    let mut round = Round::of(leases.len(), limit);
+    round.more |= more_notes;
+    round
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {

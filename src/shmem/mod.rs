@@ -11,7 +11,6 @@ pub mod databases;
 pub mod entries;
 pub mod fetches;
 pub mod floors;
-pub mod heartbeats;
 pub mod leases;
 pub mod outbox;
 mod prepared;
@@ -35,7 +34,6 @@ pub fn register() {
     waiters::register();
     floors::register();
     fetches::register();
-    heartbeats::register();
     puts::register();
     entries::register();
     commit::register();

@@ -1,6 +1,5 @@
-//! What sessions wait for, and what is kept of queues and leases, as numbers that are the same in
-//! all processes. Two things with one number only wake somebody for nothing, but for leases: there
-//! one goes on for as long as the other.
+//! What sessions wait for, and what is kept of queues, as numbers that are the same in all
+//! processes. Two things with one number only wake somebody for nothing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -17,13 +16,6 @@ pub fn queue_here(name: &str) -> u64 {
 pub fn kind_here(queue: &str, kind: Option<&str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (queue_here(queue), kind).hash(&mut hasher);
-    hasher.finish().max(1)
-}
-
-/// A lease of this database, as its row says. Never 0.
-pub fn lease_here(id: i64, token: i64, ends_at: i64) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (server::database().to_u32(), id, token, ends_at).hash(&mut hasher);
     hasher.finish().max(1)
 }
 

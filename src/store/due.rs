@@ -2,6 +2,8 @@
 //! ran out. Every statement takes a bounded number of rows, skips what somebody else has locked,
 //! and leaves rows alone whose job is not there: while a dump is being restored it may yet come.
 
+use std::collections::HashMap;
+
 use jobs_core::counts::Event;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
@@ -10,9 +12,9 @@ use super::direct;
 use super::history::{self, Ended};
 use super::lanes::Reach;
 use super::retention;
-use super::spi::{Arg, Plan, big, bigs, column, text};
+use super::spi::{Arg, Plan, Snapshot, big, bigs, column, text};
 use super::types::*;
-use crate::shmem::{announce, heartbeats, leases};
+use crate::shmem::{announce, leases};
 
 /// Queues that have due jobs, and from when on to look for those of each.
 ///
@@ -119,35 +121,74 @@ pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
             None => (&EXPIRED_LEASES, bigs(but)),
         },
     };
-    let mut go_on = Vec::new();
-    let expired = plan.list(&[big(now), big(limit), whose], |rows, row| {
-        let (id, token, ends_at) = (rows.big(row, 1)?, rows.big(row, 2)?, rows.big(row, 3)?);
-        let end = heartbeats::Lease { id, token, ends_at }.end();
-        if end > now {
-            go_on.push((id, end));
-            return None;
-        }
-        let timed_out = rows.big(row, 4).is_some_and(|deadline| end >= deadline);
-        Some(Expired {
-            id,
-            token,
-            timed_out,
+    let mut expired = plan.list(&[big(now), big(limit), whose], |rows, row| {
+        Some(Lease {
+            id: rows.big(row, 1)?,
+            token: rows.big(row, 2)?,
+            ends_at: rows.big(row, 3)?,
+            deadline_at: rows.big(row, 4),
         })
     });
+    let noted = noted_ends(&expired);
+    for lease in &mut expired {
+        lease.ends_at = noted.get(&lease.id).copied().unwrap_or(lease.ends_at);
+    }
+    let (over, go_on): (Vec<_>, Vec<_>) = expired.iter().partition(|lease| lease.ends_at <= now);
     renew(&go_on);
-    expired
+    over.into_iter().map(Lease::expired).collect()
 }
 
-/// Has leases end then that are locked.
-fn renew(leases: &[(i64, i64)]) {
+/// A lease that ran out as its row says, locked.
+struct Lease {
+    id: i64,
+    token: i64,
+    ends_at: i64,
+    deadline_at: Option<i64>,
+}
+
+impl Lease {
+    fn expired(&self) -> Expired {
+        let timed_out = |deadline| self.ends_at >= deadline;
+        Expired {
+            id: self.id,
+            token: self.token,
+            timed_out: self.deadline_at.is_some_and(timed_out),
+        }
+    }
+}
+
+/// Until when leases go on, by their jobs, as the latest heartbeats say that could not be written.
+fn noted_ends(leases: &[Lease]) -> HashMap<i64, i64> {
+    if leases.is_empty() {
+        return HashMap::new();
+    }
+    let args = [
+        column(INT8, leases, |lease| big(lease.id)),
+        column(INT8, leases, |lease| big(lease.token)),
+        column(AT, leases, |lease| big(lease.ends_at)),
+    ];
+    // Also of those that came since this transaction took its snapshot.
+    NOTED_ENDS.run_as_of(Snapshot::Latest, &args, |rows| {
+        let end = |row| Some((rows.big(row, 1)?, rows.big(row, 2)?));
+        (0..rows.len()).filter_map(end).collect()
+    })
+}
+
+/// Deletes up to so many notes of heartbeats that say nothing any more; whether there may be more.
+pub fn forget_heartbeats(now: i64, limit: i64) -> bool {
+    FORGET_HEARTBEATS.execute(&[big(now), big(limit)]) as i64 >= limit
+}
+
+/// Has leases, which are locked, end when they do.
+fn renew(leases: &[&Lease]) {
     if leases.is_empty() {
         return;
     }
     RENEW.execute(&[
-        column(INT8, leases, |(id, _)| big(*id)),
-        column(AT, leases, |(_, end)| big(*end)),
+        column(INT8, leases, |lease| big(lease.id)),
+        column(AT, leases, |lease| big(lease.ends_at)),
     ]);
-    leases.iter().for_each(|(_, end)| leases::noted(*end));
+    leases.iter().for_each(|lease| leases::noted(lease.ends_at));
 }
 
 /// When something will be due next for maintenance, but for final jobs, after a pass that looked at
@@ -296,6 +337,21 @@ macro_rules! expired_leases {
 }
 static EXPIRED_LEASES: Plan = Plan::new(expired_leases!("<> ALL ($3)"), &[AT, INT8, INT8S]);
 static EXPIRED_LEASES_OF: Plan = Plan::new(expired_leases!("= ANY ($3)"), &[AT, INT8, INT8S]);
+static NOTED_ENDS: Plan = Plan::new(
+    "SELECT DISTINCT ON (n.job_id) n.job_id, n.goes_on_until
+       FROM unnest($1, $2, $3) AS l(id, token, ends_at)
+       JOIN jobs.heartbeat_note n ON n.job_id = l.id AND n.token = l.token AND n.lease_expires_at = l.ends_at
+      ORDER BY n.job_id, n.at DESC",
+    &[INT8S, INT8S, ATS],
+);
+static FORGET_HEARTBEATS: Plan = Plan::new(
+    "DELETE FROM jobs.heartbeat_note WHERE ctid = ANY (ARRAY(
+       SELECT n.ctid FROM jobs.heartbeat_note n
+        WHERE n.goes_on_until <= $1
+           OR NOT EXISTS (SELECT FROM jobs.running r WHERE r.job_id = n.job_id AND r.token = n.token AND r.lease_expires_at = n.lease_expires_at)
+        LIMIT $2 FOR UPDATE SKIP LOCKED))",
+    &[AT, INT8],
+);
 static RENEW: Plan = Plan::new(
     "UPDATE jobs.running r SET lease_expires_at = n.ends_at FROM unnest($1, $2) AS n(id, ends_at) WHERE r.job_id = n.id",
     &[INT8S, ATS],

@@ -15,7 +15,7 @@ use super::types::*;
 use super::{direct, history, limits, notes, retention};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{server, time};
-use crate::shmem::{announce, heartbeats, leases};
+use crate::shmem::{announce, leases};
 
 /// An attempt that is to end, if its token is current.
 #[derive(Clone, Copy)]
@@ -234,7 +234,7 @@ pub struct Lease {
 
 /// Renews the leases of the jobs whose tokens are current and whose deadlines are not over; what
 /// they are then, by ids and tokens. Waits for nobody: of a job that somebody else has locked the
-/// row stays as it is, and who rescues is told.
+/// row stays as it is, and the rescue finds a note.
 pub fn heartbeats(
     pairs: &BTreeSet<(i64, i64)>,
     now: i64,
@@ -265,14 +265,7 @@ pub fn heartbeats(
         let others = pairs.iter().filter(|pair| !told.contains_key(pair));
         let (ids, tokens) = columns_of(&others.copied().collect());
         let args = [ids, tokens, big(now), lease, default];
-        told.extend(LOCKED.list(&args, |rows, row| {
-            let (pair, lease) = read_lease(rows, row)?;
-            let (id, token) = pair;
-            let ends_at = lease.expires_at;
-            let unwritten = heartbeats::Lease { id, token, ends_at };
-            unwritten.goes_on(rows.big(row, 6)?);
-            Some((pair, lease))
-        }));
+        told.extend(NOTE_LOCKED.list(&args, read_lease));
     }
     told
 }
@@ -354,7 +347,19 @@ static RENEW: Plan = Plan::new(
     ),
     &[INT8S, INT8S, AT, SPAN, AT, JSONB],
 );
-static LOCKED: Plan = Plan::new(
-    concat!("SELECT ", lease!(), ", ", renewed_until!(), " ", held!()),
+static NOTE_LOCKED: Plan = Plan::new(
+    concat!(
+        "WITH locked AS MATERIALIZED (SELECT ",
+        lease!(),
+        " AS cancel_requested, ",
+        renewed_until!(),
+        " AS goes_on_until ",
+        held!(),
+        "),
+         note AS (
+           INSERT INTO jobs.heartbeat_note (job_id, token, lease_expires_at, at, goes_on_until)
+           SELECT job_id, token, lease_expires_at, $3, goes_on_until FROM locked)
+         SELECT job_id, token, lease_expires_at, deadline_at, cancel_requested FROM locked"
+    ),
     &[INT8S, INT8S, AT, SPAN, AT],
 );

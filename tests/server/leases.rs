@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, insert, poll_until, run, state};
+use jobs_tests::{Client, Cluster, SOON, insert, number, poll_until, run, state};
 
 /// A job that runs with this lease.
 async fn running(db: &Client, lease: &str) -> i64 {
@@ -125,4 +125,89 @@ async fn what_jobs_maintain_finds_does_not_depend_on_what_is_known() {
     .await;
     run(&db, "select jobs.maintain()").await;
     assert_eq!(state(&db, id).await.as_deref(), Some("discarded"));
+}
+
+/// Jobs whose leases are over, and that `holder` has locked in a transaction that stays open.
+async fn many_locked(db: &Client, holder: &Client, count: i64) {
+    let insert = format!(
+        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{count}]), timeout => '-1 second')"
+    );
+    run(db, &insert).await;
+    while number(
+        db,
+        "select count(*) from jobs.fetch(max_jobs => 1000, lease => '1 ms')",
+    )
+    .await
+        > 0
+    {}
+    run(holder, "begin").await;
+    assert_eq!(
+        number(holder, "select jobs.cancel_many(kind => 'k')").await,
+        count
+    );
+}
+
+/// All running jobs send a heartbeat.
+fn beat(lease: &str) -> String {
+    format!(
+        "select count(*) from (select array_agg(job_id) as ids, array_agg(token) as tokens from jobs.running) r, jobs.heartbeat_many(ids, tokens, '{lease}')"
+    )
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_was_answered_counts_however_many_jobs_are_locked() {
+    const MANY: i64 = 6000;
+    let running = "select count(*) from jobs.running";
+    for builder in [
+        Cluster::builder().set("jobs.enabled", "off"),
+        Cluster::builder().without_preload(),
+    ] {
+        let cluster = builder.start();
+        let db = cluster.database("locked").await;
+        let holder = cluster.connect("locked").await;
+        many_locked(&db, &holder, MANY).await;
+        assert_eq!(number(&db, &beat("1 second")).await, MANY);
+        assert_eq!(number(&db, &beat("1 hour")).await, MANY);
+        run(&holder, "rollback").await;
+        run(&db, "select jobs.maintain()").await;
+        assert_eq!(number(&db, running).await, MANY, "the rescue takes none");
+        assert_eq!(
+            number(&db, "select count(*) from jobs.heartbeat_note").await,
+            0
+        );
+        assert_eq!(number(&db, &beat("1 hour")).await, MANY);
+        assert_eq!(
+            number(&db, "select count(*) from jobs.heartbeat_note").await,
+            0,
+            "what is not locked needs no note"
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_several_heartbeats_for_a_locked_job_the_latest_that_committed_counts() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("locked").await;
+    let holder = cluster.connect("locked").await;
+    many_locked(&db, &holder, 3).await;
+    run(&db, &beat("1 hour")).await;
+    run(&db, &format!("begin; {}; rollback", beat("1 ms"))).await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(
+        number(&db, "select count(*) from jobs.heartbeat_note").await,
+        3,
+        "nobody can write them yet"
+    );
+    run(
+        &db,
+        &format!("select jobs.heartbeat(job_id, token, '1 ms') from jobs.running limit 1"),
+    )
+    .await;
+    run(&holder, "rollback").await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(number(&db, "select count(*) from jobs.running").await, 2);
+    assert_eq!(
+        number(&db, "select count(*) from jobs.heartbeat_note").await,
+        0
+    );
 }
