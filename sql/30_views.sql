@@ -290,7 +290,7 @@ CREATE VIEW jobs.audit AS
 SELECT a.at, a.role, a.login_role, a.application_name, a.action, a.target, a.arguments, a.jobs, a.reason
   FROM jobs.audit_record a;
 COMMENT ON VIEW jobs.audit IS
-  'Who has managed what: a row for each call that changed something, by whatever role, in the transaction of that call. Calls that failed, that were rolled back or that left everything as it was are not there, nor are those of producers and workers. Kept for jobs.retention_audit.';
+  'Who has managed what: a row for each call that changed something, by whatever role, in the transaction of that call; and one with the action clock put back where maintenance brought times forward that lay ahead of the clock. Calls that failed, that were rolled back or that left everything as it was are not there, nor are those of producers and workers. Kept for jobs.retention_audit.';
 COMMENT ON COLUMN jobs.audit.at IS 'When the call was made.';
 COMMENT ON COLUMN jobs.audit.role IS 'The role that the session acted as: of SET ROLE, or as it logged in.';
 COMMENT ON COLUMN jobs.audit.login_role IS 'The role that the session logged in as (session_user), whatever SET ROLE has made of it.';

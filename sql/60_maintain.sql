@@ -5,7 +5,7 @@ RETURNS TABLE (task text, rows bigint, duration interval, error text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'maintain_wrapper';
 COMMENT ON FUNCTION jobs.maintain() IS
-$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out), prune (final jobs past their retention, and past their own by_period and window; rows of jobs.audit past theirs; workers that were not seen for a day; the command of a worker, once that is not seen for 30 days), claims (keys that no job needs), statistics (counts of long tables; minutes of jobs.history).
+$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out; times that lie ahead of a clock which was put back), prune (final jobs past their retention, and past their own by_period and window; rows of jobs.audit past theirs; workers that were not seen for a day; the command of a worker, once that is not seen for 30 days), claims (keys that no job needs), statistics (counts of long tables; minutes of jobs.history).
 A row per task; a failing task, or a job that a task fails at, is reported in error and does not stop the others. What is too much for one transaction is left to the next call, and error says so. While maintenance is paused, or the database is being restored, nothing is done and error says so. Errors: 25006 on a standby or read only.$$;
 
 CREATE FUNCTION jobs.pause_maintenance(reason text DEFAULT NULL) RETURNS void

@@ -22,6 +22,7 @@ running_long: jobs that have run for a minute at least, ten times as long as 95 
 queue_paused: a paused queue with jobs that could be fetched; info, from an hour on a warning.
 no_worker: a queue that is not paused, whose jobs have waited for 5 minutes, and from which nobody has fetched for as long.
 periodic_failed: a periodic job whose latest tick has no job because of an error.
+clock_moved: stored times lie more than a minute ahead of the clock, or were brought forward within the last day, by how much and how many.
 expired_leases: running jobs that nobody has rescued a minute after their lease ran out.
 bloat: a table with more dead rows than live ones.
 lock_wait: a session that waits for a unique key, and for whom.

@@ -116,6 +116,34 @@ pub fn run(due: &Periodic, now: i64) -> bool {
     }
 }
 
+/// Cuts what lies further ahead of the clock than its own ticks allow: the next tick may have been
+/// dealt with by a clock that was ahead, and no later one; how many definitions that were.
+pub fn cut(now: i64) -> usize {
+    let cut = |name: &String| {
+        let Some(there) = periodic_schedule::lock_free(name) else {
+            return false;
+        };
+        let Ok(ticks) = Ticks::of(&there.definition.cron, &there.definition.time_zone) else {
+            return false;
+        };
+        let first = ticks.next(now).unwrap_or(i64::MAX);
+        let done = there.last_run_at.map(|at| at.min(first));
+        let defined_at = there.defined_at.min(now);
+        let next = ticks.next(done.unwrap_or(now).max(now));
+        let is_late = there.next_run_at > next && !there.is_paused;
+        let is_ahead = done != there.last_run_at || defined_at != there.defined_at || is_late;
+        if is_ahead {
+            let next = there.next_run_at.and(next);
+            periodic_schedule::cut(name, defined_at, done, next);
+        }
+        is_ahead
+    };
+    periodic_schedule::names()
+        .iter()
+        .filter(|name| cut(name))
+        .count()
+}
+
 /// Inserts the job of a tick, in a subtransaction.
 fn insert(definition: &Definition, tick: i64) -> Decided {
     let options = Options {

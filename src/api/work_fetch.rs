@@ -185,7 +185,7 @@ fn take_from(queue: &str, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
         .map(|limit| limits::lock_slots(queue, limit, most));
     most = slots.as_ref().map_or(most, Vec::len);
     let starts = set.rate.map(|(_, period)| {
-        let starts = limits::lock_starts(queue, most, fetch.now);
+        let starts = limits::lock_starts(queue, most, fetch.now, period);
         most = starts.len();
         (starts, period)
     });

@@ -298,9 +298,11 @@ fn with_room(queue: &str, now: i64) -> Look {
         return Look::default();
     }
     let mut look = wait::look(queue, now);
-    if set.rate.is_some()
+    if let Some((_, period)) = set.rate
         && let Some(free_at) = limits::next_start(queue)
         && free_at > now
+        // A fetch cuts what lies further ahead.
+        && free_at <= time::add(now, period)
     {
         look.due_at = look
             .head

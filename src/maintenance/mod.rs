@@ -4,6 +4,7 @@
 //! a single job that cannot be handled stops neither the others nor another task.
 
 mod claims_task;
+mod clock;
 mod expire_task;
 mod periodic_task;
 mod prune_task;

@@ -1,6 +1,7 @@
-//! Attempts whose lease ran out are failed for their workers.
+//! Attempts whose lease ran out are failed for their workers. Once a minute, times that a clock has
+//! left ahead are cut, so that leases end.
 
-use super::{Round, Singly, Task, Thing};
+use super::{Round, Singly, Task, Thing, clock};
 use crate::attempt::{self, By, Ending, Failure, Finishing};
 use crate::pg::time;
 use crate::store::due::{self, Expired, Leases};
@@ -16,8 +17,10 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let leases = due::expired_leases(time::now(), limit, &Leases::But(&Thing::jobs(but)));
     rescue(&leases);
     let more_notes = due::forget_heartbeats(time::now(), limit);
+    let (cut, more) = clock::cut(limit);
     let mut round = Round::of(leases.len(), limit);
-    round.more |= more_notes;
+    round.rows += cut;
+    round.more |= more || more_notes;
     round
 }
 

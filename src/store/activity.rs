@@ -2,6 +2,7 @@
 
 use super::spi::{Plan, Snapshot, big, text};
 use super::types::*;
+use crate::pg::time;
 use crate::shmem::fetches;
 
 /// A queue that nobody has fetched from for so long has no worker, in microseconds.
@@ -11,7 +12,16 @@ pub const UNATTENDED: i64 = 300_000_000;
 /// or the server was started anew), by the jobs that run and those that ended last.
 pub fn last_fetched(queue: &str, seen: Snapshot) -> Option<i64> {
     let by_jobs = || LAST_FETCHED.run_as_of(seen, &[text(queue)], |rows| rows.big(0, 1));
-    fetches::last(queue).or_else(by_jobs)
+    noted(queue).or_else(by_jobs).filter(is_past)
+}
+
+fn noted(queue: &str) -> Option<i64> {
+    fetches::last(queue).filter(is_past)
+}
+
+/// The clock may have been put back since.
+fn is_past(at: &i64) -> bool {
+    *at <= time::now()
 }
 
 /// Whether a queue that was last fetched from then has had no worker since.
@@ -30,7 +40,7 @@ pub fn is_unattended(
 pub fn passes_over(queue: &str, kind: &str, now: i64) -> Option<i64> {
     let lately = |at: &i64| *at >= now - UNATTENDED;
     let is_asked_for = fetches::last_for(queue, kind).as_ref().is_some_and(lately);
-    fetches::last(queue).filter(|at| lately(at) && !is_asked_for)
+    noted(queue).filter(|at| lately(at) && !is_asked_for)
 }
 
 /// Whether somebody who may fetch has a job of the queue, and its lease has not run out.

@@ -4,6 +4,7 @@
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
+use super::clock;
 use super::count::heads;
 use super::direct::shapes;
 use super::health_work;
@@ -57,6 +58,7 @@ pub fn find(worker: &Worker, from: &Thresholds, mut take: impl FnMut(&Tuples)) {
     for plan in [&DISCARDED, &EXPIRED_LEASES] {
         plan.run(&[], &mut take);
     }
+    clock::find(&mut take);
     health_work::find(&mut take);
     BLOAT.run(&[from.dead_rows.map(Datum::from)], &mut take);
     find_changed(&mut take);

@@ -41,10 +41,15 @@ pub fn next_start(queue: &str) -> Option<i64> {
         .flatten()
 }
 
-/// Locks up to so many of a queue's starts that may be made now.
-pub fn lock_starts(queue: &str, most: usize, now: i64) -> Vec<i64> {
+/// Locks up to so many of a queue's starts that may be made now. Where there are fewer, those that
+/// lie further ahead than a period are cut to that: the clock may have been put back.
+pub fn lock_starts(queue: &str, most: usize, now: i64, period: Interval) -> Vec<i64> {
     let args = [text(queue), big(most as i64), big(now)];
-    LOCK_STARTS.list(&args, |rows, row| rows.big(row, 1))
+    let starts = LOCK_STARTS.list(&args, |rows, row| rows.big(row, 1));
+    if starts.len() < most {
+        CUT_STARTS.execute(&[text(queue), Some(time::interval_datum(period))]);
+    }
+    starts
 }
 
 /// Makes starts: each may be made again a period later.
@@ -109,6 +114,13 @@ static FREE: Plan = Plan::new(
 static LOCK_STARTS: Plan = Plan::new(
     "SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at <= $3 ORDER BY s.free_at LIMIT $2 FOR UPDATE SKIP LOCKED",
     &[TEXT, INT8, AT],
+);
+// By the clock of the moment: others may just have made starts.
+static CUT_STARTS: Plan = Plan::new(
+    "UPDATE jobs.queue_start t SET free_at = clock_timestamp() + $2
+      WHERE t.slot = ANY (ARRAY(
+        SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at > (SELECT clock_timestamp() + $2) FOR UPDATE SKIP LOCKED))",
+    &[TEXT, SPAN],
 );
 static START: Plan = Plan::new(
     "UPDATE jobs.queue_start s SET free_at = $2 WHERE s.slot = ANY ($1)",

@@ -67,6 +67,27 @@ impl HolderJob {
 }
 
 impl Holder {
+    /// Brings what lies ahead of the clock forward, as maintenance will: the clock was ahead when
+    /// the job was inserted or became final, and was put back.
+    pub fn cut(&mut self, now: i64) {
+        let Some(job) = &mut self.job else {
+            return;
+        };
+        job.finalized_at = job.finalized_at.map(|at| at.min(now));
+        let ahead = job.created_at - now;
+        if ahead <= 0 {
+            return;
+        }
+        if job.scheduled_at == job.created_at {
+            job.scheduled_at = now;
+        }
+        job.created_at = now;
+        if let Some(until) = job.kept.as_mut().and_then(|kept| kept.until.as_mut()) {
+            *until -= ahead;
+        }
+        self.hold_ends_at = self.hold_ends_at.map(|at| at - ahead);
+    }
+
     /// The state of the job, if it exists.
     pub fn state(&self) -> Option<State> {
         self.job.as_ref().map(|job| job.state)

@@ -9,6 +9,7 @@ pub mod audit;
 mod bounds;
 pub mod catalog;
 pub mod claims;
+pub mod clock;
 mod columns;
 pub mod config;
 pub mod config_cache;

@@ -110,6 +110,21 @@ pub fn lock(name: &str) -> Option<Periodic> {
     LOCK.first(&[text(name)], |rows| read(rows, 0))
 }
 
+/// The definition of this name, locked, unless somebody else has it locked.
+pub fn lock_free(name: &str) -> Option<Periodic> {
+    LOCK_FREE.first(&[text(name)], |rows| read(rows, 0))
+}
+
+/// Brings the times of a definition forward that lie ahead of the clock.
+pub fn cut(name: &str, defined_at: i64, last_run_at: Option<i64>, next_run_at: Option<i64>) {
+    CUT.execute(&[
+        text(name),
+        big(defined_at),
+        last_run_at.and_then(big),
+        next_run_at.and_then(big),
+    ]);
+}
+
 /// The definition of this name.
 pub fn find(name: &str) -> Option<Definition> {
     FIND.first(&[text(name)], |rows| read(rows, 0).definition)
@@ -235,6 +250,18 @@ static REMOVE: Plan = Plan::new(
 static LOCK: Plan = Plan::built(
     || format!("{} WHERE name = $1 FOR UPDATE", select()),
     &[TEXT],
+);
+
+static LOCK_FREE: Plan = Plan::built(
+    || format!("{} WHERE name = $1 FOR UPDATE SKIP LOCKED", select()),
+    &[TEXT],
+);
+
+static CUT: Plan = Plan::new(
+    "UPDATE jobs.periodic_schedule
+        SET defined_at = $2, last_run_at = $3, next_run_at = $4, paused_at = CASE WHEN paused_at > clock_timestamp() THEN clock_timestamp() ELSE paused_at END
+      WHERE name = $1",
+    &[TEXT, AT, AT, AT],
 );
 
 static DUE: Plan = Plan::built(

@@ -69,6 +69,7 @@ impl Holders {
         let now = time::now();
         let (mut holders, notes) = found.take_apart();
         for holder in &mut holders {
+            holder.cut(now);
             holder.hold_ends_at = holder.hold_ends_at.filter(|ends_at| *ends_at > now);
         }
         holders.retain(|holder| holder.job.is_some() || holder.hold_ends_at.is_some());

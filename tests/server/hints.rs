@@ -177,6 +177,10 @@ async fn every_hint_has_a_command_that_runs() {
     let tick = "select jobs.schedule('t', 'every 1 hour', 't'); update jobs.periodic_schedule set last_error = 'x'";
     let none = "select jobs.unschedule('t')";
     hints.after(tick, "", "periodic_failed", Shows, none).await;
+    let ahead = "update jobs.maintenance_task set last_run_at = now() + interval '1 hour'";
+    run(&db, ahead).await;
+    hints.follow("", "clock_moved", "^stored", Mends).await;
+    hints.follow("", "clock_moved", "^the clock", Shows).await;
 
     // Of others that are at work.
     let prepare = |name| format!("begin; select jobs.insert('x'); prepare transaction '{name}'");

@@ -5,6 +5,7 @@
 //! `server:NAME`.
 
 mod bounds;
+mod clock;
 mod concurrency;
 mod databases;
 mod direct;

@@ -17,8 +17,8 @@ use crate::pg::time;
 use crate::pg::transaction;
 use crate::shmem::floors::{self, Lane};
 use crate::shmem::leases;
-use crate::store::due;
 use crate::store::lanes::{self, Reach, Whose};
+use crate::store::{clock, due};
 
 impl Whose<'_> {
     fn index(&self) -> &'static IndexShape {
@@ -359,9 +359,12 @@ fn read_leases(
 ) -> Option<leases::FoundLeases> {
     let table = Table::open_to_read(&shapes::RUNNING, &shapes::RUNNING.key)?;
     transaction::make_visible();
+    let now = time::now();
     Some(leases::read_with(|found| {
         table.for_each(&seen(), |row| {
             let ends_at = row.big(running::LEASE_EXPIRES_AT).expect("it is not null");
+            let began_at = row.big(running::ATTEMPTED_AT).expect("it is not null");
+            clock::lease_began(began_at, now);
             if !row.is_new || ends_at > by {
                 add(found, row, ends_at);
             }

@@ -160,6 +160,7 @@ fn screen_of(finding: &str) -> Option<(&'static str, &'static str)> {
         "oldest_available" | "queue_paused" | "no_worker" => ("Queues", "/queues"),
         "running_long" => ("Running jobs", "/jobs?state=running"),
         "expired_leases" => ("Workers", "/workers"),
+        "clock_moved" => ("Audit", "/audit"),
         "periodic_failed" => ("Periodic jobs", "/periodic"),
         "worker_not_running"
         | "no_slot"

@@ -1,0 +1,52 @@
+//! What a clock that was ahead and was put back has left behind is cut, as part of the rescue: see
+//! [`crate::store::clock`].
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::pg::time;
+use crate::store::clock;
+use crate::{shmem, ticks};
+
+/// How often the background worker looks for that, in microseconds.
+const LOOK_EVERY: i64 = 60 * 1_000_000;
+/// Jobs that are looked at together, for each that may be cut.
+const JOBS: i64 = 10;
+
+/// When it did so last.
+static LOOKED: AtomicI64 = AtomicI64::new(0);
+/// While jobs are looked at: up to this one they were.
+static AFTER: AtomicI64 = AtomicI64::new(0);
+/// What was cut since the beginning, and how far ahead of the clock it was.
+static CUT: AtomicI64 = AtomicI64::new(0);
+static BY: AtomicI64 = AtomicI64::new(0);
+
+/// Cuts up to about so much; how much, and whether there may be more.
+pub fn cut(limit: i64) -> (usize, bool) {
+    let now = time::now();
+    let after = AFTER.load(Ordering::Relaxed);
+    let since = now - LOOKED.load(Ordering::Relaxed);
+    if shmem::is_worker() && after == 0 && (0..LOOK_EVERY).contains(&since) {
+        return (0, false);
+    }
+    LOOKED.store(now, Ordering::Relaxed);
+    let ahead = clock::ahead();
+    if after == 0 && ahead.is_none() {
+        return (0, false);
+    }
+    BY.fetch_max(ahead.unwrap_or(0), Ordering::Relaxed);
+    // First: the others tell that there is something to cut, also to who comes after a crash.
+    let page = clock::cut_jobs(after, limit.saturating_mul(JOBS));
+    AFTER.store(page.last.unwrap_or(0), Ordering::Relaxed);
+    if page.last.is_some() {
+        CUT.fetch_add(page.cut as i64, Ordering::Relaxed);
+        return (page.cut, true);
+    }
+    let (others, more) = clock::cut_others(limit);
+    let cut = others + ticks::cut(now);
+    let total = CUT.fetch_add(cut as i64, Ordering::Relaxed) + cut as i64;
+    if !more && total > 0 {
+        CUT.store(0, Ordering::Relaxed);
+        clock::note(BY.swap(0, Ordering::Relaxed), total);
+    }
+    (cut, more)
+}

@@ -1,0 +1,383 @@
+//! Stored times that lie ahead of the clock. A clock that was ahead and was put back leaves them
+//! behind: what happened lies in the future, and what is counted from there ends late by as much.
+//! Maintenance cuts them: what happened is dated now, and what ends is brought forward.
+//!
+//! What a person or program chose stays: when a scheduled job is due or expires. So do the records
+//! of the history and the audit.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jobs_core::key::Key;
+use jobs_core::state::State;
+
+use super::spi::{Plan, Tuples, big};
+use super::types::*;
+use super::{notes, place};
+use crate::pg::time;
+use crate::shmem::leases;
+
+/// Up to so far ahead of the clock, in microseconds, nothing is cut: clocks are corrected by a
+/// little all the time. It is in texts as well.
+const TOLERATED: i64 = 60 * 1_000_000;
+
+/// A lease was read that began ahead of the clock.
+static HAS_LEASE_AHEAD: AtomicBool = AtomicBool::new(false);
+
+/// Says when a lease that was read began.
+pub(super) fn lease_began(at: i64, now: i64) {
+    if at > now.saturating_add(TOLERATED) {
+        HAS_LEASE_AHEAD.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How far stored times lie ahead of the clock, if they do.
+pub fn ahead() -> Option<i64> {
+    let leases = || RUNNING_LATEST.run(&[], |rows| rows.big(0, 1));
+    let has_lease = HAS_LEASE_AHEAD.swap(false, Ordering::Relaxed);
+    let lease = has_lease.then(leases).flatten();
+    let latest = LATEST.run(&[], |rows| rows.big(0, 1)).max(lease)?;
+    let ahead = latest.saturating_sub(time::now());
+    (ahead > TOLERATED).then_some(ahead)
+}
+
+/// Jobs that were looked at.
+pub struct Page {
+    /// the last of them; `None`: there are no more
+    pub last: Option<i64>,
+    /// how many were inserted ahead of the clock, and are cut
+    pub cut: usize,
+}
+
+/// Cuts the jobs that were inserted ahead of the clock, of so many after this one, with their holds
+/// and windows, but not those that somebody has locked.
+pub fn cut_jobs(after_id: i64, limit: i64) -> Page {
+    let (last, cut) = CUT_JOBS.run(&[big(after_id), big(limit)], |rows| {
+        let cut = (0..rows.len()).filter_map(|row| Some((rows.big(row, 2)?, read_key(rows, row))));
+        (rows.big(0, 1), cut.collect::<Vec<_>>())
+    });
+    // Others may have been folded for a final job that is now kept for less long.
+    for (id, key) in &cut {
+        if let Some(key) = key {
+            notes::returned(*key, *id, time::now());
+        }
+    }
+    Page {
+        last,
+        cut: cut.len(),
+    }
+}
+
+/// The key that a final job was inserted under.
+fn read_key(rows: &Tuples, row: usize) -> Option<Key> {
+    rows.bytes(row, 3).and_then(|key| Key::from_bytes(&key))
+}
+
+/// Cuts what lies ahead of the clock beside jobs and schedules, up to so many of each; how many of
+/// all, and whether there may be more.
+pub fn cut_others(limit: i64) -> (usize, bool) {
+    let failed = CUT_ERRORS.list(&[big(limit)], |rows, row| {
+        Some(rows.big(row, 1).zip(rows.big(row, 2)))
+    });
+    for (id, by) in failed.iter().flatten() {
+        retry_earlier(*id, *by);
+    }
+    let mut cut = failed.len();
+    let mut more = cut as i64 >= limit;
+    for plan in [&CUT_FINISHED, &CUT_ANSWERS, &CUT_STARTS] {
+        let done = plan.execute(&[big(limit)]);
+        cut += done;
+        more |= done as i64 >= limit;
+    }
+    let ends = CUT_LEASES.list(&[], |rows, row| rows.big(row, 1));
+    ends.iter().for_each(|end| leases::noted(*end));
+    cut += ends.len();
+    let small = [
+        &CUT_WORKERS,
+        &CUT_COMMANDS,
+        &CUT_QUEUES,
+        &CUT_PAUSE,
+        &CUT_TASKS,
+        &CUT_COUNTS,
+    ];
+    cut += small.map(|plan| plan.execute(&[])).iter().sum::<usize>();
+    (cut, more)
+}
+
+/// Has a job, which the caller has locked, retried earlier by so much.
+fn retry_earlier(id: i64, by: i64) {
+    let place = place::locate(id).filter(|place| place.state == State::Retryable);
+    if let Some(row) = place.and_then(|place| place.take())
+        && let Some(due_at) = row.scheduled_at
+    {
+        place::put_scheduled(id, State::Retryable, due_at.saturating_sub(by), &row);
+    }
+}
+
+/// Writes down that so many times lay so far ahead of the clock and were cut.
+pub fn note(by: i64, cut: i64) {
+    NOTE.execute(&[big(time::now()), big(by), big(cut)]);
+}
+
+/// Hands the findings of `jobs.health()` about that to `take`.
+pub fn find(take: &mut impl FnMut(&Tuples)) {
+    FOUND.run(&[], take);
+}
+
+// What the audit calls it.
+macro_rules! action {
+    () => {
+        "'clock put back'"
+    };
+}
+
+// From when on a time lies ahead. Read once, so that an index can be used.
+macro_rules! ahead {
+    () => {
+        "(SELECT clock_timestamp() + interval '1 minute')"
+    };
+}
+
+// The latest of what happened, of what is found by an index or is short. Entries of what is gone
+// are not walked over: only those of the latest jobs, and those that lie ahead.
+macro_rules! latest {
+    () => {
+        concat!(
+            "SELECT max(t.at) FROM (
+               SELECT max(j.created_at) AS at FROM jobs.job j WHERE j.id > (SELECT s.last_value - 10000 FROM jobs.job_seq s)
+               UNION ALL
+               SELECT f.at
+                 FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{false,true}'::boolean[]) k(is_kept), LATERAL (
+                        SELECT f.finalized_at AS at FROM jobs.finished f
+                         WHERE f.state = s.state AND f.is_kept = k.is_kept AND f.finalized_at > ",
+            ahead!(),
+            "            ORDER BY f.finalized_at DESC LIMIT 1) f
+               UNION ALL
+               SELECT max(w.last_seen_at) FROM jobs.worker w
+               UNION ALL
+               SELECT max(GREATEST(m.last_run_at, m.last_error_at)) FROM jobs.maintenance_task m) t"
+        )
+    };
+}
+macro_rules! running_latest {
+    () => {
+        "SELECT max(r.attempted_at) FROM jobs.running r"
+    };
+}
+static LATEST: Plan = Plan::new(latest!(), &[]);
+static RUNNING_LATEST: Plan = Plan::new(running_latest!(), &[]);
+
+// What is yet to be cut, or else what was cut within a day.
+static FOUND: Plan = Plan::new(
+    concat!(
+        "SELECT 'warning', 'clock_moved', f.message, f.hint
+           FROM (SELECT 1 AS n, NULL::timestamptz AS at, format('stored times lie up to %s ahead of the clock; maintenance brings them forward within a minute', date_trunc('second', l.at - clock_timestamp())) AS message, 'Now: SELECT * FROM jobs.maintain();' AS hint
+                   FROM (SELECT GREATEST((",
+        latest!(),
+        "), (",
+        running_latest!(),
+        ")) AS at) l WHERE l.at > ",
+        ahead!(),
+        " UNION ALL
+                 SELECT 2, a.at, format('the clock was put back: %s ago, %s stored times lay up to %s ahead of it and were brought forward',
+                               date_trunc('second', clock_timestamp() - a.at), a.arguments ->> 'times', a.arguments ->> 'ahead'),
+                        format('What a wrong clock leaves: docs/operations.md. When it was: SELECT * FROM jobs.audit WHERE action = %L ORDER BY at DESC;', a.action)
+                   FROM jobs.audit_record a
+                  WHERE a.at > (SELECT clock_timestamp() - interval '1 day') AND a.action = ",
+        action!(),
+        "         ORDER BY n, at DESC LIMIT 1) f"
+    ),
+    &[],
+);
+
+// A job whose claim somebody has locked is left, with its hold there.
+static CUT_JOBS: Plan = Plan::new(
+    concat!(
+        "WITH page AS MATERIALIZED (
+           SELECT j.id, j.created_at, j.hold_ends_at, j.unique_key FROM jobs.job j WHERE j.id > $1 ORDER BY j.id LIMIT $2),
+         claim AS MATERIALIZED (
+           SELECT c.key FROM jobs.unique_claim c
+            WHERE c.key = ANY (ARRAY(SELECT p.unique_key FROM page p WHERE p.created_at > ",
+        ahead!(),
+        "                             AND p.hold_ends_at IS NOT NULL)) FOR UPDATE SKIP LOCKED),
+         job AS MATERIALIZED (
+           SELECT j.id, j.unique_key, j.created_at - clock_timestamp() AS by FROM jobs.job j
+            WHERE j.id = ANY (ARRAY(SELECT p.id FROM page p WHERE p.created_at > ",
+        ahead!(),
+        "                            AND (p.hold_ends_at IS NULL OR p.unique_key IN (SELECT c.key FROM claim c))))
+              AND j.created_at > ",
+        ahead!(),
+        "     FOR UPDATE SKIP LOCKED),
+         cut AS (
+           UPDATE jobs.job j SET created_at = j.created_at - o.by, hold_ends_at = j.hold_ends_at - o.by, unique_until = j.unique_until - o.by
+             FROM job o WHERE j.id = o.id),
+         held AS (
+           UPDATE jobs.unique_claim c
+              SET hold_ends_at = (SELECT array_agg(l.ends_at - COALESCE(o.by, '0') ORDER BY l.n)
+                                    FROM unnest(c.jobs, c.hold_ends_at) WITH ORDINALITY AS l(id, ends_at, n) LEFT JOIN job o ON o.id = l.id)
+            WHERE c.key IN (SELECT l.key FROM claim l) AND c.hold_ends_at IS NOT NULL)
+         SELECT p.last, o.id, CASE WHEN EXISTS (SELECT FROM jobs.finished f WHERE f.job_id = o.id) THEN o.unique_key END
+           FROM (SELECT max(p.id) AS last FROM page p) p LEFT JOIN job o ON true"
+    ),
+    &[INT8, INT8],
+);
+
+// Of up to so many jobs. The latest error says by how much a job is to be retried earlier: where
+// somebody has that locked, its errors stay as well.
+static CUT_ERRORS: Plan = Plan::new(
+    concat!(
+        "WITH failed AS MATERIALIZED (
+           SELECT e.job_id, max(e.at) - clock_timestamp() AS by FROM jobs.error e WHERE e.at > ",
+        ahead!(),
+        "   GROUP BY e.job_id LIMIT $1),
+         retry AS MATERIALIZED (
+           SELECT s.job_id FROM jobs.scheduled s
+            WHERE s.job_id = ANY (ARRAY(SELECT f.job_id FROM failed f)) AND s.state = 'retryable' FOR UPDATE SKIP LOCKED),
+         cut AS (
+           UPDATE jobs.error e SET at = clock_timestamp() FROM failed f
+            WHERE e.job_id = f.job_id AND e.at > ",
+        ahead!(),
+        "     AND (e.job_id IN (SELECT r.job_id FROM retry r)
+                   OR NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.job_id = e.job_id AND s.state = 'retryable'))
+           RETURNING e.job_id, f.by)
+         SELECT r.job_id, (extract(epoch FROM c.by) * 1000000)::bigint
+           FROM (SELECT DISTINCT c.job_id, c.by FROM cut c) c LEFT JOIN retry r ON r.job_id = c.job_id"
+    ),
+    &[INT8],
+);
+
+// A table in which what happened is dated now, up to so many rows.
+macro_rules! cut {
+    ($table:literal, $column:literal, $and:literal, $set:literal) => {
+        concat!(
+            "UPDATE ",
+            $table,
+            " t SET ",
+            $set,
+            " FROM (SELECT c.ctid, c.",
+            $column,
+            " - clock_timestamp() AS by FROM ",
+            $table,
+            " c WHERE ",
+            $and,
+            "c.",
+            $column,
+            " > ",
+            ahead!(),
+            " LIMIT $1 FOR UPDATE SKIP LOCKED) o WHERE t.ctid = o.ctid"
+        )
+    };
+}
+static CUT_FINISHED: Plan = Plan::new(
+    cut!(
+        "jobs.finished",
+        "finalized_at",
+        "c.state IN ('completed', 'cancelled', 'discarded') AND c.is_kept IN (false, true) AND ",
+        "finalized_at = t.finalized_at - o.by, kept_until = t.kept_until - o.by, attempted_at = CASE WHEN t.attempted_at > t.finalized_at - o.by THEN t.finalized_at - o.by ELSE t.attempted_at END,
+         scheduled_at = CASE WHEN t.scheduled_at <= t.finalized_at THEN LEAST(t.scheduled_at, t.finalized_at - o.by) ELSE t.scheduled_at END"
+    ),
+    &[INT8],
+);
+static CUT_ANSWERS: Plan = Plan::new(cut!("jobs.answer", "at", "", "at = t.at - o.by"), &[INT8]);
+static CUT_STARTS: Plan = Plan::new(
+    "UPDATE jobs.queue_start t SET free_at = o.free_at
+       FROM (SELECT s.ctid, clock_timestamp() + q.rate_period AS free_at FROM jobs.queue q JOIN jobs.queue_start s ON s.queue = q.queue
+              WHERE q.rate IS NOT NULL AND s.free_at > clock_timestamp() + q.rate_period LIMIT $1 FOR UPDATE OF s SKIP LOCKED) o
+      WHERE t.ctid = o.ctid",
+    &[INT8],
+);
+// A lease without a deadline that began before the clock was ahead may have been renewed since.
+static CUT_LEASES: Plan = Plan::new(
+    concat!(
+        "UPDATE jobs.running t
+            SET attempted_at = t.attempted_at - o.by, deadline_at = t.deadline_at - o.by,
+                scheduled_at = CASE WHEN t.scheduled_at <= t.attempted_at THEN LEAST(t.scheduled_at, t.attempted_at - o.by) ELSE t.scheduled_at END,
+                cancel_requested_at = CASE WHEN t.cancel_requested_at > clock_timestamp() THEN clock_timestamp() ELSE t.cancel_requested_at END,
+                lease_expires_at = LEAST(t.lease_expires_at - o.by, o.longest)
+           FROM (SELECT r.ctid, GREATEST(r.attempted_at - clock_timestamp(), '0') AS by, l.longest
+                   FROM jobs.running r, LATERAL (SELECT CASE WHEN r.deadline_at IS NULL THEN clock_timestamp() + COALESCE(r.lease, '1 hour') END AS longest) l
+                  WHERE r.attempted_at > ",
+        ahead!(),
+        " OR r.lease_expires_at > l.longest FOR UPDATE OF r SKIP LOCKED) o
+          WHERE t.ctid = o.ctid RETURNING t.lease_expires_at"
+    ),
+    &[],
+);
+
+// A time that is at most now; null stays null, which LEAST would not leave.
+macro_rules! past {
+    ($column:literal) => {
+        concat!(
+            $column,
+            " = CASE WHEN t.",
+            $column,
+            " > clock_timestamp() THEN clock_timestamp() ELSE t.",
+            $column,
+            " END"
+        )
+    };
+}
+
+// A short table with two such times.
+macro_rules! cut_short {
+    ($table:literal, $one:literal, $other:literal) => {
+        concat!(
+            "UPDATE ",
+            $table,
+            " t SET ",
+            past!($one),
+            ", ",
+            past!($other),
+            " WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM ",
+            $table,
+            " c WHERE GREATEST(c.",
+            $one,
+            ", c.",
+            $other,
+            ") > ",
+            ahead!(),
+            " FOR UPDATE SKIP LOCKED))"
+        )
+    };
+}
+static CUT_WORKERS: Plan = Plan::new(
+    cut_short!("jobs.worker", "first_seen_at", "last_seen_at"),
+    &[],
+);
+static CUT_COMMANDS: Plan = Plan::new(
+    cut_short!("jobs.worker_command", "commanded_at", "seen_at"),
+    &[],
+);
+static CUT_TASKS: Plan = Plan::new(
+    cut_short!("jobs.maintenance_task", "last_run_at", "last_error_at"),
+    &[],
+);
+macro_rules! cut_one {
+    ($table:literal, $column:literal) => {
+        concat!(
+            "UPDATE ",
+            $table,
+            " t SET ",
+            $column,
+            " = clock_timestamp() WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM ",
+            $table,
+            " c WHERE c.",
+            $column,
+            " > ",
+            ahead!(),
+            " FOR UPDATE SKIP LOCKED))"
+        )
+    };
+}
+static CUT_QUEUES: Plan = Plan::new(cut_one!("jobs.queue", "paused_at"), &[]);
+static CUT_PAUSE: Plan = Plan::new(cut_one!("jobs.maintenance_pause", "paused_at"), &[]);
+static CUT_COUNTS: Plan = Plan::new(cut_one!("jobs.kept_count", "counted_at"), &[]);
+
+static NOTE: Plan = Plan::new(
+    concat!(
+        "INSERT INTO jobs.audit_record (at, role, application_name, action, arguments)
+         VALUES ($1, current_user, current_setting('application_name'), ",
+        action!(),
+        ", jsonb_build_object('ahead', date_trunc('second', $2 * interval '1 microsecond'), 'times', $3))"
+    ),
+    &[AT, INT8, INT8],
+);
