@@ -374,8 +374,8 @@ static CUT_COUNTS: Plan = Plan::new(cut_one!("jobs.kept_count", "counted_at"), &
 
 static NOTE: Plan = Plan::new(
     concat!(
-        "INSERT INTO jobs.audit_record (at, role, application_name, action, arguments)
-         VALUES ($1, current_user, current_setting('application_name'), ",
+        "INSERT INTO jobs.audit_record (at, role, login_role, application_name, action, arguments)
+         VALUES ($1, current_user, session_user, current_setting('application_name'), ",
         action!(),
         ", jsonb_build_object('ahead', date_trunc('second', $2 * interval '1 microsecond'), 'times', $3))"
     ),
