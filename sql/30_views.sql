@@ -163,18 +163,21 @@ COMMENT ON COLUMN jobs.kinds.timeout IS 'How long one attempt may run, negative:
 COMMENT ON COLUMN jobs.kinds.retry IS 'Retry policy, as given; null: river.';
 COMMENT ON COLUMN jobs.kinds.unique_opts IS 'Unique options, as given; null: not unique.';
 
--- 60 s is LOST_AFTER of src/store/workers.rs.
+-- The one place that says what a worker's status is. Its joins let a condition on the worker reach
+-- each table.
 CREATE VIEW jobs.workers AS
-SELECT COALESCE(h.worker, w.worker, c.worker) AS worker, COALESCE(h.running, 0) AS running, COALESCE(h.job_ids, '{}') AS job_ids,
-       COALESCE(w.queues, h.queues, '{}') AS queues, COALESCE(h.kinds, '{}') AS kinds, h.oldest_attempted_at, h.next_lease_expires_at,
+SELECT COALESCE(COALESCE(h.worker, w.worker), c.worker) AS worker, COALESCE(h.running, 0) AS running, COALESCE(h.job_ids, '{}') AS job_ids,
+       COALESCE(w.queues, h.queues, '{}') AS queues, COALESCE(h.kinds, '{}') AS kinds, h.oldest_attempted_at, h.next_lease_expires_at, h.last_lease_expires_at,
        COALESCE(h.expired, 0) AS expired, COALESCE(h.cancel_requested, 0) AS cancel_requested,
-       CASE WHEN w.last_seen_at <= clock_timestamp() - interval '60 s' THEN 'lost' ELSE COALESCE(c.command, 'run') END AS status,
+       CASE WHEN w.last_seen_at <= clock_timestamp() - interval '60 s' THEN 'lost'
+            ELSE COALESCE(c.command, CASE WHEN h.worker IS NULL THEN 'idle' ELSE 'busy' END) END AS status,
        w.first_seen_at, w.last_seen_at, w.concurrency, COALESCE(h.running, 0) AS busy,
        w.info ->> 'version' AS version, w.info, c.command, c.commanded_at, c.commanded_by, c.command_reason
   FROM (SELECT r.worker, count(*) AS running, array_agg(r.job_id ORDER BY r.job_id) AS job_ids,
                array_agg(DISTINCT COALESCE(r.queue, j.queue) ORDER BY COALESCE(r.queue, j.queue)) AS queues,
                array_agg(DISTINCT j.kind ORDER BY j.kind) AS kinds,
                min(r.attempted_at) AS oldest_attempted_at, min(r.lease_expires_at) AS next_lease_expires_at,
+               max(r.lease_expires_at) AS last_lease_expires_at,
                count(*) FILTER (WHERE r.lease_expires_at <= clock_timestamp()) AS expired, count(r.cancel_requested_at) AS cancel_requested
           FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
          GROUP BY r.worker) h
@@ -188,9 +191,10 @@ COMMENT ON COLUMN jobs.workers.queues IS 'Queues that it says it fetches from; o
 COMMENT ON COLUMN jobs.workers.kinds IS 'Kinds of the jobs that it holds.';
 COMMENT ON COLUMN jobs.workers.oldest_attempted_at IS 'When the longest running one began.';
 COMMENT ON COLUMN jobs.workers.next_lease_expires_at IS 'When the first of its leases runs out.';
+COMMENT ON COLUMN jobs.workers.last_lease_expires_at IS 'When the last of its leases runs out.';
 COMMENT ON COLUMN jobs.workers.expired IS 'How many of its leases have run out and are not yet rescued.';
 COMMENT ON COLUMN jobs.workers.cancel_requested IS 'How many of its jobs have been asked to stop.';
-COMMENT ON COLUMN jobs.workers.status IS 'lost: it said that it is there, but not within the last 60 seconds; else its command: run, quiet or stop.';
+COMMENT ON COLUMN jobs.workers.status IS 'lost: the worker has beaten, but not within the last 60 seconds; else its command, quiet or stop; else busy with jobs, or idle.';
 COMMENT ON COLUMN jobs.workers.first_seen_at IS 'When it said so first; null: it never did.';
 COMMENT ON COLUMN jobs.workers.last_seen_at IS 'When it said so last, within 3 seconds.';
 COMMENT ON COLUMN jobs.workers.concurrency IS 'How many jobs it says it runs at a time.';

@@ -21,6 +21,7 @@ mostly_failing: a kind or queue of which more attempts failed in the last 10 min
 running_long: jobs that have run for a minute at least, ten times as long as 95 of 100 of the latest jobs of their kind, and longer than any of them.
 queue_paused: a paused queue with jobs that could be fetched; info, from an hour on a warning.
 no_worker: a queue that is not paused, whose jobs have waited for 5 minutes, and from which nobody has fetched for as long.
+lost_worker: a worker that was not seen for a minute and holds jobs, and when the last of their leases ends.
 periodic_failed: a periodic job whose latest tick has no job because of an error.
 clock_moved: stored times lie more than a minute ahead of the clock, or were brought forward within the last day, by how much and how many.
 expired_leases: running jobs that nobody has rescued a minute after their lease ran out.

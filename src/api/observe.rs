@@ -138,8 +138,8 @@ fn findings(from: &Thresholds, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let mut rows = Rows::new(fcinfo);
     let mut findings: Vec<[Option<String>; 4]> = Vec::new();
     health::find(&worker(), from, |found| {
-        let text = |row, n| Some(visible::line(&found.text(row, n)?).into_owned());
-        findings.extend((0..found.len()).map(|row| [1, 2, 3, 4].map(|n| text(row, n))));
+        let line = |text: Option<String>| Some(visible::line(&text?).into_owned());
+        findings.extend(health::grouped(found).into_iter().map(|one| one.map(line)));
     });
     let worst_first = ["critical", "warning", "info"];
     findings.sort_by_key(|finding| {

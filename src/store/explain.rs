@@ -29,7 +29,7 @@ pub fn reasons<T>(
     let is_left_since =
         |since| activity::is_unattended(&queue, fetched_at, since, now, Snapshot::Callers);
     let is_left = is_left_since(now - activity::UNATTENDED);
-    let quiet = workers::quiet_for(&queue, now, Snapshot::Callers)
+    let quiet = workers::quiet_for(&queue, Snapshot::Callers)
         .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.commanded_at));
     let args = [
         big(id),
@@ -130,6 +130,9 @@ static REASONS: Plan = Plan::new(
         ", '') || COALESCE('; it was asked to stop at ' || ",
         at!("j.cancel_requested_at"),
         " || COALESCE(': ' || j.cancel_reason, ''), '')
+                  || COALESCE('; the worker is lost, last seen at ' || (SELECT ",
+        at!("w.last_seen_at"),
+        " FROM jobs.workers w WHERE w.worker = j.worker AND w.status = 'lost'), '')
                   || COALESCE('; progress ' || CASE WHEN $3 THEN j.progress::text END, ''),
                   CASE WHEN j.lease_expires_at > $2 THEN j.lease_expires_at END, NULL
              FROM j WHERE j.attempted_at IS NOT NULL

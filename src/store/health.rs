@@ -68,6 +68,32 @@ pub fn find(worker: &Worker, from: &Thresholds, mut take: impl FnMut(&Tuples)) {
     }
 }
 
+/// More findings of a kind than this are one, with the worst of them.
+const MOST_ALIKE: i64 = 5;
+/// How many of the worst it names.
+const WORST: usize = 3;
+/// More are not counted.
+pub(super) const COUNTED: i64 = 1000;
+
+/// Findings of a kind as they are shown. A statement that may find the same of many things says how
+/// many there are, what they are together, and the hint for all.
+pub fn grouped(found: &Tuples) -> Vec<[Option<String>; 4]> {
+    let single = |row| [1, 2, 3, 4].map(|n| found.text(row, n));
+    let total = match found.is_empty() {
+        true => 0,
+        false => found.big(0, 5).unwrap_or(0),
+    };
+    if total <= MOST_ALIKE {
+        return (0..found.len()).map(single).collect();
+    }
+    let worst: Vec<String> = (0..WORST).filter_map(|row| found.text(row, 3)).collect();
+    let at_least = if total >= COUNTED { "at least " } else { "" };
+    let many = found.text(0, 6).unwrap_or_default();
+    let message = format!("{at_least}{total} {many}; the worst: {}", worst.join("; "));
+    let [severity, finding, ..] = single(0);
+    vec![[severity, finding, Some(message), found.text(0, 7)]]
+}
+
 /// Finds tables that are not as they were made.
 fn find_changed(take: &mut impl FnMut(&Tuples)) {
     let found: Vec<Difference> = shapes::ALL

@@ -23,7 +23,7 @@ pub fn find(take: &mut impl FnMut(&Tuples)) {
     let since = big(time::now() - LATELY);
     let kept = big(Retention::current().of(State::Completed).unwrap_or(-1));
     MOSTLY_FAILING.run(&[since, kept, big(LATELY)], &mut *take);
-    for plan in [&RUNNING_LONG, &QUEUE_PAUSED] {
+    for plan in [&RUNNING_LONG, &QUEUE_PAUSED, &LOST_WORKERS] {
         plan.run(&[], &mut *take);
     }
     find_unattended(take);
@@ -164,6 +164,22 @@ static QUEUE_PAUSED: Plan = Plan::new(
                   SELECT 1 FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= clock_timestamp() LIMIT 1001) x) w
           WHERE q.paused_at IS NOT NULL AND w.n > 0
           ORDER BY q.paused_at LIMIT 20"
+    ),
+    &[],
+);
+
+static LOST_WORKERS: Plan = Plan::new(
+    concat!(
+        "SELECT 'warning', 'lost_worker',
+                format('worker %s holds %s and was last seen %s ago; the last of its leases ends in %s', w.worker,
+                       CASE w.running WHEN 1 THEN '1 job' ELSE w.running || ' jobs' END, ",
+        age!("w.last_seen_at"),
+        ", greatest(date_trunc('second', w.last_lease_expires_at - clock_timestamp()), interval '0')),
+                format('Each job is retried when its lease ends. SELECT * FROM jobs.workers WHERE worker = %L;', w.worker),
+                count(*) OVER (), format('lost workers hold %s jobs; the last of their leases ends in %s', sum(w.running) OVER (),
+                  greatest(date_trunc('second', max(w.last_lease_expires_at) OVER () - clock_timestamp()), interval '0')),
+                'SELECT * FROM jobs.workers WHERE status = ''lost'' AND running > 0;'
+           FROM jobs.workers w WHERE w.status = 'lost' AND w.running > 0 ORDER BY w.running DESC, w.worker LIMIT 20"
     ),
     &[],
 );

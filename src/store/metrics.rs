@@ -4,17 +4,22 @@
 use jobs_core::counts::{Event, Time};
 
 use super::history;
-use super::spi::{Plan, Tuples, big, bigs, texts};
+use super::spi::{Plan, Tuples, bigs, texts};
 use super::types::*;
-use super::workers::LOST_AFTER;
-use crate::pg::time;
 
 /// Hands the metrics to `take`, kind by kind.
 pub fn measure(mut take: impl FnMut(&Tuples)) {
-    for plan in [&QUEUES, &WORK, &TRAFFIC, &TABLES, &MAINTENANCE, &HEALTH] {
+    for plan in [
+        &QUEUES,
+        &WORK,
+        &TRAFFIC,
+        &TABLES,
+        &MAINTENANCE,
+        &HEALTH,
+        &WORKERS,
+    ] {
         plan.run(&[], &mut take);
     }
-    WORKERS.run(&[big(time::now() - LOST_AFTER)], &mut take);
     by_kind(&mut take);
 }
 
@@ -123,13 +128,9 @@ static WORKERS: Plan = Plan::new(
     "SELECT 'jobs_known_workers', 'gauge', jsonb_build_object('status', s.status), count(w.status)::double precision,
             'Workers that jobs.workers shows: at work, idle, commanded to be quiet or to stop, or lost'
        FROM (VALUES ('busy'), ('idle'), ('lost'), ('quiet'), ('stop')) s(status)
-       LEFT JOIN (SELECT CASE WHEN w.last_seen_at <= $1 THEN 'lost'
-                              ELSE COALESCE(c.command, CASE WHEN r.worker IS NULL THEN 'idle' ELSE 'busy' END) END AS status
-                    FROM (SELECT DISTINCT r.worker FROM jobs.running r) r
-                    FULL JOIN jobs.worker w ON w.worker = r.worker
-                    FULL JOIN jobs.worker_command c ON c.worker = COALESCE(r.worker, w.worker)) w ON w.status = s.status
+       LEFT JOIN jobs.workers w ON w.status = s.status
       GROUP BY s.status ORDER BY s.status",
-    &[AT],
+    &[],
 );
 
 // The server counts these anyway; they count what was rolled back, too.

@@ -88,7 +88,9 @@ static STORY: Plan = Plan::new(
               END
               || CASE WHEN j.finalized_at IS NULL AND isfinite(j.expires_at) AND j.state <> 'running'
                    THEN ', and expires at ' || to_char(j.expires_at, 'YYYY-MM-DD HH24:MI:SS.MS OF') ELSE '' END || '.'),
-          (2, 'Progress: ' || ",
+          (2, (SELECT format('Its worker %s is lost, last seen at ', w.worker) || to_char(w.last_seen_at, 'YYYY-MM-DD HH24:MI:SS.MS OF') || '.'
+                 FROM jobs.workers w WHERE w.worker = j.worker AND w.status = 'lost' AND j.state = 'running')),
+          (3, 'Progress: ' || ",
         unless_too_long!("$5", "j.progress::text"),
         r")) n(n, line))
       SELECT l.line, l.part = 2 AND l.n = 4 FROM line l WHERE l.line IS NOT NULL ORDER BY l.part, l.at, l.n"

@@ -9,9 +9,6 @@ use super::spi::{Plan, Snapshot, big, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 
-/// A worker that was not seen for so long is lost, in microseconds. The view `jobs.workers` has it
-/// as well.
-pub(super) const LOST_AFTER: i64 = 60 * 1_000_000;
 /// Who has a command, and is seen again so soon, is not written down, in microseconds.
 const SEEN_FOR: i64 = 86_400 * 1_000_000;
 /// Who says the same again so soon is not written down, in microseconds.
@@ -73,8 +70,8 @@ pub struct Quiet {
 }
 
 /// The quiet workers of a queue, if there are any; those that are lost do not count.
-pub fn quiet_for(queue: &str, now: i64, seen: Snapshot) -> Option<Quiet> {
-    QUIET.run_as_of(seen, &[text(queue), big(now - LOST_AFTER)], |rows| {
+pub fn quiet_for(queue: &str, seen: Snapshot) -> Option<Quiet> {
+    QUIET.run_as_of(seen, &[text(queue)], |rows| {
         Some(Quiet {
             names: rows.text(0, 1)?,
             commanded_at: rows.big(0, 2)?,
@@ -151,10 +148,10 @@ static SAY: Plan = Plan::new(
     &[TEXT, TEXTS, INT4, JSONB, AT],
 );
 static QUIET: Plan = Plan::new(
-    "SELECT string_agg(c.worker, ', ' ORDER BY c.worker), max(c.commanded_at), bool_and(c.worker IS NOT NULL)
-       FROM jobs.worker w LEFT JOIN jobs.worker_command c ON c.worker = w.worker
-      WHERE $1 = ANY (w.queues) AND w.last_seen_at > $2",
-    &[TEXT, AT],
+    "SELECT string_agg(w.worker, ', ' ORDER BY w.worker) FILTER (WHERE w.command IS NOT NULL), max(w.commanded_at), bool_and(w.command IS NOT NULL)
+       FROM jobs.workers w
+      WHERE $1 = ANY (w.queues) AND w.last_seen_at IS NOT NULL AND w.status <> 'lost'",
+    &[TEXT],
 );
 static COMMANDS: Plan = Plan::new("SELECT c.worker, c.command FROM jobs.worker_command c", &[]);
 static REQUESTS: Plan = Plan::new(

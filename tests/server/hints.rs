@@ -172,6 +172,10 @@ async fn every_hint_has_a_command_that_runs() {
     let nobody = "select jobs.insert('k', queue => 'nobody''s'); select jobs.worker_beat('w', '{nobody''s}', 1); select jobs.quiet_worker('w');
         update jobs.job set created_at = created_at - interval '6 minutes'";
     hints.after(nobody, "", "no_worker", Shows, CLEAR).await;
+    let lost = "select jobs.insert('k'); select jobs.worker_beat('w''s', '{default}', 1);
+        select jobs.fetch(worker => 'w''s', lease => '1 hour');
+        update jobs.worker set last_seen_at = now() - interval '2 minutes'";
+    hints.after(lost, "", "lost_worker", Shows, CLEAR).await;
     let paused = "select jobs.pause_queue('q'); select jobs.insert('k', queue => 'q')";
     hints.after(paused, "", "queue_paused", Mends, CLEAR).await;
     let tick = "select jobs.schedule('t', 'every 1 hour', 't'); update jobs.periodic_schedule set last_error = 'x'";

@@ -102,7 +102,7 @@ async fn many_beat_at_once_and_each_is_seen() {
     for task in tasks {
         task.await.unwrap();
     }
-    let seen = "select count(*) from jobs.workers where status = 'run'";
+    let seen = "select count(*) from jobs.workers where status = 'idle'";
     assert_eq!(number(&db, seen).await, 8 * 50 + 1);
     // Under REPEATABLE READ another one's beat is a conflict, as with any other row.
     let other = cluster.connect("beats").await;

@@ -29,10 +29,10 @@ pub(crate) const STATES: [&str; 8] = [
     "discarded",
 ];
 
-/// A state as word and colour. Also for those of workers: run, quiet, stop, lost.
+/// A state as word and colour. Also for those of workers: busy, idle, quiet, stop, lost.
 pub(crate) fn state(name: &str) -> Markup {
     let others = [
-        "run", "quiet", "stop", "lost", "paused", "idle", "gone", "skipped", "failed",
+        "busy", "quiet", "stop", "lost", "paused", "idle", "gone", "skipped", "failed",
     ];
     let class = STATES
         .into_iter()

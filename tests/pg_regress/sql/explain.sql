@@ -57,6 +57,13 @@ select state from jobs.insert('retryable', queue => 'r');
 select (jobs.fail(id, token, e'no route to host\nor none at all', '1 hour')).state from jobs.fetch('r');
 select * from pg_temp.why('retryable');
 
+-- running: its worker is lost.
+select count(*) from jobs.insert('k', queue => 'lost', timeout => '-1 s');
+select jobs.worker_beat('gone', '{lost}', 1), (select kind from jobs.fetch('lost', worker => 'gone', lease => '1 day'));
+select detail like '%the worker is lost%' as lost from jobs.explain((select id from jobs.jobs where worker = 'gone'));
+select pg_temp.later('61 seconds');
+select regexp_replace(detail, '[0-9]{4}-[0-9: .-]* \+00', 'TIME', 'g') as detail from jobs.explain((select id from jobs.jobs where worker = 'gone'));
+
 -- no worker: nobody has fetched from its queue, or not for long.
 select state from jobs.insert('alone', queue => 'n');
 select * from pg_temp.why('alone');

@@ -111,6 +111,26 @@ select jobs.resume_queue('p');
 select * from pg_temp.findings('paused');
 select pg_temp.clear();
 
+-- lost_worker: not seen for a minute, while it holds jobs. Of many there is one finding.
+select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, '{20}'), queue => 'w', timeout => '-1 s');
+select jobs.worker_beat('w1', '{w}', 2), jobs.worker_beat('idle', '{w}', 2);
+select count(*) from jobs.fetch('w', 1, worker => 'w1', lease => '10 minutes') a, jobs.fetch('w', 1, worker => 'never seen', lease => '1 hour') b;
+select pg_temp.later('59 seconds');
+select * from pg_temp.findings('lost');
+select pg_temp.later('2 seconds');
+select * from pg_temp.findings('lost');
+select count(*) from jobs.fetch('w', 1, worker => 'w1', lease => '20 minutes');
+select message from pg_temp.findings('lost');
+select jobs.worker_beat('w1', '{w}', 2);
+select * from pg_temp.findings('lost');
+select count(jobs.worker_beat('m' || n, '{w}', 2)), sum((select count(*) from jobs.fetch('w', n, worker => 'm' || n, lease => '1 hour'))) from generate_series(1, 4) n;
+select pg_temp.later('61 seconds');
+select message from pg_temp.findings('lost');
+select jobs.worker_beat('m6', '{w}', 2), (select count(*) from jobs.fetch('w', 5, worker => 'm6', lease => '2 hours'));
+update jobs.worker set last_seen_at = last_seen_at - interval '61 seconds' where worker = 'm6';
+select * from pg_temp.findings('lost');
+select pg_temp.clear();
+
 -- periodic_failed: a tick has no job; until the next one has.
 select jobs.configure_queue('full', max_waiting => 1);
 select state from jobs.insert('k', queue => 'full');

@@ -77,3 +77,9 @@ select detail ~ 'gone\\nTIME  completed\\x9b$' from jobs.explain(8);
 select count(*) from generate_series(1, 10) n, jobs.insert('noisy', to_jsonb(n), queue => 'noisy');
 select count(jobs.fail(id, token, e'\x1b]0;title\x07')) from jobs.fetch('noisy', max_jobs => 10);
 select substring(message from 'completed: .*') from jobs.health() where finding = 'mostly_failing' and message like '%noisy%';
+
+-- Its worker is lost.
+select id from jobs.insert('k', queue => 'lost', timeout => '-1 s');
+select jobs.worker_beat('gone', '{lost}', 1), (select kind from jobs.fetch('lost', worker => 'gone'));
+update jobs.worker set last_seen_at = last_seen_at - interval '61 seconds';
+select pg_temp.story((select id from jobs.jobs where worker = 'gone'));

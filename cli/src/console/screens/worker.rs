@@ -126,11 +126,9 @@ fn held(visit: &Visit, jobs: &[Held]) -> Markup {
 }
 
 impl Worker {
-    /// One that has no command and no jobs is idle.
     pub(super) fn status(&self) -> Markup {
         html! {
-            @let is_idle = self.status == "run" && self.running == 0;
-            (parts::state(if is_idle { "idle" } else { &self.status }))
+            (parts::state(&self.status))
             @if self.expired > 0 {
                 strong.bad { ", " (parts::number(self.expired)) " leases have run out" }
             }

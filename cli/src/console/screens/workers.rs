@@ -85,7 +85,7 @@ async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
               and ($2::text is null or $2 = any(queues))
               and case $3::text
                   when 'busy' then running > 0
-                  when 'idle' then running = 0 and status <> 'lost'
+                  when 'idle' then status = 'idle'
                   when 'commanded' then command is not null
                   when 'lost' then status = 'lost'
                   else true end)
