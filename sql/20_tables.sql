@@ -404,7 +404,7 @@ CREATE TABLE jobs.history_total (
   counts bigint[]    NOT NULL,
   CONSTRAINT history_total_pkey PRIMARY KEY (queue, kind)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE jobs.history_total IS 'What was counted of each queue and kind since the server began: the counters of jobs.metrics, to which the minutes that are not over are added. It tells of this server.';
+COMMENT ON TABLE jobs.history_total IS 'What was counted of each queue and kind since the server began: the counters of jobs.metrics, to which the minutes that are not over are added. It has as many rows as jobs.metrics_max_series allows; what comes when it is full counts for (others). It tells of this server.';
 COMMENT ON COLUMN jobs.history_total.epoch IS 'Of which start of the server and of which database it is: of others it counts from 0, as counters of a server do that was started anew.';
 
 -- A row a table from the start, so that keeping a count never inserts. Not dumped: it is counted
@@ -414,6 +414,7 @@ CREATE TABLE jobs.kept_count (
   counted_at timestamptz,
   took       interval,
   changes    bigint,
+  queues     integer,
   counts     jsonb,
   CONSTRAINT kept_count_pkey PRIMARY KEY (place)
 ) WITH (fillfactor = 30);
@@ -422,7 +423,18 @@ INSERT INTO jobs.kept_count (place) VALUES ('ready'), ('scheduled'), ('running')
 COMMENT ON COLUMN jobs.kept_count.counted_at IS 'Null: the table is short.';
 COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running or finished.';
 COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
+COMMENT ON COLUMN jobs.kept_count.queues IS 'How many queues have jobs there. While any table has more than 10,000, the counts of all are in kept_queue.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
+
+-- Written in the order of its key, whole tables of jobs at a time. Not dumped: it is counted again.
+CREATE TABLE jobs.kept_queue (
+  jobs                bigint      NOT NULL,
+  oldest_available_at timestamptz,
+  state               jobs.state  NOT NULL,
+  queue               text        COLLATE "C" NOT NULL,
+  CONSTRAINT kept_queue_pkey PRIMARY KEY (queue, state)
+);
+COMMENT ON TABLE jobs.kept_queue IS 'How many jobs queues have in each state, where there are more than 10,000 queues; else empty. Counted now and then by maintenance.';
 
 -- Who looks wants the latest first, and maintenance deletes from the other end.
 CREATE TABLE jobs.audit_record (

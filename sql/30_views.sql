@@ -108,7 +108,7 @@ RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, r
                estimated jobs.state[], counted_at timestamptz)
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'count_queues_wrapper';
-COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs.';
+COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs, where there are not more than 10,000.';
 
 CREATE VIEW jobs.queues AS
 SELECT COALESCE(c.queue, q.queue) AS queue,
@@ -122,10 +122,18 @@ SELECT COALESCE(c.queue, q.queue) AS queue,
        q.retention_completed * interval '1 microsecond' AS retention_completed,
        q.retention_cancelled * interval '1 microsecond' AS retention_cancelled,
        q.retention_discarded * interval '1 microsecond' AS retention_discarded
-  FROM jobs.count_queues() c FULL JOIN jobs.queue q ON q.queue = c.queue
+  FROM (SELECT * FROM jobs.count_queues()
+        UNION ALL
+        SELECT k.queue, max(k.jobs) FILTER (WHERE k.state = 'available'), max(k.jobs) FILTER (WHERE k.state = 'scheduled'),
+               max(k.jobs) FILTER (WHERE k.state = 'pending'), max(k.jobs) FILTER (WHERE k.state = 'running'),
+               max(k.jobs) FILTER (WHERE k.state = 'retryable'), max(k.jobs) FILTER (WHERE k.state = 'completed'),
+               max(k.jobs) FILTER (WHERE k.state = 'cancelled'), max(k.jobs) FILTER (WHERE k.state = 'discarded'),
+               min(k.oldest_available_at), enum_range(NULL::jobs.state), (SELECT min(t.counted_at) FROM jobs.kept_count t)
+          FROM jobs.kept_queue k GROUP BY k.queue) c
+  FULL JOIN jobs.queue q ON q.queue = c.queue
  WHERE c.queue IS NOT NULL OR num_nonnulls(q.paused_at, q.concurrency, q.rate, q.max_waiting, q.retention_completed, q.retention_cancelled, q.retention_discarded) > 0;
 COMMENT ON VIEW jobs.queues IS
-  'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at.';
+  'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at. With more than 10,000 queues all counts and ages are those of maintenance, and a queue that is new shows when they are made again.';
 COMMENT ON COLUMN jobs.queues.queue IS 'Name of the queue.';
 COMMENT ON COLUMN jobs.queues.available IS 'Jobs that can be fetched now.';
 COMMENT ON COLUMN jobs.queues.scheduled IS 'Jobs that wait for their time.';

@@ -39,7 +39,7 @@ RETURNS TABLE (metric text, type text, labels jsonb, value double precision, hel
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
-$$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. Costs as much as the views jobs.queues, jobs.workers and jobs.maintenance. Counters without labels are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset. Counters by queue and kind, and histograms of how long attempts waited and ran (jobs_wait_seconds, jobs_run_seconds), are those of jobs.history since the server began.$$;
+$$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. At most jobs.metrics_max_series rows are by queue and kind: the busiest queues, and the kinds and queues that came while there was room or take the place of idle ones, have their names; the rest is summed under the name (others). A histogram without a measurement is left out. Costs as much as the views jobs.queues, jobs.workers and jobs.maintenance. Counters without labels are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset. Counters by queue and kind, and histograms of how long attempts waited and ran (jobs_wait_seconds, jobs_run_seconds), are those of jobs.history since the server began.$$;
 
 CREATE FUNCTION jobs.history(
   queue text DEFAULT NULL, kind text DEFAULT NULL, since interval DEFAULT '1 hour', step interval DEFAULT '1 minute')
@@ -90,10 +90,10 @@ BEGIN ATOMIC
          round(a.completed, 1), round(a.failed, 1), a.note
     FROM (SELECT 0 AS part, * FROM total t(queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note)
           UNION ALL SELECT 1, * FROM line) a
-   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue;
+   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue LIMIT 1001;
 END;
 COMMENT ON FUNCTION jobs.top() IS
-$$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
+$$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest 1,000 first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
 
 CREATE FUNCTION jobs.last_id() RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

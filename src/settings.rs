@@ -24,6 +24,8 @@ pub static DIRECT_ACCESS: GucSetting<bool> = GucSetting::<bool>::new(true);
 /// The fault that is on, by name; empty: none.
 #[cfg(feature = "faults")]
 pub static FAULT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+/// The most rows of `jobs.metrics()` by queue and kind.
+static METRICS_MAX_SERIES: GucSetting<i32> = GucSetting::<i32>::new(50_000);
 static RETENTION_COMPLETED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
 static RETENTION_CANCELLED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
 static RETENTION_DISCARDED: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
@@ -112,6 +114,11 @@ pub fn max_payload() -> u64 {
 /// From what length on a job's args, meta and tags cannot be returned, whatever
 /// [`max_payload`] was when they were inserted.
 pub const LONGEST_ROW: u64 = 3 * HIGHEST_PAYLOAD as u64 * 1024;
+
+/// The most rows of `jobs.metrics()` by queue and kind.
+pub fn metrics_max_series() -> usize {
+    METRICS_MAX_SERIES.get().unsigned_abs() as usize
+}
 
 /// Whether the background worker cares for a database of this name.
 pub fn covers(database: &str) -> bool {
@@ -268,6 +275,16 @@ pub fn define() {
         HIGHEST_PAYLOAD,
         GucContext::Sighup,
         GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_int_guc(
+        c"jobs.metrics_max_series",
+        c"The most series of jobs.metrics() by queue and kind; the rest has the label (others).",
+        c"",
+        &METRICS_MAX_SERIES,
+        1000,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::default(),
     );
     GucRegistry::define_bool_guc(
         c"jobs.direct_access",

@@ -12,7 +12,7 @@ use crate::pg::time;
 use crate::settings;
 use crate::shmem::{self, databases};
 use crate::store::catalog::{self, Extension};
-use crate::store::count::{Counts, KeptCounts, Position, StateTable, TABLES};
+use crate::store::count::{self, Counted, KeptCounts, Position, StateTable, TABLES};
 use crate::store::history;
 
 pub const TASK: Task = Task {
@@ -46,7 +46,7 @@ struct Counting {
     touched: i64,
     table: &'static StateTable,
     next: Position,
-    counts: Counts,
+    counted: Counted,
     /// how long it took up to now, in microseconds
     took: i64,
     changes: i64,
@@ -88,8 +88,10 @@ fn run() -> Round {
 /// Finds a table that is to be counted.
 fn begin(extension: Oid) -> Round {
     let mut forgotten = 0;
+    // Then short tables are counted, too.
+    let are_many = count::are_many(Snapshot::Own);
     for (number, table) in TABLES.iter().enumerate() {
-        if !is_long(number, table) {
+        if !are_many && !is_long(number, table) {
             forgotten += usize::from(table.kept(Snapshot::Own).is_some() && table.forget());
             continue;
         }
@@ -103,7 +105,7 @@ fn begin(extension: Oid) -> Round {
                 touched: time::now(),
                 table,
                 next: table.begin(),
-                counts: Counts::new(),
+                counted: Counted::default(),
                 took: 0,
                 changes,
             };
@@ -147,7 +149,7 @@ fn go_on(mut counting: Counting) -> Round {
     let begun = time::now();
     let next = counting
         .table
-        .count_part(&counting.next, PART, &mut counting.counts);
+        .count_part(&counting.next, PART, &mut counting.counted);
     let now = time::now();
     counting.took += now - begun;
     let (mut rows, mut more) = (0, true);
@@ -158,11 +160,11 @@ fn go_on(mut counting: Counting) -> Round {
             COUNTING.set(Some(counting));
         }
         None => {
-            rows = counting.counts.len();
+            rows = counting.counted.rows();
             // Where somebody else is counting as well, that will do. Else the next one may be as
             // long.
             more = counting.table.keep(
-                &counting.counts,
+                &counting.counted,
                 &KeptCounts {
                     counted_at: now,
                     took: counting.took,

@@ -7,13 +7,15 @@ use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Plan, Snapshot, Tuples, big, text};
+use super::spi::{Plan, Snapshot, Tuples, big, column, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
 /// A table with more rows is not counted whenever somebody asks.
 pub const SHORT: i64 = 10_000;
+/// More queues are not looked at one by one whenever somebody asks.
+const MANY: i64 = 10_000;
 
 /// A table that jobs are in.
 pub struct StateTable {
@@ -28,6 +30,14 @@ pub struct StateTable {
 
 /// How many jobs of a queue are in a state.
 pub type Counts = BTreeMap<(String, State), i64>;
+
+/// What was counted of a table in parts.
+#[derive(Default)]
+pub struct Counted {
+    counts: Counts,
+    /// since when the oldest available job of each queue waits
+    oldest: BTreeMap<String, i64>,
+}
 
 /// Counts that were made before.
 pub struct KeptCounts {
@@ -71,7 +81,7 @@ impl StateTable {
     }
 
     /// Counts so many rows from there on; where to go on, if there may be more.
-    pub fn count_part(&self, from: &Position, rows: i64, counts: &mut Counts) -> Option<Position> {
+    pub fn count_part(&self, from: &Position, rows: i64, to: &mut Counted) -> Option<Position> {
         let mut args = match from {
             Position::Lane(queue, priority, seq) => {
                 vec![text(queue), Some(Datum::from(*priority)), big(*seq)]
@@ -80,7 +90,14 @@ impl StateTable {
         };
         args.push(big(rows));
         self.part.run(&args, |found| {
-            let counted = add(counts, found);
+            let counted = add(&mut to.counts, found);
+            for row in 0..found.len() {
+                let head = found.text(row, 1).zip(found.big(row, 6));
+                if let Some((queue, since)) = head {
+                    let oldest = to.oldest.entry(queue).or_insert(since);
+                    *oldest = since.min(*oldest);
+                }
+            }
             if counted < rows {
                 return None;
             }
@@ -121,28 +138,73 @@ impl StateTable {
             .unwrap_or(0)
     }
 
-    /// Keeps what was counted; whether nobody else was about to.
-    pub fn keep(&self, counts: &Counts, kept: &KeptCounts) -> bool {
+    /// Keeps what was counted; whether nobody else was about to. Of many queues each has rows of
+    /// its own.
+    pub fn keep(&self, counted: &Counted, kept: &KeptCounts) -> bool {
         let mut queues: BTreeMap<&str, serde_json::Map<String, serde_json::Value>> =
             BTreeMap::new();
-        for ((queue, state), count) in counts {
+        for ((queue, state), count) in &counted.counts {
             let states = queues.entry(queue).or_default();
             states.insert(state.as_str().into(), (*count).into());
         }
+        let (were_many, count) = (are_many(Snapshot::Own), queues.len() as i64);
+        let others = OTHERS_ARE_MANY.execute(&[text(self.name), big(MANY)]) > 0;
+        let are_many = count > MANY || others;
+        if are_many {
+            queues.clear();
+        }
         let document = serde_json::to_string(&queues).expect("names and numbers");
-        KEEP.execute(&[
+        let is_ours = KEEP.execute(&[
             text(self.name),
             big(kept.counted_at),
             Some(time::interval_datum(Interval::of_micros(kept.took))),
             big(kept.changes),
             Some(Jsonb::from_text(&document).datum()),
-        ]) > 0
+            big(count),
+        ]) > 0;
+        if is_ours && were_many != are_many {
+            // They are counted anew, into the other place.
+            FORGET_OTHERS.execute(&[text(self.name)]);
+            FORGET_QUEUES.execute(&[texts(&State::ALL.map(State::as_str))]);
+        }
+        if is_ours && are_many {
+            self.keep_queues(counted);
+        }
+        is_ours
+    }
+
+    fn keep_queues(&self, counted: &Counted) {
+        let states: Vec<&str> = self.states.iter().map(|state| state.as_str()).collect();
+        FORGET_QUEUES.execute(&[texts(&states)]);
+        let rows: Vec<_> = counted.counts.iter().collect();
+        let oldest = |queue: &str, state| match state {
+            State::Available => counted.oldest.get(queue).copied().and_then(big),
+            _ => None,
+        };
+        KEEP_QUEUES.execute(&[
+            column(TEXT, &rows, |((queue, _), _)| text(queue)),
+            column(TEXT, &rows, |((_, state), _)| text(state.as_str())),
+            column(INT8, &rows, |(_, count)| big(**count)),
+            column(AT, &rows, |((queue, state), _)| oldest(queue, *state)),
+        ]);
     }
 
     /// Forgets what is kept: the table is short; whether there was something.
     pub fn forget(&self) -> bool {
         FORGET.execute(&[text(self.name)]) > 0
     }
+}
+
+impl Counted {
+    /// How many rows that makes.
+    pub fn rows(&self) -> usize {
+        self.counts.len()
+    }
+}
+
+/// Whether there are so many queues that all that is known of them is what is kept.
+pub fn are_many(seen: Snapshot) -> bool {
+    ARE_MANY.run_as_of(seen, &[big(MANY)], |rows| !rows.is_empty())
 }
 
 /// What was counted before, as the calling statement sees it.
@@ -201,12 +263,15 @@ macro_rules! waits_since {
 }
 pub(super) use waits_since;
 
-// The job that is next in each lane, lane for lane along the index, and since when it waits.
+// The job that is next in each lane, lane for lane along the index, and since when it waits; of the
+// first 10,000 lanes. Of many queues those are looked at whose oldest job waited longest when it
+// was counted, but for paused ones.
 macro_rules! heads {
     () => {
         concat!(
             "WITH RECURSIVE lane AS (
-               (SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r ORDER BY r.queue, r.priority, r.seq LIMIT 1)
+               (SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
+                 WHERE NOT EXISTS (SELECT FROM jobs.kept_queue) ORDER BY r.queue, r.priority, r.seq LIMIT 1)
                UNION ALL
                SELECT n.queue, n.priority, n.job_id, n.scheduled_at, n.available_at
                  FROM lane l, LATERAL (
@@ -214,7 +279,24 @@ macro_rules! heads {
                     WHERE (r.queue, r.priority) > (l.queue, l.priority) ORDER BY r.queue, r.priority, r.seq LIMIT 1) n),
              head AS (SELECT l.queue, l.job_id AS id, ",
             $crate::store::count::waits_since!("l", "j"),
-            " AS since FROM lane l JOIN jobs.job j ON j.id = l.job_id) "
+            " AS since FROM (SELECT * FROM lane LIMIT 10000) l JOIN jobs.job j ON j.id = l.job_id
+                      UNION ALL
+                      SELECT k.queue, h.id, h.since
+                        FROM (SELECT k.queue FROM jobs.kept_queue k
+                               WHERE k.state = 'available' AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = k.queue AND q.paused_at IS NOT NULL)
+                               ORDER BY k.oldest_available_at LIMIT 1000) k,
+                             LATERAL (
+                               WITH RECURSIVE own AS (
+                                 (SELECT r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
+                                   WHERE r.queue = k.queue ORDER BY r.priority, r.seq LIMIT 1)
+                                 UNION ALL
+                                 SELECT n.priority, n.job_id, n.scheduled_at, n.available_at
+                                   FROM own o, LATERAL (
+                                     SELECT r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
+                                      WHERE r.queue = k.queue AND r.priority > o.priority ORDER BY r.priority, r.seq LIMIT 1) n)
+                               SELECT j.id, ",
+            $crate::store::count::waits_since!("o", "j"),
+            " AS since FROM own o JOIN jobs.job j ON j.id = o.job_id) h) "
         )
     };
 }
@@ -248,10 +330,20 @@ pub static TABLES: [StateTable; 4] = [
             &[INT8],
         ),
         part: Plan::new(
-            "SELECT t.queue, 'available', count(*), max(t.seq), t.priority
-               FROM (SELECT r.queue, r.priority, r.seq FROM jobs.ready r WHERE (r.queue, r.priority, r.seq) > ($1, $2, $3)
-                      ORDER BY r.queue, r.priority, r.seq LIMIT $4) t
-              GROUP BY t.queue, t.priority ORDER BY t.queue, t.priority",
+            // The first of a lane is its head, but where the part begins within it.
+            concat!(
+                "SELECT t.queue, 'available', t.n, t.last, t.priority,
+                        CASE WHEN (t.queue, t.priority) <> ($1, $2) THEN (
+                          SELECT ",
+                waits_since!("r", "j"),
+                "          FROM jobs.ready r JOIN jobs.job j ON j.id = r.job_id
+                            WHERE r.queue = t.queue AND r.priority = t.priority AND r.seq = t.first) END
+                   FROM (SELECT t.queue, t.priority, count(*) AS n, max(t.seq) AS last, min(t.seq) AS first
+                           FROM (SELECT r.queue, r.priority, r.seq FROM jobs.ready r WHERE (r.queue, r.priority, r.seq) > ($1, $2, $3)
+                                  ORDER BY r.queue, r.priority, r.seq LIMIT $4) t
+                          GROUP BY t.queue, t.priority) t
+                  ORDER BY t.queue, t.priority"
+            ),
             &[TEXT, INT2, INT8, INT8],
         ),
     },
@@ -328,14 +420,35 @@ macro_rules! its_row {
 }
 static KEEP: Plan = Plan::new(
     concat!(
-        "UPDATE jobs.kept_count SET counted_at = $2, took = $3, changes = $4, counts = $5",
+        "UPDATE jobs.kept_count SET counted_at = $2, took = $3, changes = $4, counts = $5, queues = $6",
         its_row!()
     ),
-    &[TEXT, AT, SPAN, INT8, JSONB],
+    &[TEXT, AT, SPAN, INT8, JSONB, INT8],
+);
+static ARE_MANY: Plan = Plan::new(
+    "SELECT FROM jobs.kept_count k WHERE k.queues > $1 LIMIT 1",
+    &[INT8],
+);
+static OTHERS_ARE_MANY: Plan = Plan::new(
+    "SELECT FROM jobs.kept_count k WHERE k.place <> $1 AND k.queues > $2 LIMIT 1",
+    &[TEXT, INT8],
+);
+static FORGET_OTHERS: Plan = Plan::new(
+    "UPDATE jobs.kept_count SET counted_at = NULL, took = NULL, changes = NULL, counts = NULL, queues = NULL WHERE place <> $1",
+    &[TEXT],
+);
+static FORGET_QUEUES: Plan = Plan::new(
+    "DELETE FROM jobs.kept_queue WHERE state::text = ANY ($1)",
+    &[TEXTS],
+);
+static KEEP_QUEUES: Plan = Plan::new(
+    "INSERT INTO jobs.kept_queue (queue, state, jobs, oldest_available_at)
+     SELECT k.queue, k.state::jobs.state, k.jobs, k.since FROM unnest($1, $2, $3, $4) AS k(queue, state, jobs, since)",
+    &[TEXTS, TEXTS, INT8S, ATS],
 );
 static FORGET: Plan = Plan::new(
     concat!(
-        "UPDATE jobs.kept_count SET counted_at = NULL, took = NULL, changes = NULL, counts = NULL",
+        "UPDATE jobs.kept_count SET counted_at = NULL, took = NULL, changes = NULL, counts = NULL, queues = NULL",
         its_row!()
     ),
     &[TEXT],

@@ -254,7 +254,9 @@ static OLDEST_AVAILABLE: Plan = Plan::new(
         "SELECT CASE WHEN o.since < clock_timestamp() - 12 * $1 THEN 'critical' ELSE 'warning' END, 'oldest_available',
                 format('the oldest available job of queue %s has waited %s', o.queue, ",
         age!("o.since"),
-        "), format('Why: SELECT * FROM jobs.explain(%s); Who works: SELECT * FROM jobs.workers; If nobody wants it: SELECT jobs.cancel(%1$s);', o.id)
+        "), format('Why: SELECT * FROM jobs.explain(%s); Who works: SELECT * FROM jobs.workers; If nobody wants it: SELECT jobs.cancel(%1$s);', o.id),
+                count(*) OVER (), format('queues have available jobs that have waited for more than %s', $1),
+                'SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;'
            FROM (SELECT h.queue, min(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id FROM head h GROUP BY h.queue) o
           WHERE o.since < clock_timestamp() - $1
             AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = o.queue AND q.paused_at IS NOT NULL)

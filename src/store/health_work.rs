@@ -6,12 +6,12 @@
 
 use jobs_core::state::State;
 
+use super::activity;
 use super::count::heads;
 use super::health::{age, line};
 use super::periodic_schedule::BUSY;
-use super::spi::{Arg, Plan, Snapshot, Tuples, big, text, texts};
+use super::spi::{Arg, Plan, Tuples, big, text, texts};
 use super::types::*;
-use super::{activity, config};
 use crate::pg::{array, time};
 use crate::settings::Retention;
 
@@ -33,18 +33,10 @@ pub fn find(take: &mut impl FnMut(&Tuples)) {
 /// Finds queues whose available jobs nobody fetches.
 fn find_unattended(take: &mut impl FnMut(&Tuples)) {
     let now = time::now();
-    let waiting = WAITING.list(&[big(now - activity::UNATTENDED)], |rows, row| {
-        rows.text(row, 1)
-    });
-    let unattended = waiting.into_iter().filter_map(|queue| {
-        let is_paused = config::queue(&queue, Snapshot::Own).is_paused;
-        let fetched_at = activity::last_fetched(&queue, Snapshot::Own);
-        let since = now - activity::UNATTENDED;
-        let is_left =
-            !is_paused && activity::is_unattended(&queue, fetched_at, since, now, Snapshot::Own);
-        is_left.then_some((queue, fetched_at))
-    });
-    let (queues, fetched_at): (Vec<String>, Vec<Option<i64>>) = unattended.unzip();
+    let since = now - activity::UNATTENDED;
+    let waiting = WAITING.list(&[big(since)], |rows, row| rows.text(row, 1));
+    let unattended = activity::unattended(waiting, since, now);
+    let (queues, fetched_at): (Vec<String>, Vec<Option<i64>>) = unattended.into_iter().unzip();
     if !queues.is_empty() {
         let fetched_at: Vec<Arg> = fetched_at.iter().map(|at| at.and_then(big)).collect();
         let fetched_at = array::build(AT, &fetched_at);
@@ -136,7 +128,9 @@ static RUNNING_LONG: Plan = Plan::new(
 static WAITING: Plan = Plan::new(
     concat!(
         heads!(),
-        "SELECT h.queue FROM head h GROUP BY h.queue HAVING min(h.since) < $1 ORDER BY min(h.since) LIMIT 20"
+        "SELECT h.queue FROM head h
+          WHERE NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = h.queue AND q.paused_at IS NOT NULL)
+          GROUP BY h.queue HAVING min(h.since) < $1 ORDER BY min(h.since) LIMIT 1000"
     ),
     &[AT],
 );
@@ -146,8 +140,10 @@ static UNATTENDED_QUEUES: Plan = Plan::new(
                 format('jobs of queue %s wait, and ', u.queue) || COALESCE('nobody has fetched from it for ' || ",
         age!("u.fetched_at"),
         ", 'nobody is known to have fetched from it'),
-                format('Start a worker that fetches from it, or see why none does: SELECT * FROM jobs.workers WHERE %L = ANY (queues); Its jobs: SELECT * FROM jobs.jobs WHERE queue = %1$L AND state = ''available'' ORDER BY priority, id LIMIT 10;', u.queue)
-           FROM unnest($1, $2) WITH ORDINALITY AS u(queue, fetched_at, n) ORDER BY u.n"
+                format('Start a worker that fetches from it, or see why none does: SELECT * FROM jobs.workers WHERE %L = ANY (queues); Its jobs: SELECT * FROM jobs.jobs WHERE queue = %1$L AND state = ''available'' ORDER BY priority, id LIMIT 10;', u.queue),
+                count(*) OVER (), 'queues have waiting jobs, and no worker fetches from them',
+                'Start workers that fetch from these queues. The workers that are there: SELECT worker, status, queues FROM jobs.workers; The queues: SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;'
+           FROM unnest($1, $2) WITH ORDINALITY AS u(queue, fetched_at, n) ORDER BY u.n LIMIT 20"
     ),
     &[TEXTS, ATS],
 );
@@ -157,12 +153,14 @@ static QUEUE_PAUSED: Plan = Plan::new(
         "SELECT CASE WHEN q.paused_at < clock_timestamp() - interval '1 hour' THEN 'warning' ELSE 'info' END, 'queue_paused',
                 format('queue %s was paused %s ago%s, and %s of its jobs wait', q.queue, ",
         age!("q.paused_at"),
-        ", ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', ''), CASE WHEN w.n > 1000 THEN 'more than 1000' ELSE w.n::text END), format('SELECT jobs.resume_queue(%L);', q.queue)
-           FROM jobs.queue q, LATERAL (SELECT count(*) AS n FROM (
+        ", ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', ''), CASE WHEN w.n > 1000 THEN 'more than 1000' ELSE w.n::text END), format('SELECT jobs.resume_queue(%L);', q.queue),
+                count(*) OVER (), 'queues are paused while their jobs wait',
+                'SELECT queue, paused_at, paused_by, pause_reason FROM jobs.queues WHERE paused ORDER BY paused_at LIMIT 20;'
+           FROM (SELECT * FROM jobs.queue q WHERE q.paused_at IS NOT NULL ORDER BY q.paused_at LIMIT 1000) q, LATERAL (SELECT count(*) AS n FROM (
                   SELECT 1 FROM jobs.ready r WHERE r.queue = q.queue
                   UNION ALL
                   SELECT 1 FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= clock_timestamp() LIMIT 1001) x) w
-          WHERE q.paused_at IS NOT NULL AND w.n > 0
+          WHERE w.n > 0
           ORDER BY q.paused_at LIMIT 20"
     ),
     &[],
@@ -188,7 +186,8 @@ static PERIODIC_FAILED: Plan = Plan::new(
     concat!(
         "SELECT 'warning', 'periodic_failed', format('the latest tick of periodic job %s has no job: %s', p.name, ",
         line!("p.last_error"),
-        "), format('SELECT * FROM jobs.periodic WHERE name = %L; next_run_at is when it is tried again.', p.name)
+        "), format('SELECT * FROM jobs.periodic WHERE name = %L; next_run_at is when it is tried again.', p.name),
+                count(*) OVER (), 'periodic jobs have a latest tick without a job', 'SELECT name, last_error, next_run_at FROM jobs.periodic WHERE last_error IS NOT NULL;'
            FROM jobs.periodic_schedule p WHERE p.last_error IS NOT NULL AND p.last_error <> $1 AND p.paused_at IS NULL ORDER BY p.name LIMIT 20"
     ),
     &[TEXT],

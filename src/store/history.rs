@@ -15,6 +15,7 @@ use super::types::*;
 use crate::pg::memory::Scratch;
 use crate::pg::role::as_role;
 use crate::pg::{extension, lock, report, transaction};
+use crate::settings;
 use crate::shmem;
 use crate::shmem::entries::{self, Counted, MINUTE};
 use crate::shmem::tally::{self, Pair};
@@ -161,7 +162,7 @@ pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
     }
     let closed = entries::close(minute);
     let written = transaction::with_latest_snapshot(|| written(&closed));
-    let mut are_to_free = false;
+    let (mut are_to_free, mut totals) = (false, Totals::new(minute));
     for counted in &closed {
         let serial = counted.serial.expect("it is an entry");
         match written.get(&serial) {
@@ -169,7 +170,7 @@ pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
             Some(transaction) if !transaction::is_ours(*transaction) => entries::free(serial),
             Some(_) => (),
             None => {
-                write_minute(counted);
+                write_minute(counted, &mut totals);
                 are_to_free = true;
             }
         }
@@ -180,14 +181,16 @@ pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
         rows.len()
     });
     for ((minute, queue, kind), counts) in minutes {
-        write_minute(&Counted {
+        let counted = Counted {
             serial: None,
             minute,
             queue,
             kind,
             counts,
-        });
+        };
+        write_minute(&counted, &mut totals);
     }
+    totals.put_others();
     let forgotten = retention.map_or(0, |kept| {
         let horizon = now.saturating_sub(kept).saturating_sub(MINUTE);
         FORGET_TOTALS.execute(&[big(horizon), big(limit)]);
@@ -202,7 +205,7 @@ pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
 }
 
 /// Writes what was counted in a minute, and adds it to what was counted since the server began.
-fn write_minute(counted: &Counted) {
+fn write_minute(counted: &Counted, totals: &mut Totals) {
     let (queue, kind, at) = (
         text(&counted.queue),
         text(&counted.kind),
@@ -213,11 +216,98 @@ fn write_minute(counted: &Counted) {
     }
     let stored = bigs(&counted.counts.to_store());
     KEEP.execute(&[at, counted.serial.and_then(big), queue, kind, stored]);
-    let (epoch, mut total) = (big(entries::epoch()), counted.counts.clone());
-    if let Some(before) = TOTAL.first(&[queue, kind, epoch], |rows| rows.bigs(0, 1)) {
-        total.add_stored(&before.unwrap_or_default());
+    totals.add(counted);
+}
+
+/// The queue and kind of all those that have no counters of their own.
+pub const OTHERS: &str = "(others)";
+/// The rows of `jobs.metrics` of a queue and kind, at most: events, and two histograms.
+pub const SERIES: usize = 6 + 2 * (*UP_TO.end() - *UP_TO.start() + 4) as usize;
+/// Up to where times are counted there, in microseconds: powers of 4, from a millisecond to 5
+/// hours.
+pub const UP_TO: std::ops::RangeInclusive<u32> = 5..=17;
+/// A queue and kind of which nothing was counted for so long makes room for others, in
+/// microseconds.
+const IDLE: i64 = 60 * MINUTE;
+
+/// Of how many queues and kinds there are counters: for three of four rows of `jobs.metrics`.
+fn most_totals() -> usize {
+    settings::metrics_max_series() / 4 * 3 / SERIES
+}
+
+/// What was counted since the server began. Those that come when there is no room count together,
+/// so that no counter of `jobs.metrics` steps back.
+struct Totals {
+    minute: i64,
+    /// for so many more, once that is known
+    room: Option<usize>,
+    others: Counts,
+}
+
+impl Totals {
+    fn new(minute: i64) -> Totals {
+        let (room, others) = (None, Counts::default());
+        Totals {
+            minute,
+            room,
+            others,
+        }
     }
-    PUT_TOTAL.execute(&[queue, kind, epoch, at, bigs(&total.to_store())]);
+
+    fn add(&mut self, counted: &Counted) {
+        let Counted { queue, kind, .. } = counted;
+        let names = [text(queue), text(kind), big(entries::epoch())];
+        let before = TOTAL.first(&names, |rows| rows.bigs(0, 1));
+        if before.is_none() && !self.has_room() {
+            self.others.add_all(&counted.counts);
+            return;
+        }
+        let mut total = counted.counts.clone();
+        total.add_stored(&before.flatten().unwrap_or_default());
+        put_total(queue, kind, counted.minute, &total);
+    }
+
+    /// Takes the room for one more, if there is some.
+    fn has_room(&mut self) -> bool {
+        let minute = self.minute;
+        let room = self.room.get_or_insert_with(|| {
+            let left = || {
+                let count = COUNT_TOTALS.run(&[], |rows| rows.big(0, 1)).unwrap_or(0);
+                most_totals().saturating_sub(count as usize)
+            };
+            match left() {
+                0 => {
+                    FORGET_TOTALS.execute(&[big(minute - IDLE), big(i64::MAX)]);
+                    left()
+                }
+                left => left,
+            }
+        });
+        let has_room = *room > 0;
+        *room = room.saturating_sub(1);
+        has_room
+    }
+
+    fn put_others(self) {
+        if self.others != Counts::default() {
+            let mut total = self.others;
+            let names = [text(OTHERS), text(OTHERS), big(entries::epoch())];
+            let before = TOTAL.first(&names, |rows| rows.bigs(0, 1));
+            total.add_stored(&before.flatten().unwrap_or_default());
+            put_total(OTHERS, OTHERS, self.minute, &total);
+        }
+    }
+}
+
+fn put_total(queue: &str, kind: &str, at: i64, total: &Counts) {
+    let counts = bigs(&total.to_store());
+    PUT_TOTAL.execute(&[
+        text(queue),
+        text(kind),
+        big(entries::epoch()),
+        big(at),
+        counts,
+    ]);
 }
 
 /// Rows that are read at once, and some more of the same minute.
@@ -270,15 +360,35 @@ pub fn since(
     });
 }
 
-/// All that was counted since the server began, by queue and kind.
+/// All that was counted since the server began, by queue and kind. What is not yet written is of
+/// those that have counters, or may get them, or of the others.
 pub fn totals() -> impl Iterator<Item = (String, String, Counts)> {
     let copies = entries::copies();
+    let most = most_totals();
     let found = transaction::with_latest_snapshot(|| {
         let mut found = CountsByMinute::new();
-        TOTALS.run_as_of(Snapshot::Callers, &[big(entries::epoch())], |rows| {
+        let others = (0, OTHERS.to_owned(), OTHERS.to_owned());
+        let args = [big(entries::epoch()), big(most as i64 + 1)];
+        TOTALS.run_as_of(Snapshot::Callers, &args, |rows| {
             add_rows(rows, |_| 0, &mut found);
         });
-        add_copies(copies, |_| 0, &mut found);
+        let mut add = |of: CountsByMinute| {
+            for (name, counts) in of {
+                let has_room = found.len() < most || found.contains_key(&name);
+                let name = if has_room { name } else { others.clone() };
+                found.entry(name).or_default().add_all(&counts);
+            }
+        };
+        let mut recent = CountsByMinute::new();
+        add_copies(copies, |_| 0, &mut recent);
+        add(recent);
+        UNWRITTEN.run_as_of(Snapshot::Callers, &[], |rows| {
+            for row in 0..rows.len() {
+                let mut one = CountsByMinute::new();
+                add_row(rows, row, |_| 0, &mut one);
+                add(one);
+            }
+        });
         found
     });
     let any = found
@@ -315,12 +425,16 @@ fn written(counted: &[Counted]) -> HashMap<i64, u32> {
 /// Adds rows of a time, a queue, a kind and counts.
 fn add_rows(rows: &Tuples, begin: impl Fn(i64) -> i64, to: &mut CountsByMinute) {
     for row in 0..rows.len() {
-        let names = rows.text(row, 2).zip(rows.text(row, 3));
-        if let Some((at, (queue, kind))) = rows.big(row, 1).zip(names) {
-            let counts = rows.bigs(row, 4).unwrap_or_default();
-            let place = (begin(at), queue, kind);
-            to.entry(place).or_default().add_stored(&counts);
-        }
+        add_row(rows, row, &begin, to);
+    }
+}
+
+fn add_row(rows: &Tuples, row: usize, begin: impl Fn(i64) -> i64, to: &mut CountsByMinute) {
+    let names = rows.text(row, 2).zip(rows.text(row, 3));
+    if let Some((at, (queue, kind))) = rows.big(row, 1).zip(names) {
+        let counts = rows.bigs(row, 4).unwrap_or_default();
+        let place = (begin(at), queue, kind);
+        to.entry(place).or_default().add_stored(&counts);
     }
 }
 
@@ -343,9 +457,10 @@ static FOLD: Plan = Plan::new(
     &[AT, INT8],
 );
 static TOTAL: Plan = Plan::new(
-    "SELECT t.counts FROM jobs.history_total t WHERE t.queue = $1 AND t.kind = $2 AND t.epoch = $3",
+    "SELECT CASE WHEN t.epoch = $3 THEN t.counts END FROM jobs.history_total t WHERE t.queue = $1 AND t.kind = $2",
     &[TEXT, TEXT, INT8],
 );
+static COUNT_TOTALS: Plan = Plan::new("SELECT count(*) FROM jobs.history_total", &[]);
 // Counters of another epoch begin anew: what was lost with its memory would look like a step back.
 static PUT_TOTAL: Plan = Plan::new(
     "INSERT INTO jobs.history_total AS t (queue, kind, epoch, at, counts) VALUES ($1, $2, $3, $4, $5)
@@ -374,10 +489,12 @@ static DELTAS: Plan = Plan::new(
     &[AT, TEXT, TEXT],
 );
 static TOTALS: Plan = Plan::new(
-    "SELECT t.at, t.queue, t.kind, t.counts FROM jobs.history_total t WHERE t.epoch = $1
-     UNION ALL
-     SELECT d.at, d.queue, d.kind, d.counts FROM jobs.history_delta d",
-    &[INT8],
+    "SELECT t.at, t.queue, t.kind, t.counts FROM jobs.history_total t WHERE t.epoch = $1 ORDER BY t.at DESC LIMIT $2",
+    &[INT8, INT8],
+);
+static UNWRITTEN: Plan = Plan::new(
+    "SELECT d.at, d.queue, d.kind, d.counts FROM jobs.history_delta d",
+    &[],
 );
 static ENTRIES: Plan = Plan::new(
     "SELECT b.entry, b.xmin FROM jobs.history_bucket b WHERE b.at >= $1 AND b.entry IS NOT NULL",

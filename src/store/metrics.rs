@@ -1,48 +1,66 @@
 //! Everything to be measured: each statement is one kind of thing, and says metric, type, labels,
 //! value and what it means.
 
+use std::rc::Rc;
+
 use jobs_core::counts::{Event, Time};
 
 use super::history;
-use super::spi::{Plan, Tuples, bigs, texts};
+use super::spi::{Plan, Tuples, big, column, text};
 use super::types::*;
+use crate::settings;
 
 /// Hands the metrics to `take`, kind by kind.
 pub fn measure(mut take: impl FnMut(&Tuples)) {
-    for plan in [
-        &QUEUES,
-        &WORK,
-        &TRAFFIC,
-        &TABLES,
-        &MAINTENANCE,
-        &HEALTH,
-        &WORKERS,
-    ] {
+    let by_kind = by_kind();
+    let left = settings::metrics_max_series().saturating_sub(by_kind.len());
+    QUEUES.run(&[big((left / QUEUE_SERIES) as i64)], &mut take);
+    for plan in [&WORK, &TRAFFIC, &TABLES, &MAINTENANCE, &HEALTH, &WORKERS] {
         plan.run(&[], &mut take);
     }
-    by_kind(&mut take);
+    let args = [
+        column(TEXT, &by_kind, |one| text(&one.metric)),
+        column(TEXT, &by_kind, |one| text(&one.queue)),
+        column(TEXT, &by_kind, |one| text(&one.kind)),
+        column(INT8, &by_kind, |one| big(one.up_to)),
+        column(INT8, &by_kind, |one| big(one.value)),
+    ];
+    BY_KIND.run(&args, &mut take);
 }
 
-/// Up to where times are counted, in microseconds: powers of 4, from a millisecond to 5 hours.
-const UP_TO: std::ops::RangeInclusive<u32> = 5..=17;
+/// The rows of a queue, at most.
+const QUEUE_SERIES: usize = 13;
+
+/// A row of a queue and kind.
+struct Series {
+    metric: String,
+    queue: Rc<str>,
+    kind: Rc<str>,
+    /// of a histogram
+    up_to: i64,
+    value: i64,
+}
 
 /// What the history has counted, and times as the histograms of Prometheus.
-fn by_kind(take: &mut impl FnMut(&Tuples)) {
-    let (mut metrics, mut queues, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut up_to, mut values) = (Vec::new(), Vec::new());
+fn by_kind() -> Vec<Series> {
+    let mut series = Vec::new();
     for (queue, kind, counts) in history::totals() {
-        let mut add = |metric: &str, micros: i64, value: u64| {
-            metrics.push(metric.to_owned());
-            queues.push(queue.clone());
-            kinds.push(kind.clone());
-            up_to.push(micros);
-            values.push(value as i64);
+        let (queue, kind): (Rc<str>, Rc<str>) = (queue.into(), kind.into());
+        let mut add = |metric: &str, up_to: i64, value: u64| {
+            series.push(Series {
+                metric: metric.to_owned(),
+                queue: queue.clone(),
+                kind: kind.clone(),
+                up_to,
+                value: value as i64,
+            });
         };
         for event in Event::ALL {
             add(&format!("{event:?}"), 0, counts.of(event));
         }
-        for time in [Time::Wait, Time::Run] {
-            for power in UP_TO {
+        let measured = |time: &Time| counts.measured(*time) > 0;
+        for time in [Time::Wait, Time::Run].into_iter().filter(measured) {
+            for power in history::UP_TO {
                 let micros = 1 << (2 * power);
                 add(&format!("{time:?}"), micros, counts.up_to(time, micros));
             }
@@ -51,14 +69,7 @@ fn by_kind(take: &mut impl FnMut(&Tuples)) {
             add(&format!("{time:?}Count"), 0, counts.measured(time));
         }
     }
-    let args = [
-        texts(&metrics),
-        texts(&queues),
-        texts(&kinds),
-        bigs(&up_to),
-        bigs(&values),
-    ];
-    BY_KIND.run(&args, take);
+    series
 }
 
 static BY_KIND: Plan = Plan::new(
@@ -85,9 +96,23 @@ static BY_KIND: Plan = Plan::new(
     &[TEXTS, TEXTS, TEXTS, INT8S, INT8S],
 );
 
+// The busiest queues, and the others together.
 static QUEUES: Plan = Plan::new(
-    "SELECT m.metric, 'gauge', m.labels, m.value, m.help
-       FROM jobs.queues q, LATERAL (
+    "WITH named AS MATERIALIZED (
+       SELECT q.* FROM jobs.queues q
+        ORDER BY q.available + q.scheduled + q.pending + q.running + q.retryable DESC, q.completed + q.cancelled + q.discarded DESC, q.queue LIMIT $1),
+     others AS (
+       SELECT count(*) AS n, sum(q.available) AS available, sum(q.scheduled) AS scheduled, sum(q.pending) AS pending, sum(q.running) AS running,
+              sum(q.retryable) AS retryable, sum(q.completed) AS completed, sum(q.cancelled) AS cancelled, sum(q.discarded) AS discarded,
+              min(q.oldest_available_at) AS oldest_available_at
+         FROM jobs.queues q WHERE (SELECT count(*) FROM named) = $1 AND NOT EXISTS (SELECT FROM named n WHERE n.queue = q.queue))
+     SELECT m.metric, 'gauge', m.labels, m.value, m.help
+       FROM (SELECT q.queue, q.available, q.scheduled, q.pending, q.running, q.retryable, q.completed, q.cancelled, q.discarded,
+                    q.oldest_available_at, q.paused, q.concurrency, q.max_waiting, q.counted_at FROM named q
+             UNION ALL
+             SELECT '(others)', o.available, o.scheduled, o.pending, o.running, o.retryable, o.completed, o.cancelled, o.discarded,
+                    o.oldest_available_at, NULL, NULL, NULL, NULL
+               FROM others o WHERE o.n > 0) q, LATERAL (
          SELECT 'jobs_queue_jobs', jsonb_build_object('queue', q.queue, 'state', s.state), s.jobs::double precision,
                 'Jobs by queue and state; of long tables as counted before, see jobs_queue_counted_age_seconds'
            FROM (VALUES ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running),
@@ -98,6 +123,7 @@ static QUEUES: Plan = Plan::new(
                 'How long the oldest available job has waited; 0: there is none'
          UNION ALL
          SELECT 'jobs_queue_paused', jsonb_build_object('queue', q.queue), q.paused::integer::double precision, '1: the queue is paused'
+          WHERE q.paused IS NOT NULL
          UNION ALL
          SELECT 'jobs_queue_concurrency_limit', jsonb_build_object('queue', q.queue), q.concurrency::double precision, 'The most jobs of the queue that run at a time'
           WHERE q.concurrency IS NOT NULL
@@ -109,7 +135,7 @@ static QUEUES: Plan = Plan::new(
                 EXTRACT(epoch FROM clock_timestamp() - q.counted_at)::double precision, 'How long ago the kept counts of the queue were made'
           WHERE q.counted_at IS NOT NULL) m(metric, labels, value, help)
       ORDER BY m.metric, m.labels",
-    &[],
+    &[INT8],
 );
 
 static WORK: Plan = Plan::new(
@@ -169,8 +195,10 @@ static MAINTENANCE: Plan = Plan::new(
 
 static HEALTH: Plan = Plan::new(
     "SELECT 'jobs_health_findings', 'gauge', jsonb_build_object('severity', s.severity),
-            (SELECT count(*) FROM jobs.health() h WHERE h.severity = s.severity)::double precision, 'Findings of jobs.health()'
-       FROM (VALUES ('critical'), ('warning'), ('info')) s(severity)
+            s.findings::double precision, 'Findings of jobs.health()'
+       FROM (SELECT s.severity, count(h.severity) AS findings
+               FROM (VALUES (1, 'critical'), (2, 'warning'), (3, 'info')) s(n, severity) LEFT JOIN jobs.health() h ON h.severity = s.severity
+              GROUP BY s.n, s.severity ORDER BY s.n) s
      UNION ALL
      SELECT 'jobs_maintenance_paused', 'gauge', '{}', (SELECT count(*) FROM jobs.maintenance_pause)::double precision, '1: maintenance is paused'",
     &[],

@@ -122,6 +122,7 @@ async fn the_queue_of_these_tests_has_something_in_every_table() {
         "jobs.history_delta",
         "jobs.history_total",
         "jobs.kept_count",
+        "jobs.kept_queue",
     ];
     assert_eq!(rows::not_dumped(&db).await, not_dumped);
     queue.assert_same("before").await;

@@ -243,6 +243,75 @@ async fn long_tables_are_counted_by_the_worker() {
 }
 
 #[tokio::test]
+async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("many").await;
+    const QUEUES: i64 = 10_100;
+    run(
+        &db,
+        &format!(
+            "select count(jobs.insert('kind ' || n, queue => 'queue ' || n)) from generate_series(1, {QUEUES}) n;
+             update jobs.job set created_at = created_at - interval '1 hour';
+             select pg_stat_force_next_flush()"
+        ),
+    )
+    .await;
+    // Those that were not counted yet show as far as they are looked at.
+    assert!(is(&db, "count(*) = 10000 from jobs.queues").await);
+    let maintained = async |what: &str| {
+        poll_until(what, SOON, async || {
+            run(&db, "select jobs.maintain()").await;
+            is(&db, what).await
+        })
+        .await;
+    };
+    maintained(&format!(
+        "(count(*), sum(available)) = ({QUEUES}, {QUEUES}) from jobs.queues"
+    ))
+    .await;
+    let one = "(available, running, estimated, counted_at is not null) = (1, 0, enum_range(null::jobs.state), true) and now() - oldest_available_at > '59 minutes'
+        from jobs.queues where queue = 'queue 77'";
+    assert!(is(&db, one).await);
+    // One finding for all of them.
+    let findings = "select finding from jobs.health() where finding in ('oldest_available', 'no_worker') and message ~ '^at least 1000 queues have .*; the worst: .*queue' order by 1";
+    assert_eq!(
+        texts(&db, findings).await,
+        ["no_worker", "oldest_available"]
+    );
+    // By name as far as there is room, and nothing is left out of the sums.
+    let metrics = |what: &str| format!("{what} from jobs.metrics() where ");
+    let named = metrics("count(*) between 40000 and 50500") + "metric <> ''";
+    assert!(is(&db, &named).await);
+    let jobs = metrics(&format!(
+        "sum(value) = {QUEUES} and bool_or(labels ->> 'queue' = '(others)')"
+    ));
+    for metric in ["jobs_queue_jobs", "jobs_kind_inserted_total"] {
+        assert!(
+            is(&db, &format!("{jobs} metric = '{metric}'")).await,
+            "{metric}"
+        );
+    }
+    let unmeasured = metrics("count(*) = 0") + "metric ~ '^jobs_(wait|run)_seconds'";
+    assert!(is(&db, &unmeasured).await);
+    assert!(is(&db, "count(*) = 1001 from jobs.top()").await);
+    // Few again: they are counted right then.
+    run(
+        &db,
+        "delete from jobs.ready where queue <> 'queue 77'; delete from jobs.job where queue <> 'queue 77'; select pg_stat_force_next_flush();
+         update jobs.kept_count set counted_at = counted_at - interval '1 hour'",
+    )
+    .await;
+    maintained("count(*) = 0 from jobs.kept_queue").await;
+    assert!(
+        is(
+            &db,
+            "count(*) = 1 and min(queue) = 'queue 77' from jobs.queues"
+        )
+        .await
+    );
+}
+
+#[tokio::test]
 async fn paused_it_does_nothing_and_resumed_it_goes_on_at_once() {
     let cluster = Cluster::start();
     let db = cluster.database("paused").await;
@@ -435,7 +504,7 @@ async fn health_says_that_nobody_maintains_the_database() {
     assert!(is(&db, "count(*) = 0 from jobs.idle_runs()").await);
     // The settings are there as well.
     let other = cluster.connect("alone").await;
-    assert!(is(&other, "count(*) = 13 from jobs.settings").await);
+    assert!(is(&other, "count(*) = 14 from jobs.settings").await);
 }
 
 /// Every task has run, the last one so many minutes ago.
