@@ -4,7 +4,9 @@ import (
 	"context"
 	"math"
 	"sort"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Times are numbers: texts have the offset of the session's time zone, and that of 0001-01-01 in
@@ -21,6 +23,21 @@ const fetchCall = `SELECT j.id, j.token, j.kind, j.queue, j.args, j.priority, j.
 		least(date_part('epoch', j.deadline_at - j.attempted_at) / 20, 1)
 	FROM jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3, lease => $4,
 		kinds => CASE WHEN '' <> ALL ($5::text[]) THEN $5::text[] END) j`
+
+// fetchCall is how the worker fetches. The database keeps names in Unicode normal form C, which
+// package unicode does not know. So of names that are not ASCII jobs have those of the worker.
+func (w *Worker) fetchCall() string {
+	for _, name := range append(append([]string{}, w.options.Queues...), w.kinds...) {
+		for _, letter := range name {
+			if letter > unicode.MaxASCII {
+				return strings.Replace(fetchCall, "j.kind, j.queue,",
+					`coalesce((SELECT n FROM unnest($5::text[]) n WHERE normalize(n) = j.kind LIMIT 1), j.kind),
+					coalesce((SELECT n FROM unnest($1::text[]) n WHERE normalize(n) = j.queue LIMIT 1), j.queue),`, 1)
+			}
+		}
+	}
+	return fetchCall
+}
 
 // scanAttempt is the attempt of a fetched job.
 func scanAttempt(columns func(into ...any) error) (*attempt, error) {
@@ -44,7 +61,7 @@ func scanAttempt(columns func(into ...any) error) (*attempt, error) {
 func (w *Worker) fetchLoop() {
 	defer w.change(func() { w.fetchIsOver = true })
 	for w.await(w.quit, w.hasPlaces) {
-		jobs, err := query(w.quit, w.fetching, scanAttempt, fetchCall,
+		jobs, err := query(w.quit, w.fetching, scanAttempt, w.fetchCall(),
 			w.order, w.places, w.options.Name, interval(w.options.Lease), array(w.kinds))
 		for i := 0; i < len(jobs) && err == nil; i++ { // else they may not be ours
 			w.start(jobs[i])

@@ -31,7 +31,7 @@ func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error
 		return nil, w.err
 	}
 	for len(worked) < maxInline {
-		row := tx.QueryRowContext(ctx, fetchCall, array(w.options.Queues), 1, "WorkAll", "1 hour", array(w.kinds))
+		row := tx.QueryRowContext(ctx, w.fetchCall(), array(w.options.Queues), 1, "WorkAll", "1 hour", array(w.kinds))
 		a, err := scanAttempt(row.Scan)
 		if errors.Is(err, sql.ErrNoRows) {
 			return worked, nil

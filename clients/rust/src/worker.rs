@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use tokio_postgres::Config;
+use unicode_normalization::UnicodeNormalization;
 
 use crate::engine::Engine;
 use crate::handler::Ended;
@@ -142,7 +143,10 @@ impl Worker {
     ///
     /// # Errors
     /// An option is one that no worker can have.
-    pub fn new(config: Config, options: Options) -> Result<Self> {
+    pub fn new(config: Config, mut options: Options) -> Result<Self> {
+        for queue in &mut options.queues {
+            queue.name = as_kept(&queue.name);
+        }
         options.check()?;
         Ok(Self {
             config: watchful(&config, &options.name),
@@ -159,7 +163,7 @@ impl Worker {
     /// Args that are not of its type fail the attempt, with type `invalid_args`. A kind that has a
     /// handler already is an error at the start.
     pub fn kind<A>(self, kind: &str, handler: impl Handler<A>) -> Self {
-        self.register(Some(kind.into()), Arc::new(handler))
+        self.register(Some(as_kept(kind)), Arc::new(handler))
     }
 
     /// The handler of every other kind. Without one, only kinds that have a handler are fetched.
@@ -233,6 +237,11 @@ impl Worker {
 fn safe(handling: impl Future<Output = Ended> + Send + 'static) -> Handling {
     let ended = AssertUnwindSafe(handling).catch_unwind();
     Box::pin(ended.map(|ended| ended.unwrap_or_else(|panic| Err(Error::panic(panic)))))
+}
+
+/// A name as the database keeps it.
+fn as_kept(name: &str) -> String {
+    name.nfc().collect()
 }
 
 /// The names of queues, each a line.

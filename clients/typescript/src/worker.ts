@@ -63,6 +63,9 @@ const SENDING = 10; // seconds after the last handler ended
 // Of this process: workers within `run()`, and handlers that these have left behind.
 let [mains, left] = [0, 0];
 
+// A name as the database keeps it.
+const asKept = (name: string) => String(name).normalize("NFC");
+
 /** Fetches jobs and runs a handler for each, many at a time. */
 export class Worker {
   /** Its name in `jobs.workers`. */
@@ -97,7 +100,8 @@ export class Worker {
     this.#options = { ...known, ...defined(options) };
     this.name = this.#options.name;
     const { queues, concurrency, timeout, lease, grace, info, logger } = this.#options;
-    const weights: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
+    const given: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
+    const weights = given.map(([queue, weight]): [string, number] => [asKept(queue), weight]);
     this.#weights = new Map(weights);
     check(typeof queues === "object", "queues", queues, "is no list of names, nor names with weights");
     check(weights.length > 0, "queues", queues, "names no queue");
@@ -121,6 +125,7 @@ export class Worker {
 
   /** Sets the handler of a kind. A worker fetches only kinds that have one. */
   kind<Args = any>(kind: string, handler: Handler<Args>, options: KindOptions = {}): this {
+    kind = asKept(kind);
     check(!this.#handlers.has(kind), "kind", kind, "has a handler already");
     checkTimeout(options.timeout);
     this.#handlers.set(kind, { handler, ...options });

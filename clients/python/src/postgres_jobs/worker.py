@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,11 @@ class Handler:
     is_async: bool
     timeout: float | None
     """Seconds, or infinity; None: the worker's."""
+
+
+def _as_kept(name: str) -> str:
+    """The name as the database keeps it."""
+    return unicodedata.normalize("NFC", name)
 
 
 class Worker:
@@ -66,7 +72,8 @@ class Worker:
         info: Mapping[str, Any] | None = None,
         middleware: Sequence[Middleware] = (),
     ) -> None:
-        self.queues = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
+        weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
+        self.queues = {_as_kept(queue): weight for queue, weight in weights.items()}
         is_list = not isinstance(queues, str) and 0 < len(queues) == len(self.queues)
         _check(is_list, "queues", queues, "a list of different names, or names with weights")
         for queue, weight in self.queues.items():
@@ -100,6 +107,8 @@ class Worker:
         _check(isinstance(kind, str | None), "kind", kind, "a name, as in @worker.kind('email.send')")
         shown = "every other kind" if kind is None else f"kind {kind!r}"
         limit = _timeout(f"the timeout of {shown}", timeout)
+
+        kind = kind and _as_kept(kind)
 
         def register(function: Function) -> Function:
             if kind in self.handlers:
