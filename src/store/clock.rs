@@ -368,7 +368,7 @@ macro_rules! cut_one {
         )
     };
 }
-static CUT_QUEUES: Plan = Plan::new(cut_one!("jobs.queue", "paused_at"), &[]);
+static CUT_QUEUES: Plan = Plan::new(cut_short!("jobs.queue", "paused_at", "resumed_at"), &[]);
 static CUT_PAUSE: Plan = Plan::new(cut_one!("jobs.maintenance_pause", "paused_at"), &[]);
 static CUT_COUNTS: Plan = Plan::new(cut_one!("jobs.kept_count", "counted_at"), &[]);
 
