@@ -38,7 +38,7 @@ COMMENT ON FUNCTION jobs.insert(text, jsonb, jsonb, text, integer, timestamptz, 
 $$Inserts one job; part of the caller's transaction.
 Defaults: queue 'default', priority 1 (lower runs first), max_attempts 25, timeout 1 minute (-1 second: none), retry 'river'.
 A scheduled_at in the future makes it scheduled, pending => true pending, otherwise it is available.
-retry: how long it waits after a failure: "river": (errors before this one + 1)^4 s, 10 % either way; "oban": 15 + 2^attempt s and up to 10 %; "faktory": n^4 + 15 + rand(30) (n + 1) s, n the failures before this one;
+retry: how long it waits after a failure: "river": (errors before this one + 1)^4 s, 10 % either way; "oban": 15 + 2^n s and up to 10 %, n the attempt, or attempt / max_attempts * 20 above 20 attempts; "faktory": n^4 + 15 + rand(30) (n + 1) s, n the failures before this one;
 or as Open Job Spec has it {"strategy": "exponential" | "linear" | "constant" | "polynomial", "initial": 1 s, "coefficient": 2, "max": 5 minutes, "jitter": true (a factor from 0.5 to 1.5) or a part, "non_retryable": ["type", "prefix.*"]}; strategy may be one of the three names, too;
 or Open Job Spec's RetryPolicy in its own words {"ojs": {"max_attempts": 3, "initial_interval": "PT1S", ..}}, whose max_attempts counts where max_attempts is not given. In each object "after_lease": how long it waits instead where the lease of its worker ran out.
 unique_opts is a uniqueness policy (River's names; {"oban": ..}, {"faktory": ..} and {"ojs": ..} as those systems have them); a duplicate is skipped, or rejected with 23505, or replaces or updates the existing job.

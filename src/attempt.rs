@@ -347,6 +347,7 @@ fn due_at(failure: &Failure, attempt: i32, tries: &Tries, now: i64) -> i64 {
         let tried = Tried {
             attempt: attempt.try_into().unwrap_or(1),
             errors_before: tries.errors.try_into().unwrap_or(u32::MAX),
+            max_attempts: tries.max_attempts.try_into().unwrap_or(1),
         };
         tries.retry.delay_micros(tried, unit_random())
     });

@@ -39,7 +39,8 @@ pub enum Delay {
     /// River's: (errors before this one + 1)^4 seconds, ± 10 %.
     #[default]
     River,
-    /// Oban's: 15 + 2^attempt seconds, plus up to 10 %.
+    /// Oban's: 15 + 2^n seconds, plus up to 10 %. n is the attempt; above 20 attempts, it is the
+    /// attempt / `max_attempts` * 20.
     Oban,
     /// Faktory's: n^4 + 15 + rand(30) (n + 1) seconds, n being the failures before this one.
     Faktory,
@@ -77,6 +78,8 @@ pub struct Tried {
     pub attempt: u32,
     /// The errors that were recorded before this one. A reset keeps them.
     pub errors_before: u32,
+    /// How often the job is tried at most.
+    pub max_attempts: u32,
 }
 
 const NAMES: [(&str, Delay); 3] = [
@@ -196,7 +199,7 @@ impl Retry {
     pub fn delay_micros(&self, tried: Tried, unit_random: f64) -> i64 {
         match &self.delay {
             Delay::River => micros(named::river(tried.errors_before, unit_random)),
-            Delay::Oban => micros(named::oban(tried.attempt, unit_random)),
+            Delay::Oban => micros(named::oban(tried.attempt, tried.max_attempts, unit_random)),
             Delay::Faktory => micros(named::faktory(tried.errors_before, unit_random)),
             Delay::Backoff(backoff) => backoff.delay_micros(tried.attempt, unit_random),
         }

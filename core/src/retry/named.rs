@@ -3,15 +3,27 @@
 //! Each takes a random number in [0, 1) and grows without a bound, to infinity if need be: the
 //! caller sets one.
 
-/// River's. It counts errors instead of attempts.
+/// The longest delay of River: the most nanoseconds that 63 bits can count.
+const RIVER_LONGEST: f64 = 9_223_372_036.854_775;
+
+/// River's. It counts errors instead of attempts, and no jitter leads beyond its longest delay.
 pub(super) fn river(errors_before: u32, unit_random: f64) -> f64 {
     let seconds = (f64::from(errors_before) + 1.0).powi(4);
-    seconds * (0.9 + 0.2 * unit_random)
+    if seconds >= RIVER_LONGEST {
+        return RIVER_LONGEST;
+    }
+    (seconds * (0.9 + 0.2 * unit_random)).min(RIVER_LONGEST)
 }
 
-/// Oban's.
-pub(super) fn oban(attempt: u32, unit_random: f64) -> f64 {
-    (15.0 + f64::from(attempt).exp2()) * (1.0 + 0.1 * unit_random)
+/// Oban's. It spreads more than 20 attempts over the delays of 20.
+pub(super) fn oban(attempt: u32, max_attempts: u32, unit_random: f64) -> f64 {
+    const MOST: u32 = 20;
+    let n = if max_attempts > MOST {
+        (f64::from(attempt) / f64::from(max_attempts) * f64::from(MOST)).round()
+    } else {
+        f64::from(attempt)
+    };
+    (15.0 + n.exp2()) * (1.0 + 0.1 * unit_random)
 }
 
 /// Faktory's, whose random number is a whole one from 0 to 29.
@@ -52,6 +64,16 @@ mod tests {
     }
 
     #[test]
+    fn river_waits_no_longer_than_292_years() {
+        // 309 and 310 to the fourth power, and all that counts.
+        assert!(near(river(308, 0.5), 9_116_621_361.0));
+        assert_eq!(river(308, ALMOST_ONE), RIVER_LONGEST);
+        for (errors_before, unit_random) in [(309, 0.0), (999, 0.5), (u32::MAX, ALMOST_ONE)] {
+            assert_eq!(river(errors_before, unit_random), RIVER_LONGEST);
+        }
+    }
+
+    #[test]
     fn oban_doubles_beyond_fifteen_seconds() {
         for (attempt, seconds) in [
             (1, 17.0),
@@ -60,20 +82,42 @@ mod tests {
             (10, 1_039.0),
             (20, 1_048_591.0),
         ] {
-            assert_eq!(oban(attempt, 0.0), seconds, "attempt {attempt}");
+            assert_eq!(oban(attempt, 20, 0.0), seconds, "attempt {attempt}");
+        }
+    }
+
+    #[test]
+    fn oban_spreads_more_attempts_than_twenty() {
+        for (attempt, max_attempts, seconds) in [
+            (1, 21, 17.0),
+            (20, 21, 524_303.0),
+            (1, 25, 17.0),
+            // 19.2 is 19: six days.
+            (24, 25, 524_303.0),
+            (1, 1000, 16.0),
+            // A half is rounded up.
+            (25, 1000, 17.0),
+            (500, 1000, 1_039.0),
+            (999, 1000, 1_048_591.0),
+            (1, i32::MAX.unsigned_abs(), 16.0),
+            (u32::MAX, u32::MAX, 1_048_591.0),
+        ] {
+            let delay = oban(attempt, max_attempts, 0.0);
+            assert_eq!(delay, seconds, "{attempt} of {max_attempts}");
         }
     }
 
     #[test]
     fn oban_adds_up_to_a_tenth() {
-        assert!(near(oban(10, 0.5), 1_090.95));
-        assert!(near(oban(1, ALMOST_ONE), 18.7));
+        assert!(near(oban(10, 20, 0.5), 1_090.95));
+        assert!(near(oban(1, 20, ALMOST_ONE), 18.7));
+        assert!(near(oban(24, 25, ALMOST_ONE), 576_733.3));
     }
 
     #[test]
     fn faktory_grows_with_the_fourth_power_beyond_fifteen_seconds() {
         for (failures_before, seconds) in
-            [(0, 15.0), (1, 16.0), (2, 31.0), (3, 96.0), (10, 10_015.0)]
+            [(0, 15.0), (1, 16.0), (2, 31.0), (3, 96.0), (24, 331_791.0)]
         {
             assert_eq!(faktory(failures_before, 0.0), seconds);
         }

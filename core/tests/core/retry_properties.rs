@@ -121,9 +121,10 @@ fn strategy_of_ojs() -> impl Strategy<Value = &'static str> {
 
 fn any_tried() -> impl Strategy<Value = Tried> {
     let count = || prop_oneof![0..30_u32, any::<u32>()];
-    (count(), count()).prop_map(|(attempt, errors_before)| Tried {
+    (count(), count(), count()).prop_map(|(attempt, errors_before, max_attempts)| Tried {
         attempt,
         errors_before,
+        max_attempts,
     })
 }
 
@@ -175,6 +176,7 @@ proptest! {
         let next = Tried {
             attempt: tried.attempt.saturating_add(1),
             errors_before: tried.errors_before.saturating_add(1),
+            ..tried
         };
         prop_assert!(policy.delay_micros(tried, unit_random) <= policy.delay_micros(next, unit_random));
     }

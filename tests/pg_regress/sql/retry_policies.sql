@@ -22,8 +22,9 @@ end $$;
 -- (errors before this one + 1)^4, +- 10 %: the default.
 select * from pg_temp.waits(null, 4, '{0.9,14.4,72.9,230.4}', '{1.1,17.6,89.1,281.6}');
 select * from pg_temp.waits('"river"', 2, '{0.9,14.4}', '{1.1,17.6}');
--- 15 + 2^attempt, and up to 10 % more.
-select * from pg_temp.waits('"oban"', 5, '{17,19,23,31,47}', '{18.7,20.9,25.3,34.1,51.7}');
+-- 15 + 2^attempt, and up to 10 % more; of 25 attempts with 2^round(attempt / 25 * 20).
+select * from pg_temp.waits('"oban"', 5, '{17,19,23,31,47}', '{18.7,20.9,25.3,34.1,51.7}', 20);
+select * from pg_temp.waits('"oban"', 5, '{17,19,19,23,31}', '{18.7,20.9,20.9,25.3,34.1}');
 -- n^4 + 15 + rand(30)(n + 1), n the failures before this one.
 select * from pg_temp.waits('"faktory"', 4, '{15,16,31,96}', '{44,74,118,212}');
 -- Strategies: exactly without jitter.
