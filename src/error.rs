@@ -229,13 +229,17 @@ impl Error {
 
     /// 40001: a key is taken by somebody whom the transaction's snapshot does not show.
     pub fn unseen_claim() -> Error {
-        let what = "access: a job was inserted under the same unique key concurrently";
-        Error::could_not_serialize(what.into())
+        let message = report::UNSEEN_CLAIM.to_string_lossy();
+        Error::retry(message.into_owned())
     }
 
     fn could_not_serialize(what: String) -> Error {
-        let message = format!("could not serialize {what}");
-        Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message).hint("Retry the transaction.")
+        Error::retry(format!("could not serialize {what}"))
+    }
+
+    fn retry(message: String) -> Error {
+        let hint = report::RETRY.to_string_lossy();
+        Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message).hint(hint)
     }
 
     /// 53200: there is no room for so many bytes.

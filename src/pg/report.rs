@@ -3,6 +3,9 @@
 //! if it does not know the error's own: one that somebody's trigger has made up. An error of ours
 //! it cannot give the name of a column at all. Here they get what they lack.
 //!
+//! Some errors are put into words of ours, before anybody gets them: a duplicate in one of our
+//! indexes, whose report has the key, and a table of ours that is gone.
+//!
 //! To take an error apart it copies it. Where that fails, for want of memory, it begins again,
 //! until Postgres has no room for one more error and ends all of the server. So with an error that
 //! there is no memory some of it is given back first. Where even that does not suffice, the session
@@ -24,6 +27,9 @@ unsafe extern "C-unwind" {
     fn geterrcode() -> c_int;
     fn errcode(sqlstate: c_int) -> c_int;
     fn err_generic_string(field: c_int, value: *const c_char) -> c_int;
+    fn errmsg(format: *const c_char, ...) -> c_int;
+    fn errdetail(format: *const c_char, ...) -> c_int;
+    fn errhint(format: *const c_char, ...) -> c_int;
     fn CopyErrorData() -> *mut ErrorData;
     fn AllocSetContextCreateInternal(
         parent: MemoryContext,
@@ -36,7 +42,16 @@ unsafe extern "C-unwind" {
 }
 
 const INTERNAL: c_int = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR as c_int;
+const UNIQUE_VIOLATION: c_int = PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION as c_int;
+const SERIALIZATION_FAILURE: c_int = PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE as c_int;
+const WRONG_STATE: c_int = PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE as c_int;
 const OUT_OF_MEMORY: c_int = PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as c_int;
+
+/// What is wrong where a rival has taken a key that the transaction cannot see, or not yet.
+pub const UNSEEN_CLAIM: &CStr =
+    c"could not serialize access: a job was inserted under the same unique key concurrently";
+/// What to do about it.
+pub const RETRY: &CStr = c"Retry the transaction.";
 
 thread_local! {
     /// The latest error that pgrx would leave something out of; null: none. In Postgres' own memory
@@ -177,7 +192,11 @@ unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
         if geterrcode() == OUT_OF_MEMORY {
             return out_of_memory();
         }
-        let copied = Copied::by(|| CopyErrorData());
+        let mut copied = Copied::by(|| CopyErrorData());
+        if put_into_our_words(copied.error) {
+            copied.free();
+            copied = Copied::by(|| CopyErrorData());
+        }
         let (report, latest) = (copied.error, LATEST.get().error);
         let is_error = (*report).elevel >= PgLogLevel::ERROR as c_int;
         if is_error && !latest.is_null() && is_raised_anew(report, latest) {
@@ -209,6 +228,48 @@ unsafe fn out_of_memory() {
         memory::end(None);
     }
     memory::release();
+}
+
+/// Puts what the report under way says into words of ours; whether it did. `report` is a copy.
+unsafe fn put_into_our_words(report: *const ErrorData) -> bool {
+    // SAFETY: texts of reports are null or end with a zero, and so do ours.
+    unsafe {
+        let is =
+            |text: *const c_char, wanted: &CStr| !text.is_null() && CStr::from_ptr(text) == wanted;
+        let is_error = (*report).elevel == PgLogLevel::ERROR as c_int;
+        match (*report).sqlerrcode {
+            UNIQUE_VIOLATION if is_error && is((*report).schema_name, c"jobs") => {
+                let table = (*report).table_name;
+                if is(table, c"unique_claim") || is(table, c"unique_note") {
+                    errcode(SERIALIZATION_FAILURE);
+                    errmsg(c"%s".as_ptr(), UNSEEN_CLAIM.as_ptr());
+                    errdetail(c"The key came into an index that is being rebuilt.".as_ptr());
+                    errhint(c"%s".as_ptr(), RETRY.as_ptr());
+                } else {
+                    errdetail(c"The key is not shown.".as_ptr());
+                }
+                true
+            }
+            INTERNAL if is_error && is_gone((*report).message) => {
+                errcode(WRONG_STATE);
+                errmsg(c"extension jobs was dropped or created anew during the call".as_ptr());
+                errdetail(c"Postgres: %s.".as_ptr(), (*report).message);
+                errhint(c"Repeat the call if the extension is there again.".as_ptr());
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a message of Postgres says that a table or index is gone.
+unsafe fn is_gone(message: *const c_char) -> bool {
+    // SAFETY: a message is null or ends with a zero.
+    let message = unsafe { message.as_ref().map(|message| CStr::from_ptr(message)) };
+    message.is_some_and(|message| {
+        let start = b"could not open relation with OID ";
+        message.to_bytes().starts_with(start)
+    })
 }
 
 /// Whether this is what pgrx has made of an error.

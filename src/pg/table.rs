@@ -84,6 +84,20 @@ impl Table {
         }
     }
 
+    /// Whether a table has other indexes than those it was made with: one of them is being rebuilt,
+    /// or somebody has made one. Such an index is used only once everybody has closed the table who
+    /// has opened it before, as this does for a writer.
+    pub fn has_more_indexes(shape: &Shape) -> bool {
+        // SAFETY: as above.
+        unsafe {
+            let lock = pg_sys::RowExclusiveLock as i32;
+            Table::open_as_it_is(shape, lock).is_some_and(|table| {
+                let list = pg_sys::RelationGetIndexList(table.relation);
+                members(list).len() > 1 + shape.others.len()
+            })
+        }
+    }
+
     /// Whether it has this index, and rows can be looked for along it.
     pub fn has(&self, index: &IndexShape) -> bool {
         // SAFETY: open indexes.

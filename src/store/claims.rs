@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use jobs_core::key::Key;
-use pgrx::IntoDatum;
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::{IntoDatum, PgSqlErrorCode};
 
 use super::direct::claims::{FoundClaim, look_dirtily};
 pub use super::direct::claims::{can_claim_or_lock_directly, claim_or_lock_directly};
@@ -14,6 +15,7 @@ use super::spi::{Arg, Plan, big, column};
 use super::types::*;
 use crate::pg::lock;
 use crate::pg::memory;
+use crate::pg::subxact;
 use crate::pg::time;
 use crate::pg::transaction;
 
@@ -41,16 +43,44 @@ pub fn claim_or_lock(
     // which waits for that.
     let mut done = claim_or_lock_directly(claims, is_taken, true, &mut fresh);
     memory::in_parts(&claims[done..], |some| {
-        CLAIM_OR_LOCK.run(&columns(some), |rows| {
-            for row in 0..rows.len() {
-                let key = rows.bytes(row, 1).expect("keys are not null");
-                let key = Key::from_bytes(&key).expect("keys have 32 bytes");
-                let index = some.binary_search_by_key(&key, |claim| claim.key);
-                fresh(done + index.expect("it was given"));
-            }
+        despite_rebuilt_index(|| {
+            CLAIM_OR_LOCK.run(&columns(some), |rows| {
+                for row in 0..rows.len() {
+                    let key = rows.bytes(row, 1).expect("keys are not null");
+                    let key = Key::from_bytes(&key).expect("keys have 32 bytes");
+                    let index = some.binary_search_by_key(&key, |claim| claim.key);
+                    fresh(done + index.expect("it was given"));
+                }
+            });
         });
         done += some.len();
     });
+}
+
+/// Runs a statement that inserts claims. While their index is rebuilt (`REINDEX CONCURRENTLY`),
+/// it may find a rival in the one of two indexes that it does not look for rivals in, which is an
+/// error. Where a new snapshot can show that rival, it is tried again.
+pub fn despite_rebuilt_index<T>(mut insert: impl FnMut() -> T) -> T {
+    const MOST_TRIES: usize = 100;
+    if transaction::is_read_committed() && direct::claims::have_more_indexes() {
+        for _ in 0..MOST_TRIES {
+            pgrx::check_for_interrupts!();
+            if !subxact::has_room() {
+                break;
+            }
+            match subxact::attempt(&mut insert) {
+                Ok(done) => return done,
+                Err(error) if is_rival(&error) => {}
+                Err(error) => subxact::rethrow(*error),
+            }
+        }
+    }
+    insert()
+}
+
+fn is_rival(error: &CaughtError) -> bool {
+    let (code, _) = subxact::describe(error);
+    code == PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE
 }
 
 /// New lists of keys that the caller has locked, and the jobs that are folded for what is listed.

@@ -9,7 +9,7 @@ use super::direct::{self, shapes};
 use super::job::{NewJob, job, row};
 use super::spi::{Arg, Plan, big, text};
 use super::types::*;
-use super::{history, lanes};
+use super::{claims, history, lanes};
 use crate::error::Result;
 use crate::pg::memory::Scratch;
 use crate::pg::name;
@@ -57,7 +57,9 @@ pub fn one_claiming(job: &NewJob) -> Result<Option<i64>> {
 }
 
 fn one_claiming_by_statement(id: i64, job: &NewJob) -> bool {
-    plan(job, [&CLAIMING_READY, &CLAIMING_SCHEDULED]).execute(&args(id, job)) > 0
+    claims::despite_rebuilt_index(|| {
+        plan(job, [&CLAIMING_READY, &CLAIMING_SCHEDULED]).execute(&args(id, job)) > 0
+    })
 }
 
 fn many_by_statement(jobs: &[(i64, &NewJob)]) {

@@ -127,6 +127,11 @@ pub fn claim_if_new(claim: &Listed) -> Option<bool> {
     Some(table.insert_unless_taken(new_row(&table, claim)))
 }
 
+/// Whether claims have another index than their own: theirs may be being rebuilt. This has no gate.
+pub fn have_more_indexes() -> bool {
+    Table::has_more_indexes(&shapes::UNIQUE_CLAIM)
+}
+
 /// The table of claims, to write to it without a statement. A serializable transaction is better
 /// off with a statement, which looks for a rival and waits for it before it writes: writing first,
 /// it fails although the rival may be rolled back.
