@@ -307,6 +307,7 @@ CREATE TABLE jobs.periodic_schedule (
   paused_by    text,
   pause_reason text,
   last_ticks   jsonb       NOT NULL DEFAULT '[]',
+  missed       text        NOT NULL DEFAULT 'once',
   CONSTRAINT periodic_schedule_pkey PRIMARY KEY (name)
 );
 CREATE INDEX periodic_schedule_due ON jobs.periodic_schedule (next_run_at);
@@ -317,6 +318,7 @@ COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance looks 
 COMMENT ON COLUMN jobs.periodic_schedule.last_run_at IS 'The latest tick that was dealt with; it does not come again.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'The job of that tick, or, if it was skipped, the job that it duplicated.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_ticks IS 'The latest ten ticks that were dealt with, newest first: when, the job, whether it was skipped, and why there is none.';
+COMMENT ON COLUMN jobs.periodic_schedule.missed IS 'once: the latest of missed ticks gets its job; skip: none of them does.';
 COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is put off.';
 
 -- Updated in place (HOT) by each beat: no column that changes has an index. Not dumped: who is

@@ -237,7 +237,7 @@ SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default'
        p.last_job_id, p.last_skipped, p.last_error, p.defined_at,
        CASE WHEN v.sees_payload THEN p.args END AS args, p.unique_opts, p.priority::integer, p.max_attempts, p.tags,
        CASE WHEN v.sees_payload THEN p.meta END AS meta, p.timeout, p.retry,
-       p.paused_at, p.paused_by, p.pause_reason,
+       p.missed, p.paused_at, p.paused_by, p.pause_reason,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object('at', (t.tick ->> 'at')::timestamptz, 'job_id', t.tick -> 'job_id',
                  'state', (SELECT j.state FROM jobs.jobs j WHERE j.id = (t.tick ->> 'job_id')::bigint),
                  'skipped', t.tick -> 'skipped', 'error', t.tick -> 'error') ORDER BY t.n), '[]')
@@ -265,6 +265,7 @@ COMMENT ON COLUMN jobs.periodic.tags IS 'As given; null: none.';
 COMMENT ON COLUMN jobs.periodic.meta IS 'As given; null: none.';
 COMMENT ON COLUMN jobs.periodic.timeout IS 'As given; null: the default.';
 COMMENT ON COLUMN jobs.periodic.retry IS 'As given; null: the default.';
+COMMENT ON COLUMN jobs.periodic.missed IS 'What becomes of ticks that are over a minute late since nothing ran: once, the latest gets its job; skip, none does.';
 COMMENT ON COLUMN jobs.periodic.paused_at IS 'Since when it is paused, by jobs.pause_periodic; null: it is not.';
 COMMENT ON COLUMN jobs.periodic.paused_by IS 'The role that paused it.';
 COMMENT ON COLUMN jobs.periodic.pause_reason IS 'The reason given to jobs.pause_periodic.';

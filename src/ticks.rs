@@ -6,9 +6,7 @@
 
 use std::rc::Rc;
 
-use jobs_core::Invalid;
-use jobs_core::error::quoted;
-use jobs_core::schedule::{self, Schedule};
+use jobs_core::schedule::{self, Schedule, zone_name};
 use pgrx::prelude::*;
 
 use crate::check;
@@ -16,14 +14,19 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::pg::zone::TimeZone;
 use crate::pg::{subxact, time};
-use crate::store::periodic_schedule::{self, Definition, Outcome, Periodic};
+use crate::store::periodic_schedule::{self, Definition, Missed, Outcome, Periodic};
 use crate::unique;
 
 /// When a tick is tried again whose job could not be inserted just now, in microseconds.
 const AGAIN: i64 = 1_000_000;
+/// How late a tick may be and is not missed, in microseconds.
+const LATE: i64 = 60 * 1_000_000;
 /// When a definition is read again that could not be, in microseconds: the server may have got the
 /// time zone.
 const READ_AGAIN: i64 = 3600 * 1_000_000;
+
+/// The zones that a schedule of every so often can have.
+const UTC: [&str; 2] = ["UTC", "Etc/UTC"];
 
 /// The ticks of a schedule in a time zone.
 #[derive(Debug)]
@@ -36,15 +39,11 @@ impl Ticks {
     /// Reads both.
     pub fn of(cron: &str, time_zone: &str) -> Result<Ticks> {
         let schedule = schedule::parse(cron, &time::read_interval)?;
-        let zone = TimeZone::find(time_zone).ok_or_else(|| {
-            Invalid::new(
-                "time_zone",
-                format!("time_zone {} is not known", quoted(time_zone)),
-                "time_zone is the name of a time zone that the server has.",
-            )
-            .hint("Write a name as in pg_timezone_names, for example \"Europe/Berlin\".")
-            .did_you_mean(time_zone, &TimeZone::names())
-        })?;
+        let zone = TimeZone::find(time_zone)
+            .ok_or_else(|| zone_name::refused(time_zone, &TimeZone::names()))?;
+        if schedule.is_every() && !UTC.contains(&zone.name().as_str()) {
+            return Err(zone_name::beside_every(time_zone, cron).into());
+        }
         Ok(Ticks { schedule, zone })
     }
 
@@ -74,10 +73,10 @@ enum Decided {
     Later(String),
 }
 
-/// Deals with a definition whose time has come, which the caller has locked: inserts the
-/// job of the latest tick that was missed. A job that cannot be inserted is nobody
-/// else's trouble: that is logged, and shown with the definition. Whether it is over with, or was
-/// put off so quickly that others can be looked at instead.
+/// Deals with a definition whose time has come, which the caller has locked: inserts the job of the
+/// latest tick that was missed, unless none of those is to have one. A job that cannot be inserted
+/// is nobody else's trouble: that is logged, and shown with the definition. Whether it is over
+/// with, or was put off so quickly that others can be looked at instead.
 pub fn run(due: &Periodic, now: i64) -> bool {
     let name = &due.definition.name;
     let ticks = match Ticks::of(&due.definition.cron, &due.definition.time_zone) {
@@ -96,6 +95,11 @@ pub fn run(due: &Periodic, now: i64) -> bool {
         periodic_schedule::put_off(name, next, None);
         return true;
     };
+    if due.definition.missed == Missed::Skip && is_missed(due, tick, now) {
+        log!("jobs: periodic job {name:?} left out ticks that were missed");
+        periodic_schedule::put_off(name, next, None);
+        return true;
+    }
     match insert(&due.definition, tick) {
         Decided::Done(outcome) => {
             if let Some(error) = &outcome.error {
@@ -142,6 +146,13 @@ pub fn cut(now: i64) -> usize {
         .iter()
         .filter(|name| cut(name))
         .count()
+}
+
+/// Whether a tick is late because nobody looked at the definition when it was to be looked at. One
+/// that was put off has been looked at.
+fn is_missed(due: &Periodic, tick: i64, now: i64) -> bool {
+    let first_look = due.next_run_at.map_or(tick, |at| at.max(tick));
+    now.saturating_sub(first_look) > LATE
 }
 
 /// Inserts the job of a tick, in a subtransaction.
@@ -345,16 +356,37 @@ mod tests {
     }
 
     #[pg_test]
-    fn what_is_every_so_often_knows_no_time_zone() {
+    fn what_is_every_so_often_has_no_time_zone_but_utc() {
+        for zone in ["UTC", "etc/utc"] {
+            assert_ticks(
+                "every 90 minutes",
+                zone,
+                "2024-03-31 00:00Z",
+                &["2024-03-31 01:30Z", "2024-03-31 03:00Z"],
+            );
+        }
+        assert!(Ticks::of("every 90 minutes", "Europe/London").is_err());
+    }
+
+    #[pg_test]
+    fn days_that_depend_on_their_month_are_those_of_the_time_zone() {
         assert_ticks(
-            "every 90 minutes",
+            "0 0 L * *",
+            "Asia/Tokyo",
+            "2024-02-01 00:00Z",
+            &["2024-02-28 15:00Z", "2024-03-30 15:00Z"],
+        );
+        assert_ticks(
+            "30 17 * * 5L",
+            "America/New_York",
+            "2024-02-25 00:00Z",
+            &["2024-03-29 21:30Z", "2024-04-26 21:30Z"],
+        );
+        assert_ticks(
+            "0 9 15W * *",
             "Europe/Berlin",
-            "2024-03-31 00:00Z",
-            &[
-                "2024-03-31 01:30Z",
-                "2024-03-31 03:00Z",
-                "2024-03-31 04:30Z",
-            ],
+            "2024-06-01 00:00Z",
+            &["2024-06-14 07:00Z", "2024-07-15 07:00Z"],
         );
     }
 }

@@ -136,7 +136,7 @@ pub fn from_json(value: &Value, field: &str, read: ReadInterval) -> Result<Inter
                 "A duration is at most 9223372036854 seconds.",
             )
         }),
-        Value::String(text) => read(text).ok_or_else(|| {
+        Value::String(text) => from_text(text, read).ok_or_else(|| {
             Invalid::new(
                 field,
                 format!("{field} {} is not a duration", quoted(text)),
@@ -154,8 +154,66 @@ pub fn from_json(value: &Value, field: &str, read: ReadInterval) -> Result<Inter
 }
 
 const RULE: &str =
-    "A duration is a number of seconds, an ISO 8601 duration or a Postgres interval.";
+    "A duration is a number of seconds, an ISO 8601 duration, or a Postgres interval with units.";
 const EXAMPLE: &str = "Write 900, \"PT15M\" or \"15 minutes\".";
+
+/// Reads a duration in text, and nothing that only may be one. The reader of the server skips
+/// brackets, and takes `9:00` for nine hours. So the text must be in ISO 8601, a number alone,
+/// which is seconds, or as Postgres writes an `interval`: numbers with units and then perhaps a
+/// clock with seconds, `1 day 02:00:00`.
+pub(crate) fn from_text(text: &str, read: ReadInterval) -> Option<Interval> {
+    let text = text.trim();
+    let is_strict = match text.strip_prefix('P') {
+        Some(_) => is_iso_8601(&text.replace(['-', '+'], "")),
+        None => is_decimal(text.trim_start_matches(['-', '+'])) || is_in_words(text),
+    };
+    is_strict.then(|| read(text)).flatten()
+}
+
+/// Whether the text is numbers with their units, as `interval` is written with each
+/// `IntervalStyle` but `sql_standard`: `1 year -02:30:00`, `@ 5 mins ago`.
+fn is_in_words(text: &str) -> bool {
+    let text = text.strip_prefix('@').unwrap_or(text);
+    let lower = text.trim().to_ascii_lowercase();
+    let mut rest = lower.strip_suffix(" ago").unwrap_or(&lower).trim_end();
+    let mut has_any = false;
+    while !rest.is_empty() {
+        let unsigned = rest.strip_prefix(['-', '+']).unwrap_or(rest);
+        if is_clock(unsigned) {
+            return true;
+        }
+        let is_number = |char: char| char.is_ascii_digit() || char == '.';
+        let behind = unsigned.trim_start_matches(is_number);
+        let number = &unsigned[..unsigned.len() - behind.len()];
+        let behind = behind.trim_start();
+        let unit = behind.trim_start_matches(|char: char| char.is_ascii_alphabetic());
+        if !is_decimal(number) || unit.len() == behind.len() {
+            return false;
+        }
+        has_any = true;
+        rest = unit.trim_start();
+    }
+    has_any
+}
+
+/// Whether the text is hours, minutes and seconds: `02:00:00`, `100:59:59.5`.
+fn is_clock(text: &str) -> bool {
+    let parts: Vec<_> = text.split(':').collect();
+    let is_whole = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    match parts.as_slice() {
+        [hours, minutes, seconds] => is_whole(hours) && is_whole(minutes) && is_decimal(seconds),
+        _ => false,
+    }
+}
+
+/// Whether the text is a number: digits with at most one point among them.
+fn is_decimal(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_digit())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && text.bytes().filter(|byte| *byte == b'.').count() <= 1
+}
 
 /// So many seconds, rounded to microseconds; nothing if they do not fit.
 pub fn from_seconds(seconds: f64) -> Option<Interval> {
@@ -248,6 +306,60 @@ mod tests {
         assert_eq!(from_json(&json!("1 hour"), "by_period", &read), Ok(HOUR));
         let invalid = from_json(&json!("soon"), "by_period", &read).unwrap_err();
         assert_eq!(invalid.message, "by_period \"soon\" is not a duration");
+    }
+
+    #[test]
+    fn text_is_read_strictly() {
+        let is_read = |text: &str| from_text(text, &|_| Some(HOUR)).is_some();
+        for text in [
+            "15 minutes",
+            "5m",
+            "1h30m",
+            "-1 day",
+            "+1 day -2 hours",
+            "1.5 hours",
+            ".5 hours",
+            "1 year 2 mons 3 days 04:05:06.789",
+            "1 day -01:00:00",
+            "00:05:00",
+            "@ 1 hour 2 mins ago",
+            "2 weeks ago",
+            " 1 DAY ",
+            "PT15M",
+            "P1Y2M3DT4H5M6.7S",
+            "P-1DT-2H",
+            "7",
+            "-1.5",
+        ] {
+            assert!(is_read(text), "{text}");
+        }
+        for text in [
+            "",
+            "ago",
+            "@",
+            "9:00",
+            "09:00",
+            "1 day 09:00",
+            "1 day 9",
+            "1-2",
+            "(5 minutes)",
+            "5 minutes)",
+            "[5] minutes",
+            "5 minutes, 3 seconds",
+            "day",
+            "1 day hour",
+            "1..5 hours",
+            ". hours",
+            "09:00:00 1 day",
+            "5 minutes!",
+            "minus 5 minutes",
+            "P",
+            "PT",
+            "P1D 09:00",
+            "p1d",
+        ] {
+            assert!(!is_read(text), "{text}");
+        }
     }
 
     #[test]

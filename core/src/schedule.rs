@@ -4,9 +4,11 @@
 //!
 //! * five fields of cron: minute, hour, day of month, month, day of week. Each is `*`, a number, a
 //!   range, a step over `*` or a range, or a list of these; months and days of the week have names,
-//!   too, and Sunday is 0 or 7. Where both day fields are restricted, a day that either has will
-//!   do; a field with `*` in it, `*/2` too, is not restricted in this sense, and then a day must be
-//!   in both, as cron has it.
+//!   too, and Sunday is 0 or 7. The day of month also takes `L`, the last day, `15W`, the day from
+//!   Monday to Friday nearest to the 15th in its month, and `LW`; the day of week `5L`, the last
+//!   Friday, and `1#2`, the second Monday. Where both day fields are restricted, a day that either
+//!   has will do; a field with `*` in it, `*/2` too, is not restricted in this sense, and then a
+//!   day must be in both, as cron has it.
 //! * `@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`.
 //! * `every` and a duration of fixed length, such as `every 90 seconds`: the multiples of it since
 //!   0001-01-01 00:00 UTC, as for [`crate::period`], so that they do not depend on when the
@@ -23,7 +25,7 @@
 //! hour, whatever happens to the clock.
 
 use crate::Invalid;
-use crate::error::{nearest, quoted, shown};
+use crate::error::{nearest, quoted};
 use crate::interval::ReadInterval;
 
 mod cron;
@@ -31,6 +33,7 @@ mod every;
 mod field;
 mod wall_clock;
 mod zone;
+pub mod zone_name;
 
 use cron::Cron;
 use every::Every;
@@ -58,6 +61,8 @@ const NAMED: [(&str, &str); 7] = [
 ];
 
 const EVERY: &str = "every";
+/// No longer schedule is suggested.
+const LONGEST_HINT: usize = 100;
 const FIELDS: usize = field::FIELDS.len();
 
 /// Reads a schedule; upper and lower case are the same. The duration after `every` goes through
@@ -109,11 +114,98 @@ fn no_schedule(text: &str, fields: &[&str], read: ReadInterval) -> Invalid {
     match fields {
         [] => invalid,
         [word] if nearest(word, &names()).is_some() => invalid.did_you_mean(word, &names()),
-        _ if read(text).is_some() => invalid.hint(format!("Write \"every {}\".", shown(text.trim()))),
-        [_, _, _, _, _, _] | [_, _, _, _, _, _, _] => invalid.hint(
-            "Leave the fields of seconds and years out. More often than once a minute is \"every 10 seconds\".",
-        ),
-        _ => invalid,
+        _ => match hint(text.trim(), fields, read) {
+            Some(hint) => invalid.hint(hint),
+            None => invalid,
+        },
+    }
+}
+
+/// What to write instead: a schedule that is taken and means the same.
+fn hint(text: &str, fields: &[&str], read: ReadInterval) -> Option<String> {
+    let is_taken = |text: &str| text.len() <= LONGEST_HINT && parse(text, read).is_ok();
+    if let Some((cron, zone)) = with_zone(fields).filter(|(cron, _)| is_taken(cron)) {
+        return Some(format!("Write \"{cron}\" with time_zone => '{zone}'."));
+    }
+    let as_duration = every::in_units(text, read);
+    if let Some(duration) = as_duration.filter(|duration| duration.months != 0) {
+        return Some(every::of_months(duration));
+    }
+    let candidate = match fields {
+        [every, duration @ ..] if every.eq_ignore_ascii_case("@every") => {
+            format!("every {}", duration.join(" "))
+        }
+        _ if as_duration.is_some() => format!("every {text}"),
+        [minutes] if minutes.starts_with("*/") => format!("{minutes} * * * *"),
+        [_, _, _, _, _, _] | [_, _, _, _, _, _, _] => without_seconds(fields),
+        _ => return None,
+    };
+    if is_taken(&candidate) {
+        return Some(write(&candidate));
+    }
+    (fields.len() > FIELDS).then(|| {
+        "Leave the fields of seconds and years out. More often than once a minute is \"every 10 seconds\".".to_string()
+    })
+}
+
+/// The hint to write a schedule.
+fn write(schedule: &str) -> String {
+    format!("Write \"{schedule}\".")
+}
+
+/// The schedule and the time zone of text that has both, as `CRON_TZ=Europe/Berlin 0 9 * * *` or
+/// `0 9 * * * Europe/Berlin`.
+fn with_zone<'a>(fields: &[&'a str]) -> Option<(String, &'a str)> {
+    let [first, middle @ .., last] = fields else {
+        return None;
+    };
+    let is_zone = |text: &str| {
+        let is_named = text.contains('/') || text.eq_ignore_ascii_case("UTC");
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_+-".contains(&byte);
+        is_named
+            && text.starts_with(|char: char| char.is_ascii_alphabetic())
+            && text.bytes().all(is_plain)
+    };
+    let prefixed = first
+        .split_once('=')
+        .filter(|(name, _)| ["CRON_TZ", "TZ"].contains(&name.to_ascii_uppercase().as_str()))
+        .map(|(_, zone)| (fields[1..].join(" "), zone));
+    let behind = || ([&[*first], middle].concat().join(" "), *last);
+    let found = prefixed.unwrap_or_else(behind);
+    Some(found).filter(|(_, zone)| is_zone(zone))
+}
+
+/// Six or seven fields as a schedule without the seconds before them and the years behind them; or
+/// empty.
+fn without_seconds(fields: &[&str]) -> String {
+    let days = |field: &&str| {
+        if *field == "?" {
+            "*".to_string()
+        } else {
+            (*field).to_string()
+        }
+    };
+    match fields {
+        [before @ .., "*" | "?"] if before.len() > FIELDS => without_seconds(before),
+        // A question mark is for one of the days, and so says where they are.
+        [_, _, "?", _, _, "*"] | [_, _, _, _, "?", "*"] => {
+            let fields: Vec<_> = fields[..FIELDS].iter().map(days).collect();
+            fields.join(" ")
+        }
+        ["*", "*", "*", "*", "*", "*"] => "every 1 second".to_string(),
+        [seconds, "*", "*", "*", "*", "*"] if seconds.starts_with("*/") => {
+            let step = seconds[2..].parse().unwrap_or(0);
+            // Other steps begin anew with each minute.
+            match (1..60).contains(&step) && 60 % step == 0 {
+                true => format!("every {step} seconds"),
+                false => String::new(),
+            }
+        }
+        ["0" | "00", fields @ ..] if fields.len() == FIELDS => {
+            let fields: Vec<_> = fields.iter().map(days).collect();
+            fields.join(" ")
+        }
+        _ => String::new(),
     }
 }
 
@@ -129,6 +221,11 @@ fn rule() -> String {
 }
 
 impl Schedule {
+    /// Whether its ticks are multiples of a duration, in no time zone.
+    pub fn is_every(&self) -> bool {
+        matches!(self.0, Ticks::Every(_))
+    }
+
     /// The first tick after a moment, both in microseconds since 2000-01-01 00:00 UTC. There is
     /// none where time ends; for the fields of cron, that is about the year 5000.
     pub fn next(&self, after: i64, zone: Zone) -> Option<i64> {

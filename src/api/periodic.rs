@@ -1,5 +1,7 @@
 //! Periodic jobs.
 
+use jobs_core::Invalid;
+use jobs_core::error::quoted;
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
@@ -12,7 +14,7 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::{role, time};
 use crate::shmem::commit::{self, Work};
 use crate::store::audit;
-use crate::store::periodic_schedule::{self as store, Definition, Periodic};
+use crate::store::periodic_schedule::{self as store, Definition, Missed, Periodic};
 use crate::ticks::{self, Ticks};
 
 /// Defines a periodic job. See the COMMENT in sql/56_periodic.sql.
@@ -32,6 +34,7 @@ fn schedule(
     meta: Option<Jsonb>,
     timeout: Option<pgrx::datum::Interval>,
     retry: Option<Jsonb>,
+    missed: Option<&str>,
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> Record {
@@ -60,6 +63,7 @@ fn schedule(
             time_zone: ticks.time_zone(),
             kind: kind.to_string(),
             args,
+            missed: read_missed(check::given("missed", missed)?)?,
             options: given.options()?,
         };
         // What an insert would refuse is refused now.
@@ -75,6 +79,14 @@ fn schedule(
         ]))
     };
     answer(run)
+}
+
+fn read_missed(word: &str) -> Result<Missed> {
+    Missed::of(word).ok_or_else(|| {
+        let message = format!("missed {} is not known", quoted(word));
+        let invalid = Invalid::new("missed", message, "missed must be \"once\" or \"skip\".");
+        invalid.did_you_mean(word, &Missed::WORDS).into()
+    })
 }
 
 const UNCHANGED: &str = "unchanged";

@@ -1,6 +1,7 @@
 //! Time zones, from the server's own data.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use pgrx::pg_sys;
 
@@ -13,15 +14,16 @@ const UNIX_TO_POSTGRES_EPOCH: i64 = 946_684_800;
 pub struct TimeZone(*mut pg_sys::pg_tz);
 
 impl TimeZone {
-    /// The zone that SET timezone takes by this name, in upper or lower case; `None`: there is
-    /// none.
+    /// The zone in `pg_timezone_names` of this name, in upper or lower case. `SET timezone` also
+    /// takes POSIX time zones such as `UTC+3`, whose signs are reversed: those are not found.
     pub fn find(name: &str) -> Option<TimeZone> {
         let name = CString::new(name).ok()?;
         // SAFETY: the name is copied. Zones that count leap seconds are none that Postgres can use.
-        unsafe {
+        let zone = unsafe {
             let zone = pg_sys::pg_tzset(name.as_ptr());
             (!zone.is_null() && pg_sys::pg_tz_acceptable(zone)).then_some(TimeZone(zone))
-        }
+        };
+        zone.filter(|_| has_file(&name))
     }
 
     /// The names of all that there are. The server reads each from its file.
@@ -62,6 +64,22 @@ impl TimeZone {
             (*parts).tm_gmtoff
         };
         at + offset * MICROS_PER_SECOND
+    }
+}
+
+unsafe extern "C-unwind" {
+    /// Opens the file of a zone and writes its name as the directory has it; negative: there is no
+    /// such file.
+    fn pg_open_tzfile(name: *const c_char, canonical: *mut c_char) -> c_int;
+}
+
+/// Whether the server's data has a file of this name, which `pg_tzset` has taken.
+fn has_file(name: &CStr) -> bool {
+    let mut canonical = [0; pg_sys::TZ_STRLEN_MAX as usize + 1];
+    // SAFETY: `pg_tzset` takes no longer names than the buffer holds. The file is ours to close.
+    unsafe {
+        let file = pg_open_tzfile(name.as_ptr(), canonical.as_mut_ptr());
+        (file >= 0).then(|| OwnedFd::from_raw_fd(file)).is_some()
     }
 }
 
@@ -114,9 +132,21 @@ mod tests {
         let name = |name| TimeZone::find(name).map(TimeZone::name);
         assert_eq!(name("europe/BERLIN").as_deref(), Some("Europe/Berlin"));
         assert_eq!(name("utc").as_deref(), Some("UTC"));
+        assert_eq!(name("etc/gmt-3").as_deref(), Some("Etc/GMT-3"));
+        assert_eq!(name("est5edt").as_deref(), Some("EST5EDT"));
         for unknown in [
             "",
             "Mars/Olympus",
+            "UTC+3",
+            "+03:00",
+            "3",
+            "GMT+5:30",
+            "UTC+100",
+            "Etc/GMT+99",
+            "CET-1CEST",
+            "<+03>-3",
+            "EST5EDT,M3.2.0,M11.1.0",
+            "BST",
             "../../../etc/passwd",
             "/etc/localtime",
             "Europe/Berlin\0",

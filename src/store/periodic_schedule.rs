@@ -25,8 +25,35 @@ pub struct Definition {
     pub kind: String,
     /// the jobs' args
     pub args: Jsonb,
+    /// what becomes of ticks that were missed
+    pub missed: Missed,
     /// everything else about the jobs; never a `scheduled_at`, `expires_at` or `pending`
     pub options: Options,
+}
+
+/// What becomes of ticks that are late because nothing ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// the latest gets its job
+    Once,
+    /// none does
+    Skip,
+}
+
+impl Missed {
+    /// Both, as SQL has them.
+    pub const WORDS: [&str; 2] = ["once", "skip"];
+
+    /// What a word of these means.
+    pub fn of(word: &str) -> Option<Missed> {
+        [Missed::Once, Missed::Skip]
+            .into_iter()
+            .find(|missed| missed.word() == word)
+    }
+
+    fn word(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
 }
 
 /// A definition that is there, locked.
@@ -78,6 +105,7 @@ columns! {
         META: JSONB = new.options.meta.map(Jsonb::datum),
         TIMEOUT: SPAN = new.options.timeout.map(time::interval_datum),
         RETRY: JSONB = new.options.retry.map(Jsonb::datum),
+        MISSED: TEXT = text(new.missed.word()),
     }
     /// The values of a definition.
     pub fn row(new: &Definition, now: i64, next_run_at: Option<i64>);
@@ -175,6 +203,7 @@ fn read(rows: &Tuples, row: usize) -> Periodic {
             time_zone: given(stored::TIME_ZONE),
             kind: given(stored::KIND),
             args: rows.jsonb(row, stored::ARGS).expect("not null"),
+            missed: Missed::of(&given(stored::MISSED)).unwrap_or(Missed::Once),
             options: Options {
                 unique: rows.jsonb(row, stored::UNIQUE_OPTS),
                 queue: rows.text(row, stored::QUEUE),

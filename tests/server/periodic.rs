@@ -494,7 +494,7 @@ async fn a_dump_takes_definitions_along_and_a_restore_is_not_disturbed() {
     let db = cluster.database("before").await;
     run(
         &db,
-        r#"select jobs.schedule('one', 'every 1 hour', 'one', '{"x": 1}', 'Europe/Berlin', '{"by_kind": true}', 'q', 2, 3, '{t}', '{"m": 1}', '5 minutes', '"river"');
+        r#"select jobs.schedule('one', '0 * * * *', 'one', '{"x": 1}', 'Europe/Berlin', '{"by_kind": true}', 'q', 2, 3, '{t}', '{"m": 1}', '5 minutes', '"river"');
            select jobs.schedule('two', '30 2 * * *', 'two', time_zone => 'America/New_York');
            select jobs.schedule('three', 'every 1 hour', 'three')"#,
     )

@@ -5,7 +5,8 @@
 use chrono::{DateTime, NaiveDateTime};
 use croner::parser::{CronParser, Seconds, Year};
 
-use super::field::{ALL, FIELDS};
+use super::field::{ALL, FIELDS, Fix, Refused};
+use super::write;
 use crate::Invalid;
 use crate::error::quoted;
 
@@ -14,8 +15,6 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 const UNIX_TO_POSTGRES_EPOCH: i64 = 946_684_800 * MICROS_PER_SECOND;
 
 const HOURS_PER_DAY: usize = 24;
-/// The most days that each month can have.
-const LONGEST_MONTHS: [u16; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /// A schedule in cron's fields.
 #[derive(Clone, Debug)]
@@ -24,10 +23,16 @@ pub(super) struct Cron(croner::Cron);
 impl Cron {
     /// Reads the fields of the schedule `text`, and refuses those that no day ever matches.
     pub fn parse(fields: [&str; FIELDS.len()], text: &str) -> Result<Self, Invalid> {
-        let mut numbers = Vec::new();
-        for (field, given) in FIELDS.iter().zip(fields) {
-            numbers.push(field.read(given, text)?);
-        }
+        let numbers = match numbers(fields) {
+            Ok(numbers) => numbers,
+            Err((at, refused)) => {
+                let invalid = refused.invalid.clone();
+                return Err(match hint(fields, at, *refused) {
+                    Some(hint) => invalid.hint(hint),
+                    None => invalid,
+                });
+            }
+        };
         let [_, _, day, _, weekday] = fields;
         // Cron's own rule for two day fields: a star anywhere in one is no restriction that the
         // other could be an alternative to.
@@ -37,7 +42,7 @@ impl Cron {
             .year(Year::Disallowed)
             .dom_and_dow(both_days)
             .build()
-            .parse(&numbers.join(" "))
+            .parse(&numbers)
             .map_err(|_| {
                 Invalid::new(
                     "cron",
@@ -45,20 +50,16 @@ impl Cron {
                     super::rule(),
                 )
             })?;
-
-        let days = cron.pattern.days.values();
-        let some_month_has_one = cron.pattern.months.values().into_iter().any(|month| {
-            let last = LONGEST_MONTHS[usize::from(month) - 1];
-            days.iter().any(|day| *day <= last)
-        });
-        if both_days && !some_month_has_one {
+        let cron = Self(cron);
+        // The calendar repeats itself after 400 years, and the search goes on for longer.
+        if cron.next(0).is_none() {
             return Err(Invalid::new(
                 "cron",
                 format!("cron {} never comes", quoted(text)),
                 "At least one of its months has at least one of its days.",
             ));
         }
-        Ok(Self(cron))
+        Ok(cron)
     }
 
     /// Whether it is for every hour of its days.
@@ -78,6 +79,43 @@ impl Cron {
         let time = self.0.find_previous_occurrence(&calendar(at)?, true);
         time.ok().map(micros)
     }
+}
+
+/// The fields as the library takes them; or the place of the field that is refused, and why.
+fn numbers(fields: [&str; FIELDS.len()]) -> Result<String, (usize, Box<Refused>)> {
+    let text = fields.join(" ");
+    let mut numbers = Vec::new();
+    for (at, (field, given)) in FIELDS.iter().zip(fields).enumerate() {
+        numbers.push(field.read(given, &text).map_err(|refused| (at, refused))?);
+    }
+    Ok(numbers.join(" "))
+}
+
+/// What to write instead of a refused item of the field at a place: a schedule that is taken.
+fn hint(fields: [&str; FIELDS.len()], at: usize, refused: Refused) -> Option<String> {
+    let written = match refused.fix {
+        Fix::Hint(hint) => return Some(hint),
+        Fix::Unknown => return None,
+        Fix::Every(step) => match (at, fields) {
+            (0, [_, ALL, ALL, ALL, ALL]) => return Some(write(&format!("every {step} minutes"))),
+            (1, ["0", _, ALL, ALL, ALL]) => return Some(write(&format!("every {step} hours"))),
+            _ => return None,
+        },
+        Fix::Schedule(schedule) => schedule,
+        Fix::Item(item) => {
+            let replaced = fields[at]
+                .split(',')
+                .map(|given| if given == refused.item { &item } else { given })
+                .collect::<Vec<_>>()
+                .join(",");
+            let mut fields = fields;
+            fields[at] = &replaced;
+            fields.join(" ")
+        }
+    };
+    let fields: Vec<_> = written.split(' ').collect();
+    let is_taken = numbers(fields.try_into().ok()?).is_ok();
+    is_taken.then(|| write(&written))
 }
 
 fn calendar(time: i64) -> Option<NaiveDateTime> {

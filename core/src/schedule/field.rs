@@ -2,12 +2,12 @@
 //!
 //! It is checked here, so that a refusal can say which field it is and what to write instead. The
 //! library that finds the ticks takes more than this: names in any field, empty places in lists,
-//! extensions of cron that others read otherwise. It gets to see numbers only.
+//! other extensions of cron. It gets to see numbers, `L`, `W` and `#` only.
 
 use std::str::FromStr;
 
 use crate::Invalid;
-use crate::error::{nearest, quoted, shown};
+use crate::error::{nearest, quoted};
 
 /// A field: what it is called and what stands in it.
 pub(super) struct Field {
@@ -17,6 +17,15 @@ pub(super) struct Field {
     to: u16,
     /// Names of the numbers from the lowest one on.
     names: &'static [&'static str],
+    /// Whether it is one of the day fields.
+    days: Days,
+}
+
+#[derive(Clone, Copy)]
+enum Days {
+    No,
+    OfMonth,
+    OfWeek,
 }
 
 const MONTHS: [&str; 12] = [
@@ -24,44 +33,78 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-const fn field(name: &'static str, from: u16, to: u16, names: &'static [&'static str]) -> Field {
+const fn field(
+    name: &'static str,
+    from: u16,
+    to: u16,
+    names: &'static [&'static str],
+    days: Days,
+) -> Field {
     Field {
         name,
         from,
         to,
         names,
+        days,
     }
 }
 
 /// The five fields in order.
 pub(super) const FIELDS: [Field; 5] = [
-    field("minute", 0, 59, &[]),
-    field("hour", 0, 23, &[]),
-    field("day of month", 1, 31, &[]),
-    field("month", 1, 12, &MONTHS),
-    field("day of week", 0, 7, &WEEKDAYS),
+    field("minute", 0, 59, &[], Days::No),
+    field("hour", 0, 23, &[], Days::No),
+    field("day of month", 1, 31, &[], Days::OfMonth),
+    field("month", 1, 12, &MONTHS, Days::No),
+    field("day of week", 0, 7, &WEEKDAYS, Days::OfWeek),
 ];
 
 /// Every number.
 pub(super) const ALL: &str = "*";
 
+/// The last day of a month, and its last day from Monday to Friday.
+const LAST: &str = "L";
+const LAST_WORKDAY: &str = "LW";
+
+/// What to write instead of an item that is refused, if anything can be said.
+pub(super) enum Fix {
+    /// This item.
+    Item(String),
+    /// This schedule.
+    Schedule(String),
+    /// `every` with this number of the field's unit, where the other fields allow it.
+    Every(u16),
+    /// Something else, as a sentence.
+    Hint(String),
+    /// Nothing.
+    Unknown,
+}
+
+/// A refused item: where it is, what is wrong, and what to write.
+pub(super) struct Refused {
+    pub item: String,
+    pub invalid: Invalid,
+    pub fix: Fix,
+}
+
 impl Field {
     /// Reads the field's text in the schedule `whole`; in numbers, and [`ALL`] wherever that is in
     /// the list.
-    pub fn read(&self, text: &str, whole: &str) -> Result<String, Invalid> {
-        let items = text
-            .split(',')
-            .map(|item| {
-                self.item(item).map_err(|hint| {
-                    let invalid = self.refused(item, whole);
-                    match hint {
-                        Some(hint) => invalid.hint(hint),
-                        None => invalid,
-                    }
-                })
+    pub fn read(&self, text: &str, whole: &str) -> Result<String, Box<Refused>> {
+        let refused = |item: &str, fix| {
+            Box::new(Refused {
+                item: item.to_string(),
+                invalid: self.refused(item, whole),
+                fix,
             })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(if items.iter().any(|item| item == ALL) {
+        };
+        let read = |item| self.item(item, whole).map_err(|fix| refused(item, fix));
+        let items = text.split(',').map(read).collect::<Result<Vec<_>, _>>()?;
+        let has = |wanted: &str| items.iter().any(|item| item == wanted);
+        if has(LAST) && has(LAST_WORKDAY) {
+            let hint = "L and LW cannot be in the same list.".to_string();
+            return Err(refused(text, Fix::Hint(hint)));
+        }
+        Ok(if has(ALL) {
             ALL.to_string()
         } else {
             items.join(",")
@@ -74,6 +117,13 @@ impl Field {
             [first, .., last] => format!(" or {first} to {last}"),
             _ => String::new(),
         };
+        let more = match self.days {
+            Days::OfMonth => {
+                " L is the last day, 15W the day from Monday to Friday nearest to the 15th, LW the last one."
+            }
+            Days::OfWeek => " 5L is the last Friday of the month, 1#2 the second Monday.",
+            Days::No => "",
+        };
         Invalid::new(
             "cron",
             format!(
@@ -82,29 +132,38 @@ impl Field {
                 quoted(whole)
             ),
             format!(
-                "The {name} is {from} to {to}{names}, a range (1-5), a step (*/2, 1-5/2), a list of these (1,3,7-9), or * for all."
+                "The {name} is {from} to {to}{names}, a range (1-5), a step (*/2, 1-5/2), a list of these (1,3,7-9), or * for all.{more}"
             ),
         )
     }
 
-    /// An element of the list; what to do about it, if anything can be said, where it is wrong.
-    fn item(&self, item: &str) -> Result<String, Option<String>> {
+    /// An element of the list; what to do about it where it is wrong.
+    fn item(&self, item: &str, whole: &str) -> Result<String, Fix> {
+        if let Some(day) = self.day_by_its_month(item)? {
+            return Ok(day);
+        }
         let (range, step) = match item.split_once('/') {
             None => (item, None),
             Some((range, step)) => (range, Some(step)),
         };
+        let number = |word| match word {
+            "?" => Err(Fix::Schedule(whole.replace('?', ALL))),
+            word => self.number(word),
+        };
         let numbers = match range.split_once('-') {
             None if range == ALL => ALL.to_string(),
-            None => self.number(range)?.to_string(),
+            None => number(range)?.to_string(),
             Some((first, last)) => {
-                let (first, last) = (self.number(first)?, self.number(last)?);
+                let (first, last) = (number(first)?, number(last)?);
                 // A week may also end with Sunday.
                 let sunday = self.to == 7 && last == 0 && first > 0;
                 let last = if sunday { 7 } else { last };
                 if first > last {
-                    return Err(Some(
-                        "A range goes upwards: write it as two, with a comma between.".to_string(),
-                    ));
+                    let (highest, from) = (self.highest(), self.from);
+                    return Err(match step {
+                        None => Fix::Item(format!("{first}-{highest},{from}-{last}")),
+                        Some(_) => Fix::Unknown,
+                    });
                 }
                 format!("{first}-{last}")
             }
@@ -113,30 +172,45 @@ impl Field {
             return Ok(numbers);
         };
         if numbers.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(Some(format!(
-                "Write \"{numbers}-{}/{}\".",
-                self.highest(),
-                shown(step)
-            )));
+            let range = format!("{numbers}-{}/{step}", self.highest());
+            return Err(Fix::Item(range));
         }
-        let step = digits(step).ok_or(None)?;
-        if step == 0 || step > self.highest() {
-            let hint = match self.name {
-                "minute" if step > 0 => Some(format!("Write \"every {step} minutes\".")),
-                "hour" if step > 0 => Some(format!("Write \"every {step} hours\".")),
-                _ => None,
-            };
-            return Err(hint);
+        let step = digits(step).ok_or(Fix::Unknown)?;
+        match step {
+            0 => Err(Fix::Unknown),
+            step if step > self.highest() => Err(Fix::Every(step)),
+            step => Ok(format!("{numbers}/{step}")),
         }
-        Ok(format!("{numbers}/{step}"))
+    }
+
+    /// A day that depends on its month: `L`, `LW` and `15W` of the day of month, `5L` and `1#2` of
+    /// the day of week.
+    fn day_by_its_month(&self, item: &str) -> Result<Option<String>, Fix> {
+        let upper = item.to_ascii_uppercase();
+        let day = match self.days {
+            Days::OfMonth if upper == LAST || upper == LAST_WORKDAY => upper,
+            Days::OfMonth => match upper.strip_suffix('W') {
+                Some(day) => format!("{}W", self.number(day)?),
+                None => return Ok(None),
+            },
+            Days::OfWeek => match (upper.split_once('#'), upper.strip_suffix('L')) {
+                (Some((day, nth @ ("1" | "2" | "3" | "4" | "5"))), _) => {
+                    format!("{}#{nth}", self.number(day)? % 7)
+                }
+                (None, Some(day)) if !day.is_empty() => format!("{}L", self.number(day)? % 7),
+                _ => return Ok(None),
+            },
+            Days::No => return Ok(None),
+        };
+        Ok(Some(day))
     }
 
     /// The number that a digit or a name stands for.
-    fn number(&self, word: &str) -> Result<u16, Option<String>> {
+    fn number(&self, word: &str) -> Result<u16, Fix> {
         if let Some(number) = digits(word) {
             return match (self.from..=self.to).contains(&number) {
                 true => Ok(number),
-                false => Err(None),
+                false => Err(Fix::Unknown),
             };
         }
         match (self.from..)
@@ -144,10 +218,10 @@ impl Field {
             .find(|(_, name)| name.eq_ignore_ascii_case(word))
         {
             Some((number, _)) => Ok(number),
-            None if word == "?" => Err(Some("Write \"*\".".to_string())),
-            None => Err(self
-                .name_like(word)
-                .map(|name| format!("Did you mean \"{name}\"?"))),
+            None => Err(match self.name_like(word) {
+                Some(name) => Fix::Hint(format!("Did you mean \"{name}\"?")),
+                None => Fix::Unknown,
+            }),
         }
     }
 

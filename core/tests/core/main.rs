@@ -18,3 +18,4 @@ mod support;
 mod time;
 mod vectors;
 mod verdict;
+mod zone_names;

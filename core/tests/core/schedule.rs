@@ -9,16 +9,24 @@ use crate::time::{at, text};
 
 /// Reads durations as the server does, as far as the tests need it.
 fn read(text: &str) -> Option<Interval> {
-    let of = |micros| Some(Interval::of_micros(micros));
-    match text {
-        "90 seconds" => of(90_000_000),
-        "10 seconds" => of(10_000_000),
-        "1 second" => of(1_000_000),
-        "0.5 seconds" => of(500_000),
-        "0 seconds" => of(0),
-        "-90 seconds" => of(-90_000_000),
-        _ => duration::read(text),
-    }
+    let digits = text.trim_start_matches(|char: char| char.is_ascii_digit() || "-.".contains(char));
+    let number: Option<f64> = text[..text.len() - digits.len()].parse().ok();
+    let micros = match digits.trim().trim_end_matches('s') {
+        "econd" | "second" => 1e6,
+        "m" | "minute" => 60e6,
+        "hour" => 3600e6,
+        "day" => 86_400e6,
+        "month" => {
+            let months = number? as i32;
+            return Some(Interval {
+                months,
+                days: 0,
+                micros: 0,
+            });
+        }
+        _ => return duration::read(text),
+    };
+    Some(Interval::of_micros((number? * micros) as i64))
 }
 
 fn parse(text: &str) -> Result<Schedule, Invalid> {
@@ -367,7 +375,11 @@ fn what_has_no_form_is_refused() {
 
 #[test]
 fn seconds_and_years_are_refused() {
-    for (cron, fields) in [("0 0 12 * * *", 6), ("0 0 12 * * * 2026", 7)] {
+    for (cron, fields) in [
+        ("10 0 12 * * *", 6),
+        ("*/7 * * * * *", 6),
+        ("0 0 12 * * * 2026", 7),
+    ] {
         assert_eq!(
             refused(cron),
             (
@@ -416,10 +428,21 @@ fn what_is_no_item_of_a_list_is_refused() {
         ("1-2-3 * * * *", "minute \"1-2-3\""),
         ("** * * * *", "minute \"**\""),
         ("*-5 * * * *", "minute \"*-5\""),
-        ("* * L * *", "day of month \"L\""),
-        ("* * 15W * *", "day of month \"15W\""),
-        ("* * * * 5#2", "day of week \"5#2\""),
-        ("* * * * 5L", "day of week \"5L\""),
+        ("L * * * *", "minute \"L\""),
+        ("* * * L *", "month \"L\""),
+        ("* * 5L * *", "day of month \"5L\""),
+        ("* * L-3 * *", "day of month \"L-3\""),
+        ("* * W * *", "day of month \"W\""),
+        ("* * 32W * *", "day of month \"32W\""),
+        ("* * 1-5W * *", "day of month \"1-5W\""),
+        ("* * L/2 * *", "day of month \"L/2\""),
+        ("* * * * L", "day of week \"L\""),
+        ("* * * * 15W", "day of week \"15W\""),
+        ("* * * * 5#0", "day of week \"5#0\""),
+        ("* * * * 5#6", "day of week \"5#6\""),
+        ("* * * * 8#1", "day of week \"8#1\""),
+        ("* * * * 8L", "day of week \"8L\""),
+        ("* * * * 1-5L", "day of week \"1-5L\""),
         ("* * * * +1", "day of week \"+1\""),
         ("* * * * \u{e9}", "day of week \"\u{e9}\""),
     ] {
@@ -472,24 +495,37 @@ fn names_elsewhere_and_misspelled_names_are_refused() {
 #[test]
 fn what_is_likely_meant_is_said() {
     for (cron, item, hint) in [
-        ("0/15 * * * *", "minute \"0/15\"", "Write \"0-59/15\"."),
-        ("* * * mar/3 *", "month \"mar/3\"", "Write \"3-12/3\"."),
+        (
+            "0/15 * * * *",
+            "minute \"0/15\"",
+            "Write \"0-59/15 * * * *\".",
+        ),
+        (
+            "0 0 1 mar/3 *",
+            "month \"mar/3\"",
+            "Write \"0 0 1 3-12/3 *\".",
+        ),
         (
             "*/90 * * * *",
             "minute \"*/90\"",
             "Write \"every 90 minutes\".",
         ),
         ("0 */48 * * *", "hour \"*/48\"", "Write \"every 48 hours\"."),
-        ("0 0 ? * 1", "day of month \"?\"", "Write \"*\"."),
+        ("0 0 ? * 1", "day of month \"?\"", "Write \"0 0 * * 1\"."),
         (
             "0 22-4 * * *",
             "hour \"22-4\"",
-            "A range goes upwards: write it as two, with a comma between.",
+            "Write \"0 22-23,0-4 * * *\".",
         ),
         (
-            "0 0 * * fri-mon",
+            "0 0 * * 3,fri-mon",
             "day of week \"fri-mon\"",
-            "A range goes upwards: write it as two, with a comma between.",
+            "Write \"0 0 * * 3,5-6,0-1\".",
+        ),
+        (
+            "0 0 L,LW * *",
+            "day of month \"L,LW\"",
+            "L and LW cannot be in the same list.",
         ),
     ] {
         assert_eq!(
@@ -498,6 +534,101 @@ fn what_is_likely_meant_is_said() {
                 format!("{item} of cron \"{cron}\" is not valid"),
                 Some(hint.into())
             )
+        );
+    }
+    // Nothing else would mean the same.
+    for cron in [
+        "*/90 9 * * *",
+        "* */48 * * *",
+        "0 22-4/2 * * *",
+        "60,5/2 * * * *",
+    ] {
+        assert_eq!(refused(cron).1, None, "{cron}");
+    }
+}
+
+#[test]
+fn what_a_hint_says_to_write_is_taken() {
+    for (cron, written, zone) in [
+        ("*/15", "*/15 * * * *", None),
+        ("*/30 * * * * *", "every 30 seconds", None),
+        ("* * * * * *", "every 1 second", None),
+        ("0 0 12 * * *", "0 12 * * *", None),
+        ("0 0 12 ? * MON", "0 12 * * MON", None),
+        ("0 0 12 ? * MON *", "0 12 * * MON", None),
+        ("30 9 ? * 2 *", "30 9 * * 2", None),
+        ("1 month", "@monthly", None),
+        ("every 1 month", "@monthly", None),
+        ("every 12 months", "@yearly", None),
+        ("every 3 months", "0 0 1 */3 *", None),
+        ("every 5 months", "every 30 days", None),
+        ("@every 5m", "every 5m", None),
+        ("5 minutes", "every 5 minutes", None),
+        ("every (5 minutes)", "every PT5M", None),
+        ("every day", "every PT24H", None),
+        ("every month", "@monthly", None),
+        ("every (0 seconds)", "every 90 seconds", None),
+        ("every 9:00", "0 9 * * *", None),
+        ("every 1 day 09:00", "0 9 * * *", None),
+        ("every day at 17:30:00", "30 17 * * *", None),
+        ("every 0.5 seconds", "every 1 second", None),
+        ("every so often", "every 90 seconds", None),
+        (
+            "CRON_TZ=Europe/Berlin 0 9 * * *",
+            "0 9 * * *",
+            Some("Europe/Berlin"),
+        ),
+        ("TZ=UTC @daily", "@daily", Some("UTC")),
+        (
+            "0 9 * * * Europe/Berlin",
+            "0 9 * * *",
+            Some("Europe/Berlin"),
+        ),
+        ("0/15 9 * * *", "0-59/15 9 * * *", None),
+    ] {
+        let (_, hint) = refused(cron);
+        let hint = hint.unwrap_or_else(|| panic!("{cron} has no hint"));
+        let quoted: Vec<_> = hint.split('"').skip(1).step_by(2).collect();
+        assert_eq!(quoted[0], written, "{cron}: {hint}");
+        for written in quoted {
+            assert!(parse(written).is_ok(), "{cron}: {hint}");
+        }
+        let named = hint.split('\'').nth(1);
+        assert_eq!(named, zone, "{cron}: {hint}");
+    }
+    for cron in ["0 9 * * Europe/Berlin", "* * * *"] {
+        assert_eq!(refused(cron).1, None, "{cron}");
+    }
+}
+
+#[test]
+fn days_may_depend_on_their_month() {
+    // 2026-02-12 is a Thursday; the 15th is a Sunday in February, March and November.
+    for (cron, first, second) in [
+        ("0 0 L * *", "2026-02-28 00:00:00", "2026-03-31 00:00:00"),
+        ("0 0 lw * *", "2026-02-27 00:00:00", "2026-03-31 00:00:00"),
+        ("0 0 15W * *", "2026-02-16 00:00:00", "2026-03-16 00:00:00"),
+        ("0 0 31w * *", "2026-03-31 00:00:00", "2026-05-29 00:00:00"),
+        ("0 0 * * 5L", "2026-02-27 00:00:00", "2026-03-27 00:00:00"),
+        ("0 0 * * friL", "2026-02-27 00:00:00", "2026-03-27 00:00:00"),
+        ("0 0 * * 7l", "2026-02-22 00:00:00", "2026-03-29 00:00:00"),
+        ("0 0 * * 1#2", "2026-03-09 00:00:00", "2026-04-13 00:00:00"),
+        (
+            "0 0 * * Sun#5",
+            "2026-03-29 00:00:00",
+            "2026-05-31 00:00:00",
+        ),
+        ("0 0 1,L * *", "2026-02-28 00:00:00", "2026-03-01 00:00:00"),
+        // Either of two day fields, unless one has a star.
+        ("0 0 L * 1#3", "2026-02-16 00:00:00", "2026-02-28 00:00:00"),
+        ("0 0 */2 * 5L", "2026-02-27 00:00:00", "2026-03-27 00:00:00"),
+    ] {
+        assert_eq!(ticks(cron, NOON), [first, second], "{cron}");
+    }
+    for cron in ["0 0 30W 2 *", "0 0 */31 * 1#2", "0 0 */30 2 5L"] {
+        assert_eq!(
+            refused(cron),
+            (format!("cron \"{cron}\" never comes"), None)
         );
     }
 }
@@ -542,7 +673,7 @@ fn other_durations_than_fixed_ones_are_refused() {
         (
             "every hour",
             "has no duration",
-            Some("Write \"every 90 seconds\" or \"every PT1H\"."),
+            Some("Write \"every PT1H\"."),
         ),
         (
             "every 0 seconds",
@@ -562,9 +693,7 @@ fn other_durations_than_fixed_ones_are_refused() {
         (
             "every 1 month",
             "has no fixed length",
-            Some(
-                "Write it in days, such as \"every 30 days\", or as fields such as \"0 0 1 * *\" for the first of each month.",
-            ),
+            Some("Write \"@monthly\" for the first of each month, or \"every 30 days\"."),
         ),
         ("every P365001D", "comes too seldom", None),
     ] {

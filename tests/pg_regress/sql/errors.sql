@@ -195,6 +195,7 @@ insert into cases (name, call) values
   ('cron', $$jobs.schedule('n', '61 * * * *', 'k')$$),
   ('cron', $$jobs.schedule('n', 'every 0 seconds', 'k')$$),
   ('time_zone', $$jobs.schedule('n', '@daily', 'k', time_zone => 'Europe/Berlni')$$),
+  ('missed', $$jobs.schedule('n', '@daily', 'k', missed => 'never')$$),
   ('name', $$jobs.unschedule(null)$$),
   ('name', $$jobs.pause_periodic('')$$),
   ('name', $$jobs.resume_periodic(null)$$),

@@ -6,7 +6,7 @@
 create function pg_temp.schedule(arguments text) returns text language sql as $$ select pg_temp.try('select jobs.schedule(' || arguments || ')') $$;
 
 -- Nulls. Everything else that is null is left out.
-select a, pg_temp.schedule(a) from unnest(array['null, ''@daily'', ''k''', '''n'', null, ''k''', '''n'', ''@daily'', null', '''n'', ''@daily'', ''k'', null', '''n'', ''@daily'', ''k'', time_zone => null']) a;
+select a, pg_temp.schedule(a) from unnest(array['null, ''@daily'', ''k''', '''n'', null, ''k''', '''n'', ''@daily'', null', '''n'', ''@daily'', ''k'', null', '''n'', ''@daily'', ''k'', time_zone => null', '''n'', ''@daily'', ''k'', missed => null', '''n'', ''@daily'', ''k'', missed => ''skp''', '''n'', ''@daily'', ''k'', missed => ''ONCE''']) a;
 select pg_temp.schedule($$'n', '@daily', 'k', unique_opts => null, queue => null, priority => null, max_attempts => null, tags => null, meta => null, timeout => null, retry => null$$);
 select pg_temp.schedule($$'n', '@daily', 'k', unique_opts => 'null', meta => 'null', retry => 'null', args => 'null'$$);
 select pg_temp.try('select jobs.unschedule(null)');
@@ -21,8 +21,21 @@ select pg_temp.try('select jobs.unschedule('''')');
 -- Schedules.
 select cron, pg_temp.schedule(format('''n'', %L, ''k''', cron)) from unnest(array['', '* * * *', '* * * * * *', '60 * * * *', '* 24 * * *', '* * 0 * *', '* * * 13 *', '* * * * 8', '0 0 30 2 *', '0 0 * * sunday', '@dayly', '@reboot',
   'every', 'every day', 'every 0 seconds', 'every 0.5 seconds', 'every -1 hour', 'every 1 month', 'every 1 year', 'every 400000 days', '5 minutes', '*/90 * * * *']) cron;
--- Time zones.
-select z, pg_temp.schedule(format('''n'', ''@daily'', ''k'', time_zone => %L', z)) from unnest(array['', 'Mars/Olympus', 'Europe', '../../etc/localtime', e'Europe/Berlin\n', repeat('x', 300)]) z;
+-- A duration is no time of the day, and has units.
+select cron, pg_temp.schedule(format('''n'', %L, ''k''', cron)) from unnest(array['every 1 day 09:00', 'every 9:00', 'every (5 minutes)', 'every 00:05:00', 'every 90']) cron;
+select opts, pg_temp.try(format('select jobs.insert(''k'', unique_opts => %L)', opts)) from unnest(array['{"by_period": "1 day 09:00"}', '{"by_period": "(5 minutes)"}', '{"by_period": "1 day 9"}']) opts;
+-- What a hint says to write is taken as it stands.
+select cron, said[1] as written, pg_temp.schedule(format('''hint'', %L, ''k''%s', said[1], coalesce(', time_zone => ' || said[2], ''))) as taken
+  from unnest(array['*/15', '*/30 * * * * *', '1 month', 'every 6 months', '@every 5m', 'CRON_TZ=Europe/Berlin 0 9 * * *', 'TZ=UTC @daily', '0 9 * * * Europe/Berlin', '0 0 12 ? * MON', '5/10 * * * *', '0 22-4 * * *', 'every day at 9:00']) cron,
+       lateral regexp_match(pg_temp.schedule(format('''n'', %L, ''k''', cron)), 'hint: Write "([^"]*)"(?: with time_zone => (''[^'']*''))?') said;
+select name, cron, time_zone from jobs.periodic;
+select jobs.unschedule('hint');
+-- Days that never come, and every so often in a time zone.
+select pg_temp.schedule($$'n', '0 0 */31 * 1#2', 'k'$$);
+select pg_temp.schedule($$'n', 'every 1 day', 'k', time_zone => 'Europe/Berlin'$$);
+-- Time zones: names alone. An offset would have the sign of POSIX.
+select z, pg_temp.schedule(format('''n'', ''@daily'', ''k'', time_zone => %L', z)) from unnest(array['', 'Mars/Olympus', 'Europe', '../../etc/localtime', e'Europe/Berlin\n', repeat('x', 300),
+  'berlin', 'Europe/Berln', 'BST', 'AEST', 'UTC+3', '+03:00', '-8', 'GMT+5:30', 'UTC+100', 'Etc/GMT+99', '3', 'CET-1CEST', '<+03>-3']) z;
 -- What jobs.insert refuses.
 select a, pg_temp.schedule('''n'', ''@daily'', ' || a) from unnest(array[
   $$''$$, $$E'\t'$$, $$'k', queue => ''$$, $$'k', queue => repeat('x', 128)$$, $$'k', priority => 32768$$,

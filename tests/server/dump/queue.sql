@@ -25,7 +25,7 @@ select jobs.schedule('overdue and held', '0 0 1 1 *', 'tick held', queue => 'tic
 update jobs.periodic_schedule set defined_at = defined_at - interval '400 days', next_run_at = next_run_at - interval '400 days'
  where name like 'overdue%';
 select jobs.schedule('waits', 'every 3000 days', 'tick waits');
-select jobs.schedule('paused', '@daily', 'tick paused');
+select jobs.schedule('paused', '@daily', 'tick paused', missed => 'skip');
 select jobs.pause_periodic('paused', reason => 'held');
 
 -- Available: as inserted, and put back into the lane in each way.

@@ -21,7 +21,7 @@ use crate::console::visit::{Change, Only, Query, Visit};
 /// What a `Periodic` is read from.
 pub(super) const COLUMNS: &str =
     "name, cron, time_zone, kind, queue, next_run_at, last_run_at, last_error, defined_at,
-    paused_at, paused_by, pause_reason, last_ticks";
+    missed, paused_at, paused_by, pause_reason, last_ticks";
 
 #[derive(Deserialize)]
 pub(super) struct Periodic {
@@ -34,6 +34,7 @@ pub(super) struct Periodic {
     pub(super) last_run_at: Option<DateTime<Utc>>,
     pub(super) last_error: Option<String>,
     defined_at: DateTime<Utc>,
+    missed: String,
     paused_at: Option<DateTime<Utc>>,
     paused_by: Option<String>,
     pause_reason: Option<String>,
@@ -127,6 +128,13 @@ impl Periodic {
         }
     }
 
+    fn missed(&self) -> Markup {
+        match self.missed.as_str() {
+            "skip" => html! { "skipped" },
+            _ => html! { "the latest one runs" },
+        }
+    }
+
     fn says(&self, visit: &Visit) -> Markup {
         let kind = parts::link("/jobs", [("kind", &self.kind)]);
         parts::key_values(html! {
@@ -135,6 +143,7 @@ impl Periodic {
             (pair("Last", parts::ago_or_none(self.last_run_at)))
             (pair("Kind", html! { a href=(visit.url(&kind)) { (text(&self.kind)) } }))
             (pair("Queue", queue::link(visit, &self.queue)))
+            (pair("Missed ticks", self.missed()))
             (pair("Defined", parts::ago(self.defined_at)))
         })
     }
