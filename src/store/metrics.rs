@@ -101,18 +101,23 @@ static QUEUES: Plan = Plan::new(
     "WITH named AS MATERIALIZED (
        SELECT q.* FROM jobs.queues q
         ORDER BY q.available + q.scheduled + q.pending + q.running + q.retryable DESC, q.completed + q.cancelled + q.discarded DESC, q.queue LIMIT $1),
-     others AS (
+     total AS (
        SELECT count(*) AS n, sum(q.available) AS available, sum(q.scheduled) AS scheduled, sum(q.pending) AS pending, sum(q.running) AS running,
               sum(q.retryable) AS retryable, sum(q.completed) AS completed, sum(q.cancelled) AS cancelled, sum(q.discarded) AS discarded,
               min(q.oldest_available_at) AS oldest_available_at
-         FROM jobs.queues q WHERE (SELECT count(*) FROM named) = $1 AND NOT EXISTS (SELECT FROM named n WHERE n.queue = q.queue))
+         FROM jobs.queues q WHERE (SELECT count(*) FROM named) = $1),
+     known AS (
+       SELECT sum(q.available) AS available, sum(q.scheduled) AS scheduled, sum(q.pending) AS pending, sum(q.running) AS running,
+              sum(q.retryable) AS retryable, sum(q.completed) AS completed, sum(q.cancelled) AS cancelled, sum(q.discarded) AS discarded
+         FROM named q)
      SELECT m.metric, 'gauge', m.labels, m.value, m.help
        FROM (SELECT q.queue, q.available, q.scheduled, q.pending, q.running, q.retryable, q.completed, q.cancelled, q.discarded,
                     q.oldest_available_at, q.paused, q.concurrency, q.max_waiting, q.counted_at FROM named q
              UNION ALL
-             SELECT '(others)', o.available, o.scheduled, o.pending, o.running, o.retryable, o.completed, o.cancelled, o.discarded,
-                    o.oldest_available_at, NULL, NULL, NULL, NULL
-               FROM others o WHERE o.n > 0) q, LATERAL (
+             SELECT '(others)', t.available - k.available, t.scheduled - k.scheduled, t.pending - k.pending, t.running - k.running,
+                    t.retryable - k.retryable, t.completed - k.completed, t.cancelled - k.cancelled, t.discarded - k.discarded,
+                    t.oldest_available_at, NULL, NULL, NULL, NULL
+               FROM total t, known k WHERE t.n > $1) q, LATERAL (
          SELECT 'jobs_queue_jobs', jsonb_build_object('queue', q.queue, 'state', s.state), s.jobs::double precision,
                 'Jobs by queue and state; of long tables as counted before, see jobs_queue_counted_age_seconds'
            FROM (VALUES ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running),
