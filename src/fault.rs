@@ -53,6 +53,8 @@ pub enum Fault {
     Patient,
     /// an error that there is no memory finds no reserve, and nobody ends the session for it
     NoReserve,
+    /// who writes what a transaction has counted first takes all the memory that there is
+    Exhaust,
 }
 
 /// Whether this fault is on.
@@ -84,6 +86,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::CountRolledBack => "count_rolled_back",
         Fault::Patient => "patient",
         Fault::NoReserve => "no_reserve",
+        Fault::Exhaust => "exhaust",
     };
     // In place: a copy would be an allocation, where there may be none.
     // SAFETY: a string of the server's, or null.
@@ -121,6 +124,18 @@ pub fn stop(fault: Fault) {
 pub fn allocate(fault: Fault) {
     if is_on(fault) {
         drop(std::hint::black_box(Box::new(0)));
+    }
+}
+
+/// Takes all the memory that there is, if this fault is on.
+pub fn exhaust() {
+    use std::alloc::{GlobalAlloc, Layout, System};
+    if is_on(Fault::Exhaust) {
+        for size in [1 << 20, 1 << 10, 1 << 4] {
+            let layout = Layout::from_size_align(size, 8).expect("it is a size");
+            // SAFETY: of a size that is not 0; nobody gives it back.
+            while !unsafe { System.alloc(layout) }.is_null() {}
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::job::NewJob;
 use super::place::TakenRow;
 use super::spi::{Plan, Snapshot, Tuples, big, bigs, text};
 use super::types::*;
+use crate::fault;
 use crate::pg::memory::Scratch;
 use crate::pg::role::as_role;
 use crate::pg::{extension, lock, report, transaction};
@@ -129,7 +130,10 @@ pub fn write(deltas: Vec<Counted>) {
             APPEND.execute(&[big(delta.minute), queue, kind, counts]);
         }
     };
-    let append = || Scratch::new().within(append);
+    let append = || {
+        fault::exhaust();
+        Scratch::new().within(append)
+    };
     let append_as_owner = || {
         // It may just have been dropped.
         let extension = catalog::find().filter(|_| extension::complaint().is_none());
