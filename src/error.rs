@@ -242,6 +242,17 @@ impl Error {
         Error::new(Code::ERRCODE_T_R_SERIALIZATION_FAILURE, message).hint(hint)
     }
 
+    /// 42501, as Postgres' own for such a query: policies hide rows of this table of ours from the
+    /// extension's owner.
+    pub fn forced_row_security(table: &str) -> Error {
+        let message = format!("row-level security is forced on table jobs.{table}");
+        Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
+            .detail("Jobs would be lost if policies hid rows from the extension's owner.")
+            .hint(format!(
+                "ALTER TABLE jobs.{table} NO FORCE ROW LEVEL SECURITY;"
+            ))
+    }
+
     /// 53200: there is no room for so many bytes.
     pub fn out_of_memory(bytes: usize) -> Error {
         Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory")

@@ -6,8 +6,9 @@
 //! rows with one record. So the statements that decide how fast a queue is come here instead, where
 //! the table is as the extension made it. Where somebody has attached something to it (a trigger, a
 //! rule, a column, row security, an index of an expression), [`Table::open`] says no, and the
-//! caller runs an ordinary statement, which honours all of that. An index that is not ready yet, or
-//! that was left behind so, is passed over, as statements do.
+//! caller runs an ordinary statement, which honours all of that. Row security that hides rows from
+//! the owner is an error. An index that is not ready yet, or that was left behind so, is passed
+//! over, as statements do.
 
 use std::cell::Cell;
 
@@ -23,6 +24,7 @@ use super::row::{NewRow, Row, Tid, Value};
 use super::scan::{Key, Seen};
 use super::transaction::{has_written, is_read_committed, make_visible};
 use super::versions;
+use crate::error::Error;
 use crate::settings;
 
 /// As many as any of these tables has, and a few that others have added and dropped.
@@ -137,11 +139,27 @@ impl Table {
 
     /// Opens a table without its indexes, if it is as it was made.
     unsafe fn open_alone(shape: &Shape, lock: i32) -> Option<Table> {
-        if !settings::DIRECT_ACCESS.get() {
-            return None;
-        }
         // SAFETY: as the caller promises.
-        unsafe { Table::open_as_it_is(shape, lock).filter(|table| table.is_as_made(shape)) }
+        unsafe {
+            let table = Table::open_as_it_is(shape, lock)?;
+            if table.hides_rows() {
+                Error::forced_row_security(shape.name.as_str()).raise();
+            }
+            (settings::DIRECT_ACCESS.get() && table.is_as_made(shape)).then_some(table)
+        }
+    }
+
+    /// Whether row security hides rows from the extension's owner: a statement would pass over
+    /// them, and lose a job of which it sees only some rows.
+    unsafe fn hides_rows(&self) -> bool {
+        // SAFETY: the table is open.
+        unsafe {
+            let class = &*(*self.relation).rd_rel;
+            class.relrowsecurity
+                && class.relforcerowsecurity
+                && pg_sys::check_enable_rls((*self.relation).rd_id, pg_sys::InvalidOid, true)
+                    == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
+        }
     }
 
     /// Opens a table without its indexes, if it is there.

@@ -4,6 +4,7 @@
 //! One program, so that it is linked once; `./dev test` runs each module as a unit by itself,
 //! `server:NAME`.
 
+mod administrators;
 mod bounds;
 mod clock;
 mod concurrency;
