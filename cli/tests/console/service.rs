@@ -152,12 +152,13 @@ fn who_reads_nothing_is_let_go() {
             && stream.read_to_end(&mut answer).is_ok()
             && !answer.is_empty()
     });
-    for mut stream in unread {
+    let mut unread = unread.into_iter();
+    assert!(unread.any(|mut stream| {
         let mut answer = Vec::new();
         // It may have been reset.
         let _ = stream.read_to_end(&mut answer);
-        assert!(answer.len() < all, "all was sent");
-    }
+        answer.len() < all
+    }));
 }
 
 #[test]
