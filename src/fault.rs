@@ -127,15 +127,24 @@ pub fn allocate(fault: Fault) {
     }
 }
 
-/// Takes all the memory that there is, if this fault is on.
+/// Takes all the memory that there is, and asks for more, if this fault is on.
 pub fn exhaust() {
     use std::alloc::{GlobalAlloc, Layout, System};
+
+    use pgrx::pg_sys;
+    const NO_ERROR: i32 = pg_sys::MCXT_ALLOC_NO_OOM as i32;
     if is_on(Fault::Exhaust) {
         for size in [1 << 20, 1 << 10, 1 << 4] {
             let layout = Layout::from_size_align(size, 8).expect("it is a size");
             // SAFETY: of a size that is not 0; nobody gives it back.
             while !unsafe { System.alloc(layout) }.is_null() {}
         }
+        for size in (3..=13).rev().map(|bits| 1 << bits) {
+            // SAFETY: what is left in the context of the moment; null where nothing is.
+            while !unsafe { pg_sys::palloc_extended(size, NO_ERROR) }.is_null() {}
+        }
+        // SAFETY: raises an error.
+        unsafe { pg_sys::palloc(8) };
     }
 }
 
