@@ -135,7 +135,7 @@ worker_left() { # QUEUE; the expectation is standard input
 # Idle workers say that they are there; quiet ones fetch nothing, and go on when they may.
 worker_obeys() { # LANGUAGE
   local in_queue="from jobs.jobs where queue = '$1'" workers="from jobs.workers where queues = '{$1}'"
-  check examples "$1: idle workers are seen" until_true "count(*) = 2 and bool_and(status = 'run' and concurrency = 4) $workers"
+  check examples "$1: idle workers are seen" until_true "count(*) = 2 and bool_and(status = 'idle' and concurrency = 4) $workers"
   # A fetch that is under way when its worker is told may yet take what is inserted meanwhile.
   jobs_sql "select jobs.quiet_worker(worker) $workers" >/dev/null
   check examples "$1: quiet workers wait" until_true "count(*) = 2 from pg_stat_activity
