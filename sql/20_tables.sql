@@ -118,10 +118,10 @@ CREATE TABLE jobs.heartbeat_note (
   goes_on_until    timestamptz NOT NULL
 );
 CREATE INDEX heartbeat_note_by_job ON jobs.heartbeat_note (job_id);
-COMMENT ON TABLE jobs.heartbeat_note IS 'Heartbeats that could not be written, because another transaction had the job locked. The rescue reads them before it takes a job, and deletes those that say nothing any more.';
-COMMENT ON COLUMN jobs.heartbeat_note.lease_expires_at IS 'The end of the lease as running says it: once a later heartbeat was written, this one says nothing any more.';
-COMMENT ON COLUMN jobs.heartbeat_note.at IS 'When it came: of several the latest counts.';
-COMMENT ON COLUMN jobs.heartbeat_note.goes_on_until IS 'Until when the lease goes on.';
+COMMENT ON TABLE jobs.heartbeat_note IS 'Heartbeats for jobs that another transaction had locked. The rescue reads them before it takes a job, and deletes those that no longer apply.';
+COMMENT ON COLUMN jobs.heartbeat_note.lease_expires_at IS 'lease_expires_at of running at that time. Once a later heartbeat has changed it, this row no longer applies.';
+COMMENT ON COLUMN jobs.heartbeat_note.at IS 'Time of the heartbeat. The latest one counts.';
+COMMENT ON COLUMN jobs.heartbeat_note.goes_on_until IS 'The new end of the lease.';
 
 CREATE TABLE jobs.finished (
   job_id              bigint      NOT NULL,
@@ -406,7 +406,7 @@ CREATE TABLE jobs.history_total (
   counts bigint[]    NOT NULL,
   CONSTRAINT history_total_pkey PRIMARY KEY (queue, kind)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE jobs.history_total IS 'What was counted of each queue and kind since the server began: the counters of jobs.metrics, to which the minutes that are not over are added. It has as many rows as jobs.metrics_max_series allows; what comes when it is full counts for (others). It tells of this server.';
+COMMENT ON TABLE jobs.history_total IS 'What was counted of each queue and kind since the server began: the counters of jobs.metrics, to which the minutes that are not over are added. It has at most as many rows as jobs.metrics_max_series allows; anything beyond counts for (others). It tells of this server.';
 COMMENT ON COLUMN jobs.history_total.epoch IS 'Of which start of the server and of which database it is: of others it counts from 0, as counters of a server do that was started anew.';
 
 -- A row a table from the start, so that keeping a count never inserts. Not dumped: it is counted
@@ -436,7 +436,7 @@ CREATE TABLE jobs.kept_queue (
   queue               text        COLLATE "C" NOT NULL,
   CONSTRAINT kept_queue_pkey PRIMARY KEY (queue, state)
 );
-COMMENT ON TABLE jobs.kept_queue IS 'How many jobs queues have in each state, where there are more than 10,000 queues; else empty. Counted now and then by maintenance.';
+COMMENT ON TABLE jobs.kept_queue IS 'The number of jobs by queue and state, kept by maintenance while there are more than 10,000 queues; otherwise empty.';
 
 -- Who looks wants the latest first, and maintenance deletes from the other end.
 CREATE TABLE jobs.audit_record (
@@ -453,7 +453,7 @@ CREATE TABLE jobs.audit_record (
 CREATE INDEX audit_record_by_age ON jobs.audit_record (at);
 COMMENT ON TABLE jobs.audit_record IS 'Who has managed what, appended by the transaction that did: a row for each call that changed something. Kept for jobs.retention_audit.';
 COMMENT ON COLUMN jobs.audit_record.role IS 'The role that the session acted as: of SET ROLE, or as it logged in.';
-COMMENT ON COLUMN jobs.audit_record.login_role IS 'The role that the session logged in as (session_user), whatever SET ROLE has made of it.';
+COMMENT ON COLUMN jobs.audit_record.login_role IS 'The role that the session logged in as (session_user). SET ROLE does not change it.';
 
 -- Without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be
 -- deleted otherwise.

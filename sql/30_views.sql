@@ -108,7 +108,7 @@ RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, r
                estimated jobs.state[], counted_at timestamptz)
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'count_queues_wrapper';
-COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs, where there are not more than 10,000.';
+COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs, if there are at most 10,000 queues.';
 
 -- Of each queue one row comes from one branch, so that a condition on the queue reaches each.
 CREATE VIEW jobs.queues AS
@@ -140,7 +140,7 @@ SELECT c.queue,
            AND s.queue NOT IN (SELECT f.queue FROM jobs.count_queues() f) AND NOT EXISTS (SELECT FROM jobs.kept_queue k WHERE k.queue = s.queue)) c
   LEFT JOIN jobs.queue q ON q.queue = c.queue;
 COMMENT ON VIEW jobs.queues IS
-  'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at. With more than 10,000 queues all counts and ages are those of maintenance, and a queue that is new shows when they are made again.';
+  'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at. With more than 10,000 queues, all counts and ages come from maintenance, and a new queue appears with the next count.';
 COMMENT ON COLUMN jobs.queues.queue IS 'Name of the queue.';
 COMMENT ON COLUMN jobs.queues.available IS 'Jobs that can be fetched now.';
 COMMENT ON COLUMN jobs.queues.scheduled IS 'Jobs that wait for their time.';
@@ -209,7 +209,7 @@ COMMENT ON COLUMN jobs.workers.next_lease_expires_at IS 'When the first of its l
 COMMENT ON COLUMN jobs.workers.last_lease_expires_at IS 'When the last of its leases runs out.';
 COMMENT ON COLUMN jobs.workers.expired IS 'How many of its leases have run out and are not yet rescued.';
 COMMENT ON COLUMN jobs.workers.cancel_requested IS 'How many of its jobs have been asked to stop.';
-COMMENT ON COLUMN jobs.workers.status IS 'lost: the worker has beaten, but not within the last 60 seconds; else its command, quiet or stop; else busy with jobs, or idle.';
+COMMENT ON COLUMN jobs.workers.status IS 'lost: the last beat of the worker is more than 60 seconds ago; else its command, quiet or stop; else busy if it holds jobs, or idle.';
 COMMENT ON COLUMN jobs.workers.first_seen_at IS 'When it said so first; null: it never did.';
 COMMENT ON COLUMN jobs.workers.last_seen_at IS 'When it said so last, within 3 seconds.';
 COMMENT ON COLUMN jobs.workers.concurrency IS 'How many jobs it says it runs at a time.';
@@ -272,7 +272,7 @@ COMMENT ON COLUMN jobs.periodic.tags IS 'As given; null: none.';
 COMMENT ON COLUMN jobs.periodic.meta IS 'As given; null: none.';
 COMMENT ON COLUMN jobs.periodic.timeout IS 'As given; null: the default.';
 COMMENT ON COLUMN jobs.periodic.retry IS 'As given; null: the default.';
-COMMENT ON COLUMN jobs.periodic.missed IS 'What becomes of ticks that are over a minute late since nothing ran: once, the latest gets its job; skip, none does.';
+COMMENT ON COLUMN jobs.periodic.missed IS 'What happens to ticks that are more than 60 seconds late because nothing ran. once: the latest gets its job; skip: none does.';
 COMMENT ON COLUMN jobs.periodic.paused_at IS 'Since when it is paused, by jobs.pause_periodic; null: it is not.';
 COMMENT ON COLUMN jobs.periodic.paused_by IS 'The role that paused it.';
 COMMENT ON COLUMN jobs.periodic.pause_reason IS 'The reason given to jobs.pause_periodic.';
@@ -310,12 +310,12 @@ CREATE VIEW jobs.audit AS
 SELECT a.at, a.role, a.login_role, a.application_name, a.action, a.target, a.arguments, a.jobs, a.reason
   FROM jobs.audit_record a;
 COMMENT ON VIEW jobs.audit IS
-  'Who has managed what: a row for each call that changed something, by whatever role, in the transaction of that call; and one with the action clock put back where maintenance brought times forward that lay ahead of the clock. Calls that failed, that were rolled back or that left everything as it was are not there, nor are those of producers and workers. Kept for jobs.retention_audit.';
+  'Who has managed what: a row for each call that changed something, by whatever role, in the transaction of that call; and a row with the action "clock put back" when maintenance has corrected times that lay ahead of the clock. Calls that failed, that were rolled back or that left everything as it was are not there, nor are those of producers and workers. Kept for jobs.retention_audit.';
 COMMENT ON COLUMN jobs.audit.at IS 'When the call was made.';
 COMMENT ON COLUMN jobs.audit.role IS 'The role that the session acted as: of SET ROLE, or as it logged in.';
-COMMENT ON COLUMN jobs.audit.login_role IS 'The role that the session logged in as (session_user), whatever SET ROLE has made of it.';
+COMMENT ON COLUMN jobs.audit.login_role IS 'The role that the session logged in as (session_user). SET ROLE does not change it.';
 COMMENT ON COLUMN jobs.audit.application_name IS 'application_name of the session.';
-COMMENT ON COLUMN jobs.audit.action IS 'The function that was called.';
+COMMENT ON COLUMN jobs.audit.action IS 'The function that was called, or "clock put back" for what maintenance has corrected.';
 COMMENT ON COLUMN jobs.audit.target IS 'What it was called for: id of a job, name of a kind, queue, periodic job or role; null: a filter, or maintenance.';
 COMMENT ON COLUMN jobs.audit.arguments IS 'What else was given, or is the default, without nulls; of args and meta only that they were given: true.';
 COMMENT ON COLUMN jobs.audit.jobs IS 'How many jobs it changed; null: it is not about jobs.';

@@ -21,8 +21,8 @@ cron: minute, hour, day of month, month and day of week of a clock in time_zone;
 time_zone: a name in pg_timezone_names. Offsets such as UTC+3 and abbreviations are refused.
 Where the clock is put forward, a tick that it skips comes at the first moment after; where it is put back, a tick is the first time only; a schedule of every hour goes on with the time that passes.
 One job a tick, whatever the number of workers, restarts and failovers. A job that the unique options skip or reject, or that cannot be inserted, is left out; jobs.periodic says so.
-missed: what becomes of ticks that are more than 60 seconds late because neither server nor worker ran. once: the latest gets its job; skip: none does.
-Options: as jobs.insert; null: the default when the job is inserted. Errors: 22023 and 22004 as jobs.insert, 22023 a cron, time_zone or missed that is none, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when the definition was changed meanwhile.$$;
+missed: what happens to ticks that are more than 60 seconds late because neither server nor worker ran. once: the latest gets its job; skip: none does.
+Options: as jobs.insert; null: the default when the job is inserted. Errors: 22023 and 22004 as jobs.insert, 22023 an invalid cron, time_zone or missed, 25006 on a standby or read only, 40001 under REPEATABLE READ and SERIALIZABLE when the definition was changed meanwhile.$$;
 
 CREATE FUNCTION jobs.unschedule(
   name text, reason text DEFAULT NULL)

@@ -23,7 +23,7 @@ queue_paused: a paused queue with jobs that could be fetched; info, from an hour
 no_worker: a queue that is not paused, whose jobs have waited for 5 minutes, and from which nobody has fetched for as long.
 lost_worker: a worker that was not seen for a minute and holds jobs, and when the last of their leases ends.
 periodic_failed: a periodic job whose latest tick has no job because of an error.
-clock_moved: stored times lie more than a minute ahead of the clock, or were brought forward within the last day, by how much and how many.
+clock_moved: stored times lie more than a minute ahead of the clock, or were brought forward within the last day; with how many and by how much.
 expired_leases: running jobs that nobody has rescued a minute after their lease ran out.
 bloat: a table with more dead rows than live ones.
 lock_wait: a session that waits for a unique key, and for whom.
@@ -39,7 +39,7 @@ RETURNS TABLE (metric text, type text, labels jsonb, value double precision, hel
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
-$$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. At most jobs.metrics_max_series rows are by queue and kind: the busiest queues, and the kinds and queues that came while there was room or take the place of idle ones, have their names; the rest is summed under the name (others). A histogram without a measurement is left out. Costs as much as the views jobs.queues, jobs.workers and jobs.maintenance. Counters without labels are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset. Counters by queue and kind, and histograms of how long attempts waited and ran (jobs_wait_seconds, jobs_run_seconds), are those of jobs.history since the server began.$$;
+$$Everything to be measured, for Prometheus and others: name of the metric, type (gauge or counter), labels as a JSON object, value, what it means. Times are in seconds. At most jobs.metrics_max_series rows are by queue and kind. The busiest queues have rows of their own, and so have pairs of queue and kind as long as there is room or in the place of idle ones; the rest is summed as (others). A histogram without measurements is left out. Costs as much as the views jobs.queues, jobs.workers and jobs.maintenance. Counters without labels are those of the server's statistics: they count what was rolled back as well, and begin anew when those are reset. Counters by queue and kind, and histograms of how long attempts waited and ran (jobs_wait_seconds, jobs_run_seconds), are those of jobs.history since the server began.$$;
 
 CREATE FUNCTION jobs.history(
   queue text DEFAULT NULL, kind text DEFAULT NULL, since interval DEFAULT '1 hour', step interval DEFAULT '1 minute')
@@ -93,7 +93,7 @@ BEGIN ATOMIC
    ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue LIMIT 1001;
 END;
 COMMENT ON FUNCTION jobs.top() IS
-$$What happens right now, for \watch in psql: a row for all queues together, then one a queue, the busiest 1,000 first. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
+$$What happens right now, for \watch in psql: a row for all queues together, then one for each of the 1,000 busiest queues, in that order. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;
 
 CREATE FUNCTION jobs.last_id() RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
