@@ -10,10 +10,17 @@ use crate::shmem::fetches;
 /// A queue that nobody has fetched from for so long has no worker, in microseconds.
 pub const UNATTENDED: i64 = 300_000_000;
 
+/// When somebody fetched from a queue last, as the calling statement sees it.
+pub fn last_fetched(queue: &str) -> Option<i64> {
+    let args = [text(queue)];
+    noted_or(queue, || {
+        LAST_FETCHED.run_as_of(Snapshot::Callers, &args, |rows| rows.big(0, 1))
+    })
+}
+
 /// When somebody fetched from a queue last. Where that is not known (the library is not preloaded,
 /// or the server was started anew), by the jobs that run and those that ended last.
-pub fn last_fetched(queue: &str, seen: Snapshot) -> Option<i64> {
-    let by_jobs = || LAST_FETCHED.run_as_of(seen, &[text(queue)], |rows| rows.big(0, 1));
+fn noted_or(queue: &str, by_jobs: impl FnOnce() -> Option<i64>) -> Option<i64> {
     noted(queue).or_else(by_jobs).filter(is_past)
 }
 
@@ -26,15 +33,10 @@ fn is_past(at: &i64) -> bool {
     *at <= time::now()
 }
 
-/// Whether a queue that was last fetched from then has had no worker since.
-pub fn is_unattended(
-    queue: &str,
-    fetched_at: Option<i64>,
-    since: i64,
-    now: i64,
-    seen: Snapshot,
-) -> bool {
-    fetched_at.is_none_or(|at| at < since) && !is_at_work(queue, now, seen)
+/// Whether a queue that was last fetched from then has had no worker since, as the calling
+/// statement sees it.
+pub fn is_unattended(queue: &str, fetched_at: Option<i64>, since: i64, now: i64) -> bool {
+    fetched_at.is_none_or(|at| at < since) && !is_at_work(queue, now)
 }
 
 /// Those of these queues that have had no worker since then, and when each was fetched from last.
@@ -51,7 +53,7 @@ pub fn unattended(queues: Vec<String>, since: i64, now: i64) -> Vec<(String, Opt
     let at_work = AT_WORK.list(&[names, big(now)], |rows, row| rows.text(row, 1));
     let at_work: HashSet<String> = at_work.into_iter().collect();
     let left = queues.into_iter().filter_map(|queue| {
-        let fetched_at = fetches::last(&queue).or_else(|| by_jobs.get(&queue).copied());
+        let fetched_at = noted_or(&queue, || by_jobs.get(&queue).copied());
         let is_left = fetched_at.is_none_or(|at| at < since) && !at_work.contains(&queue);
         is_left.then_some((queue, fetched_at))
     });
@@ -67,8 +69,9 @@ pub fn passes_over(queue: &str, kind: &str, now: i64) -> Option<i64> {
 }
 
 /// Whether somebody who may fetch has a job of the queue, and its lease has not run out.
-fn is_at_work(queue: &str, now: i64, seen: Snapshot) -> bool {
-    IS_AT_WORK.run_as_of(seen, &[text(queue), big(now)], |rows| !rows.is_empty())
+fn is_at_work(queue: &str, now: i64) -> bool {
+    let args = [text(queue), big(now)];
+    IS_AT_WORK.run_as_of(Snapshot::Callers, &args, |rows| !rows.is_empty())
 }
 
 // The attempts that run and those of the jobs that ended last, with their queues.

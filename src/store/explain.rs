@@ -25,11 +25,10 @@ pub fn reasons<T>(
     let (queue, kind) = QUEUE.first_as_of(Snapshot::Callers, &[big(id)], |rows| {
         rows.text(0, 1).zip(rows.text(0, 2))
     })??;
-    let fetched_at = activity::last_fetched(&queue, Snapshot::Callers);
-    let is_left_since =
-        |since| activity::is_unattended(&queue, fetched_at, since, now, Snapshot::Callers);
+    let fetched_at = activity::last_fetched(&queue);
+    let is_left_since = |since| activity::is_unattended(&queue, fetched_at, since, now);
     let is_left = is_left_since(now - activity::UNATTENDED);
-    let quiet = workers::quiet_for(&queue, Snapshot::Callers)
+    let quiet = workers::quiet_for(&queue)
         .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.commanded_at));
     let args = [
         big(id),

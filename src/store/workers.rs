@@ -69,9 +69,10 @@ pub struct Quiet {
     pub are_all: bool,
 }
 
-/// The quiet workers of a queue, if there are any; those that are lost do not count.
-pub fn quiet_for(queue: &str, seen: Snapshot) -> Option<Quiet> {
-    QUIET.run_as_of(seen, &[text(queue)], |rows| {
+/// The quiet workers of a queue, if there are any, as the calling statement sees it; those that are
+/// lost do not count.
+pub fn quiet_for(queue: &str) -> Option<Quiet> {
+    QUIET.run_as_of(Snapshot::Callers, &[text(queue)], |rows| {
         Some(Quiet {
             names: rows.text(0, 1)?,
             commanded_at: rows.big(0, 2)?,
