@@ -275,20 +275,30 @@ static SET_QUEUE: Plan = Plan::new(
               ROW ($2, $3, $4, $5, $6, $7, $8))",
     &[TEXT, INT4, INT4, SPAN, INT4, INT8, INT8, INT8],
 );
-// What has neither settings nor a pause is a queue like those that were never named.
+// Whether a queue is paused or has a setting. One that is neither is like those that were never
+// named. The view jobs.queues has the list, too.
+macro_rules! is_set {
+    () => {
+        "num_nonnulls(q.paused_at, q.concurrency, q.rate, q.max_waiting, q.retention_completed, q.retention_cancelled, q.retention_discarded) > 0"
+    };
+}
 static FORGET_QUEUE: Plan = Plan::new(
-    "DELETE FROM jobs.queue
-      WHERE queue = $1
-        AND num_nonnulls(paused_at, resumed_at, concurrency, rate, max_waiting, retention_completed, retention_cancelled, retention_discarded) = 0",
+    concat!(
+        "DELETE FROM jobs.queue q WHERE q.queue = $1 AND q.resumed_at IS NULL AND NOT ",
+        is_set!()
+    ),
     &[TEXT],
 );
 static FORGET_RESUMED: Plan = Plan::new(
-    "DELETE FROM jobs.queue
-      WHERE ctid = ANY (ARRAY(
-        SELECT q.ctid FROM jobs.queue q
-         WHERE q.resumed_at < $1 AND num_nonnulls(q.paused_at, q.concurrency, q.rate, q.max_waiting, q.retention_completed, q.retention_cancelled, q.retention_discarded) = 0
-           AND NOT EXISTS (SELECT FROM jobs.ready r WHERE r.queue = q.queue)
-           AND NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= q.resumed_at)
-         LIMIT $2 FOR UPDATE SKIP LOCKED))",
+    concat!(
+        "DELETE FROM jobs.queue
+          WHERE ctid = ANY (ARRAY(
+            SELECT q.ctid FROM jobs.queue q
+             WHERE q.resumed_at < $1 AND NOT ",
+        is_set!(),
+        "      AND NOT EXISTS (SELECT FROM jobs.ready r WHERE r.queue = q.queue)
+               AND NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= q.resumed_at)
+             LIMIT $2 FOR UPDATE SKIP LOCKED))"
+    ),
     &[AT, INT8],
 );

@@ -433,10 +433,12 @@ static OTHERS_ARE_MANY: Plan = Plan::new(
     "SELECT FROM jobs.kept_count k WHERE k.place <> $1 AND k.queues > $2 LIMIT 1",
     &[TEXT, INT8],
 );
-static FORGET_OTHERS: Plan = Plan::new(
-    "UPDATE jobs.kept_count SET counted_at = NULL, took = NULL, changes = NULL, counts = NULL, queues = NULL WHERE place <> $1",
-    &[TEXT],
-);
+macro_rules! forget {
+    () => {
+        "UPDATE jobs.kept_count SET counted_at = NULL, took = NULL, changes = NULL, counts = NULL, queues = NULL"
+    };
+}
+static FORGET_OTHERS: Plan = Plan::new(concat!(forget!(), " WHERE place <> $1"), &[TEXT]);
 static FORGET_QUEUES: Plan = Plan::new(
     "DELETE FROM jobs.kept_queue WHERE state::text = ANY ($1)",
     &[TEXTS],
@@ -446,10 +448,4 @@ static KEEP_QUEUES: Plan = Plan::new(
      SELECT k.queue, k.state::jobs.state, k.jobs, k.since FROM unnest($1, $2, $3, $4) AS k(queue, state, jobs, since)",
     &[TEXTS, TEXTS, INT8S, ATS],
 );
-static FORGET: Plan = Plan::new(
-    concat!(
-        "UPDATE jobs.kept_count SET counted_at = NULL, took = NULL, changes = NULL, counts = NULL, queues = NULL",
-        its_row!()
-    ),
-    &[TEXT],
-);
+static FORGET: Plan = Plan::new(concat!(forget!(), its_row!()), &[TEXT]);

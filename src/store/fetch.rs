@@ -67,7 +67,7 @@ columns! {
 
 /// The types of the columns of `jobs.fetched_job`.
 pub const FETCHED_JOB: &[Oid] = fetched::TYPES.split_at(ANSWERED).0;
-pub(super) const ANSWERED: usize = fetched::DEADLINE_AT as usize;
+pub(super) const ANSWERED: usize = fetched::WAITS_SINCE as usize - 1;
 
 /// A job that was claimed.
 pub(super) struct Claimed {
