@@ -200,7 +200,7 @@ async fn of_several_heartbeats_for_a_locked_job_the_latest_that_committed_counts
     );
     run(
         &db,
-        &format!("select jobs.heartbeat(job_id, token, '1 ms') from jobs.running limit 1"),
+        "select jobs.heartbeat(job_id, token, '1 ms') from jobs.running limit 1",
     )
     .await;
     run(&holder, "rollback").await;
