@@ -51,9 +51,9 @@ pub enum Fault {
     /// results wait for hours for who has their jobs locked: harmless, but only so a test can have
     /// him let go in time
     Patient,
-    /// an error that there is no memory finds no reserve, and nobody ends the session for it
+    /// an out-of-memory error finds no reserve, and does not end the session
     NoReserve,
-    /// who writes what a transaction has counted first takes all the memory that there is
+    /// writing what a transaction has counted first takes all the memory that is left
     Exhaust,
 }
 
@@ -127,7 +127,7 @@ pub fn allocate(fault: Fault) {
     }
 }
 
-/// Takes all the memory that there is, and asks for more, if this fault is on.
+/// Takes all the memory that is left, and asks for more, if this fault is on.
 pub fn exhaust() {
     use std::alloc::{GlobalAlloc, Layout, System};
 

@@ -193,7 +193,7 @@ unsafe extern "C-unwind" {
     fn errfinish(file: *const c_char, line: c_int, function: *const c_char);
 }
 
-/// Ends the session, for want of so many bytes.
+/// Ends the session, which lacks this many bytes.
 pub fn end(size: Option<usize>) {
     release();
     // SAFETY: Postgres ends the process in the last of these; with nobody to catch it, any other
@@ -209,7 +209,9 @@ pub fn end(size: Option<usize>) {
                     c"jobs asked for %zu bytes. The session ends.".as_ptr(),
                     size,
                 ),
-                None => errdetail(c"There is none to report it. The session ends.".as_ptr()),
+                None => errdetail(
+                    c"There is no memory left to report the error. The session ends.".as_ptr(),
+                ),
             };
             errfinish(c"memory.rs".as_ptr(), 0, c"jobs".as_ptr());
         }

@@ -7,9 +7,8 @@
 //! indexes, whose report has the key, and a table of ours that is gone.
 //!
 //! To take an error apart it copies it. Where that fails, for want of memory, it begins again,
-//! until Postgres has no room for one more error and ends all of the server. So with an error that
-//! there is no memory some of it is given back first. Where even that does not suffice, the session
-//! ends.
+//! until Postgres has no room for one more error and ends all of the server. So for an
+//! out-of-memory error a reserve is freed first. If even that does not suffice, the session ends.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -57,7 +56,7 @@ thread_local! {
     /// The latest error that pgrx would leave something out of; null: none. In Postgres' own memory
     /// and form, since an error while it is looked at would jump over what has to be dropped.
     static LATEST: Cell<Copied> = const { Cell::new(Copied::NONE) };
-    /// Where the latest error that there is no memory was caught; null: there was none.
+    /// Where the latest out-of-memory error was caught; null: there was none.
     static CAUGHT_AT: Cell<*mut pg_sys::sigjmp_buf> = const { Cell::new(null_mut()) };
 }
 
@@ -126,8 +125,8 @@ pub fn kept<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The latest error is dealt with: from now on there is a reserve for the next one, if there can
-/// be one.
+/// The latest error has been handled: from now on there is a reserve for the next one, if memory
+/// allows.
 pub fn renew() {
     memory::reserve();
     CAUGHT_AT.set(null_mut());
@@ -215,8 +214,8 @@ unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
     }
 }
 
-/// Gives the reserve back, so that pgrx can copy the error. One that is raised anew is caught
-/// further out. One that is caught further in comes of a copy that failed nevertheless.
+/// Frees the reserve, so that pgrx can copy the error. An error that is raised again is caught
+/// further out. One that is caught further in is from a copy that failed all the same.
 unsafe fn out_of_memory() {
     // SAFETY: reads a variable of this process.
     let caught_at = unsafe { pg_sys::PG_exception_stack };
@@ -243,7 +242,7 @@ unsafe fn put_into_our_words(report: *const ErrorData) -> bool {
                 if is(table, c"unique_claim") || is(table, c"unique_note") {
                     errcode(SERIALIZATION_FAILURE);
                     errmsg(c"%s".as_ptr(), UNSEEN_CLAIM.as_ptr());
-                    errdetail(c"The key came into an index that is being rebuilt.".as_ptr());
+                    errdetail(c"The key was found in an index that is being rebuilt.".as_ptr());
                     errhint(c"%s".as_ptr(), RETRY.as_ptr());
                 } else {
                     errdetail(c"The key is not shown.".as_ptr());
@@ -252,9 +251,9 @@ unsafe fn put_into_our_words(report: *const ErrorData) -> bool {
             }
             INTERNAL if is_error && is_gone((*report).message) => {
                 errcode(WRONG_STATE);
-                errmsg(c"extension jobs was dropped or created anew during the call".as_ptr());
+                errmsg(c"extension jobs was dropped or recreated during the call".as_ptr());
                 errdetail(c"Postgres: %s.".as_ptr(), (*report).message);
-                errhint(c"Repeat the call if the extension is there again.".as_ptr());
+                errhint(c"Repeat the call if the extension is installed again.".as_ptr());
                 true
             }
             _ => false,

@@ -142,7 +142,7 @@ static UNATTENDED_QUEUES: Plan = Plan::new(
         ", 'nobody is known to have fetched from it'),
                 format('Start a worker that fetches from it, or see why none does: SELECT * FROM jobs.workers WHERE %L = ANY (queues); Its jobs: SELECT * FROM jobs.jobs WHERE queue = %1$L AND state = ''available'' ORDER BY priority, id LIMIT 10;', u.queue),
                 count(*) OVER (), 'queues have waiting jobs, and no worker fetches from them',
-                'Start workers that fetch from these queues. The workers that are there: SELECT worker, status, queues FROM jobs.workers; The queues: SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;'
+                'Start workers that fetch from these queues. Known workers: SELECT worker, status, queues FROM jobs.workers; The queues: SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;'
            FROM unnest($1, $2) WITH ORDINALITY AS u(queue, fetched_at, n) ORDER BY u.n LIMIT 20"
     ),
     &[TEXTS, ATS],

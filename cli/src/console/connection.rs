@@ -1,4 +1,4 @@
-//! Connections to the database: how many there are in all, and which of them wait for a statement.
+//! Connections to the database: how many there are in all, and which are idle.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ pub(crate) struct Connection {
     opened: Instant,
 }
 
-/// Lets a connection be there.
+/// Permits one connection.
 pub(crate) type Permit = OwnedSemaphorePermit;
 
 impl Connection {
@@ -82,7 +82,7 @@ impl Drop for Connection {
 pub(crate) struct Pool {
     most: usize,
     permits: Arc<Semaphore>,
-    /// Those that wait for a statement, by the number of their role, the oldest first.
+    /// Idle ones, by the number of their role, the oldest first.
     idle: Mutex<Vec<(u64, Connection)>>,
     /// How many wait for a permit.
     waiting: AtomicUsize,
@@ -105,7 +105,7 @@ impl Pool {
         self.roles.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits until there may be one more connection. One that is idle makes room.
+    /// Waits until one more connection is permitted. An idle one is closed for it.
     pub(crate) async fn permit(&self, until: Instant) -> Result<Permit, Problem> {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(permit);
@@ -123,7 +123,7 @@ impl Pool {
         Ok(permit.expect("it is never closed"))
     }
 
-    /// A connection of a role that waits for a statement.
+    /// An idle connection of a role.
     pub(crate) fn take(&self, role: u64) -> Option<Connection> {
         let mut idle = locked(&self.idle);
         let last = idle.iter().rposition(|(of, _)| *of == role)?;

@@ -17,8 +17,7 @@ pub(super) async fn guarded(State(app): State<Arc<App>>, request: Request, next:
         let said = "The console does not serve this name: open it by its address or as localhost.";
         (StatusCode::MISDIRECTED_REQUEST, said).into_response()
     } else if http::is_foreign(request.method(), request.headers()) {
-        let said =
-            "A page of another site has sent this form. Open the console, and repeat it there.";
+        let said = "Another site has sent this form. Open the console and repeat the action there.";
         (StatusCode::FORBIDDEN, said).into_response()
     } else if !http::is_path(request.uri().path()) {
         StatusCode::NOT_FOUND.into_response()
@@ -42,7 +41,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    // By none at all a browser would send forms without their origin.
+    // With no-referrer a browser would send forms without their origin.
     (header::REFERRER_POLICY, "same-origin"),
     (header::CACHE_CONTROL, "no-store"),
     (

@@ -87,8 +87,8 @@ pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
         .is_some_and(|accepted| accepted == "text/event-stream")
 }
 
-/// Whether the browser speaks https. Each proxy on the way adds what it was spoken to, so that is
-/// the first one.
+/// Whether the browser speaks https. Each proxy on the way adds the protocol it was asked with, so
+/// the first element is the browser's.
 pub(crate) fn is_https(headers: &HeaderMap) -> bool {
     let all = headers.get("x-forwarded-proto");
     let all = all.and_then(|all| all.to_str().ok());
@@ -96,8 +96,8 @@ pub(crate) fn is_https(headers: &HeaderMap) -> bool {
         .is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
 }
 
-/// Whether a page of another site sends a request that may change something. A browser says where
-/// it comes from; what is no browser has no cookies of ours.
+/// Whether a request that may change something comes from a page of another site. A browser says
+/// where a request comes from; other programs do not have our cookies.
 pub(crate) fn is_foreign(method: &Method, headers: &HeaderMap) -> bool {
     if method.is_safe() {
         return false;

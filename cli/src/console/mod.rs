@@ -70,7 +70,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
 pub(crate) struct Console {
-    /// Address and port to listen on; other ones than of loopback need --login or
+    /// Address and port to listen on; an address that is not loopback needs --login or
     /// --allow-unauthenticated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8088")]
     listen: String,
@@ -84,21 +84,21 @@ pub(crate) struct Console {
     /// one role, and on an address other than loopback nobody can change anything
     #[arg(long)]
     login: bool,
-    /// Without --login, serve others than this machine all the same: everybody who reaches the
-    /// address reads what the role may
+    /// Without --login, serve other machines, read-only: everybody who reaches the address can read
+    /// what the role can
     #[arg(long)]
     allow_unauthenticated: bool,
     /// Without --login, a name under which browsers may open the console, besides localhost and
     /// addresses; it can be given many times
     #[arg(long = "allow-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
-    /// How many connections to the database there are at most, those of all roles together
+    /// Maximum number of connections to the database, for all roles together
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u16).range(2..=1000))]
     max_connections: u16,
-    /// How many connections of browsers one address may have; a proxy may need more
+    /// Maximum number of connections of browsers from one address; a proxy can need more
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u16).range(1..=1000))]
     max_per_address: u16,
-    /// Seconds after which a connection is closed that takes nothing of an answer
+    /// Seconds after which a connection that reads nothing of an answer is closed
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, hide = true)]
     write_timeout: Duration,
 }
@@ -207,7 +207,7 @@ impl Console {
     }
 }
 
-/// Says a line in the log. No text of a visitor begins another one, or commands a terminal.
+/// Writes a line to the log. No text of a visitor can begin another line or command a terminal.
 fn log(line: impl Display) {
     tell(format_args!("jobs: {}", visible::line(&line.to_string())));
 }

@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(super) struct Limits {
     /// How many connections one address has at most; more are closed.
     pub(super) per_address: usize,
-    /// How long a connection stays that takes nothing of an answer.
+    /// How long a connection stays that reads nothing of an answer.
     pub(super) write: Duration,
 }
 
@@ -118,7 +118,7 @@ impl Drop for Place {
     }
 }
 
-/// A connection that fails when its peer takes nothing for too long.
+/// A connection that fails when its peer reads nothing for too long.
 struct Taken {
     stream: TcpStream,
     limit: Duration,
