@@ -157,10 +157,10 @@ const RULE: &str =
     "A duration is a number of seconds, an ISO 8601 duration, or a Postgres interval with units.";
 const EXAMPLE: &str = "Write 900, \"PT15M\" or \"15 minutes\".";
 
-/// Reads a duration in text, and nothing that only may be one. The reader of the server skips
-/// brackets, and takes `9:00` for nine hours. So the text must be in ISO 8601, a number alone,
-/// which is seconds, or as Postgres writes an `interval`: numbers with units and then perhaps a
-/// clock with seconds, `1 day 02:00:00`.
+/// Reads a duration in text, strictly. The server's own reader skips brackets, and takes `9:00` for
+/// nine hours. So the text must be ISO 8601, a number alone, which is seconds, or an `interval` as
+/// Postgres writes it: numbers with units, optionally followed by a clock with seconds, as in
+/// `1 day 02:00:00`.
 pub(crate) fn from_text(text: &str, read: ReadInterval) -> Option<Interval> {
     let text = text.trim();
     let is_strict = match text.strip_prefix('P') {

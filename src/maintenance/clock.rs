@@ -1,4 +1,4 @@
-//! What a clock that was ahead and was put back has left behind is cut, as part of the rescue: see
+//! Cuts stored times that lie ahead of a clock that was put back, as part of the rescue: see
 //! [`crate::store::clock`].
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,20 +7,20 @@ use crate::pg::time;
 use crate::store::clock;
 use crate::{shmem, ticks};
 
-/// How often the background worker looks for that, in microseconds.
+/// How often the background worker looks for them, in microseconds.
 const LOOK_EVERY: i64 = 60 * 1_000_000;
-/// Jobs that are looked at together, for each that may be cut.
+/// How many jobs are looked at for each that may be cut.
 const JOBS: i64 = 10;
 
-/// When it did so last.
+/// When it looked last.
 static LOOKED: AtomicI64 = AtomicI64::new(0);
-/// While jobs are looked at: up to this one they were.
+/// The last job that was looked at; 0: none is left.
 static AFTER: AtomicI64 = AtomicI64::new(0);
-/// What was cut since the beginning, and how far ahead of the clock it was.
+/// How many times were cut since the first of these jobs, and how far ahead of the clock they lay.
 static CUT: AtomicI64 = AtomicI64::new(0);
 static BY: AtomicI64 = AtomicI64::new(0);
 
-/// Cuts up to about so much; how much, and whether there may be more.
+/// Cuts about `limit` times at most. Returns how many, and whether there may be more.
 pub fn cut(limit: i64) -> (usize, bool) {
     let now = time::now();
     let after = AFTER.load(Ordering::Relaxed);
@@ -34,7 +34,7 @@ pub fn cut(limit: i64) -> (usize, bool) {
         return (0, false);
     }
     BY.fetch_max(ahead.unwrap_or(0), Ordering::Relaxed);
-    // First: the others tell that there is something to cut, also to who comes after a crash.
+    // Jobs first: after a crash, the other tables still show that there is something to cut.
     let page = clock::cut_jobs(after, limit.saturating_mul(JOBS));
     AFTER.store(page.last.unwrap_or(0), Ordering::Relaxed);
     if page.last.is_some() {

@@ -1,9 +1,9 @@
 //! Stored times that lie ahead of the clock. A clock that was ahead and was put back leaves them
-//! behind: what happened lies in the future, and what is counted from there ends late by as much.
-//! Maintenance cuts them: what happened is dated now, and what ends is brought forward.
+//! behind: past events lie in the future, and durations that count from these end late by as much.
+//! Maintenance cuts them: events are dated now, and ends are brought forward by as much.
 //!
-//! What a person or program chose stays: when a scheduled job is due or expires. So do the records
-//! of the history and the audit.
+//! Times that a person or program chose are kept: when a scheduled job is due or expires. So are
+//! records of the history and the audit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,14 +16,14 @@ use super::{notes, place};
 use crate::pg::time;
 use crate::shmem::leases;
 
-/// Up to so far ahead of the clock, in microseconds, nothing is cut: clocks are corrected by a
-/// little all the time. It is in texts as well.
+/// Times up to this far ahead of the clock are not cut, in microseconds: small corrections of
+/// clocks are normal. The statements below have it as well.
 const TOLERATED: i64 = 60 * 1_000_000;
 
 /// A lease was read that began ahead of the clock.
 static HAS_LEASE_AHEAD: AtomicBool = AtomicBool::new(false);
 
-/// Says when a lease that was read began.
+/// Notes when a lease that was read began.
 pub(super) fn lease_began(at: i64, now: i64) {
     if at > now.saturating_add(TOLERATED) {
         HAS_LEASE_AHEAD.store(true, Ordering::Relaxed);
@@ -72,8 +72,8 @@ fn read_key(rows: &Tuples, row: usize) -> Option<Key> {
     rows.bytes(row, 3).and_then(|key| Key::from_bytes(&key))
 }
 
-/// Cuts what lies ahead of the clock beside jobs and schedules, up to so many of each; how many of
-/// all, and whether there may be more.
+/// Cuts times ahead of the clock in all tables but those of jobs and schedules, up to `limit` of
+/// each. Returns how many in all, and whether there may be more.
 pub fn cut_others(limit: i64) -> (usize, bool) {
     let failed = CUT_ERRORS.list(&[big(limit)], |rows, row| {
         Some(rows.big(row, 1).zip(rows.big(row, 2)))
@@ -113,12 +113,12 @@ fn retry_earlier(id: i64, by: i64) {
     }
 }
 
-/// Writes down that so many times lay so far ahead of the clock and were cut.
+/// Records in the audit how many times were cut and how far ahead of the clock they lay.
 pub fn note(by: i64, cut: i64) {
     NOTE.execute(&[big(time::now()), big(by), big(cut)]);
 }
 
-/// Hands the findings of `jobs.health()` about that to `take`.
+/// Hands the findings of `jobs.health()` about the clock to `take`.
 pub fn find(take: &mut impl FnMut(&Tuples)) {
     FOUND.run(&[], take);
 }
