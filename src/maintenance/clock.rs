@@ -14,7 +14,8 @@ const JOBS: i64 = 10;
 
 /// When it looked last.
 static LOOKED: AtomicI64 = AtomicI64::new(0);
-/// The last job that was looked at; 0: none is left.
+/// The last job that was looked at; 0: none is left to look at; the last one that there can be: all
+/// were, and other rows are left.
 static AFTER: AtomicI64 = AtomicI64::new(0);
 /// How many times were cut since the first of these jobs, and how far ahead of the clock they lay.
 static CUT: AtomicI64 = AtomicI64::new(0);
@@ -42,11 +43,16 @@ pub fn cut(limit: i64) -> (usize, bool) {
         return (page.cut, true);
     }
     let (others, more) = clock::cut_others(limit);
+    if more {
+        CUT.fetch_add(others as i64, Ordering::Relaxed);
+        AFTER.store(i64::MAX, Ordering::Relaxed);
+        return (others, true);
+    }
     let cut = others + ticks::cut(now);
     let total = CUT.fetch_add(cut as i64, Ordering::Relaxed) + cut as i64;
-    if !more && total > 0 {
+    if total > 0 {
         CUT.store(0, Ordering::Relaxed);
         clock::note(BY.swap(0, Ordering::Relaxed), total);
     }
-    (cut, more)
+    (cut, false)
 }
