@@ -17,7 +17,7 @@ use crate::shmem::commit::{self, Work};
 use crate::shmem::{announce, fetches, things};
 use crate::store::fetch::{self, Emit, Fetch, Room};
 use crate::store::lanes::{self, Reach};
-use crate::store::{config_cache, due, limits, place, workers};
+use crate::store::{clock, config_cache, due, limits, place, workers};
 use crate::transition;
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
@@ -294,10 +294,11 @@ impl AtLeast {
         self.is_met(count, first, fetch.now)
     }
 
-    /// Whether so many jobs are enough, of which the first is available since then.
+    /// Whether so many jobs are enough, of which the first is available since then. Where that lies
+    /// ahead, the clock was put back, and nobody knows how long it has waited.
     fn is_met(&self, count: usize, first: i64, now: i64) -> bool {
-        let has_waited = |linger| count > 0 && time::add(first, linger) <= now;
-        count >= self.jobs || self.linger.is_some_and(has_waited)
+        let has_waited = |linger| time::add(first, linger) <= now || clock::is_ahead(first, now);
+        count >= self.jobs || count > 0 && self.linger.is_some_and(has_waited)
     }
 }
 

@@ -23,9 +23,14 @@ const TOLERATED: i64 = 60 * 1_000_000;
 /// A lease was read that began ahead of the clock.
 static HAS_LEASE_AHEAD: AtomicBool = AtomicBool::new(false);
 
+/// Whether what happened lies ahead of the clock.
+pub fn is_ahead(at: i64, now: i64) -> bool {
+    at > now.saturating_add(TOLERATED)
+}
+
 /// Notes when a lease that was read began.
 pub(super) fn lease_began(at: i64, now: i64) {
-    if at > now.saturating_add(TOLERATED) {
+    if is_ahead(at, now) {
         HAS_LEASE_AHEAD.store(true, Ordering::Relaxed);
     }
 }
