@@ -12,7 +12,7 @@ use jobs_core::state::State;
 
 use super::spi::{Plan, Tuples, big};
 use super::types::*;
-use super::{notes, place};
+use super::{config_cache, notes, place};
 use crate::pg::time;
 use crate::shmem::leases;
 
@@ -96,10 +96,14 @@ pub fn cut_others(limit: i64) -> (usize, bool) {
     let ends = CUT_LEASES.list(&[], |rows, row| rows.big(row, 1));
     ends.iter().for_each(|end| leases::noted(*end));
     cut += ends.len();
+    let queues = CUT_QUEUES.execute(&[]);
+    if queues > 0 {
+        config_cache::changed();
+    }
+    cut += queues;
     let small = [
         &CUT_WORKERS,
         &CUT_COMMANDS,
-        &CUT_QUEUES,
         &CUT_PAUSE,
         &CUT_TASKS,
         &CUT_COUNTS,
