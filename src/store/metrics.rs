@@ -104,7 +104,7 @@ static QUEUES: Plan = Plan::new(
      total AS (
        SELECT count(*) AS n, sum(q.available) AS available, sum(q.scheduled) AS scheduled, sum(q.pending) AS pending, sum(q.running) AS running,
               sum(q.retryable) AS retryable, sum(q.completed) AS completed, sum(q.cancelled) AS cancelled, sum(q.discarded) AS discarded,
-              min(q.oldest_available_at) AS oldest_available_at
+              min(q.oldest_available_at) FILTER (WHERE q.queue NOT IN (SELECT n.queue FROM named n)) AS oldest_available_at
          FROM jobs.queues q WHERE (SELECT count(*) FROM named) = $1),
      known AS (
        SELECT sum(q.available) AS available, sum(q.scheduled) AS scheduled, sum(q.pending) AS pending, sum(q.running) AS running,
