@@ -98,26 +98,17 @@ static BY_KIND: Plan = Plan::new(
 
 // The busiest queues, and the others together.
 static QUEUES: Plan = Plan::new(
-    "WITH named AS MATERIALIZED (
-       SELECT q.* FROM jobs.queues q
-        ORDER BY q.available + q.scheduled + q.pending + q.running + q.retryable DESC, q.completed + q.cancelled + q.discarded DESC, q.queue LIMIT $1),
-     total AS (
-       SELECT count(*) AS n, sum(q.available) AS available, sum(q.scheduled) AS scheduled, sum(q.pending) AS pending, sum(q.running) AS running,
-              sum(q.retryable) AS retryable, sum(q.completed) AS completed, sum(q.cancelled) AS cancelled, sum(q.discarded) AS discarded,
-              min(q.oldest_available_at) FILTER (WHERE q.queue NOT IN (SELECT n.queue FROM named n)) AS oldest_available_at
-         FROM jobs.queues q WHERE (SELECT count(*) FROM named) = $1),
-     known AS (
-       SELECT sum(q.available) AS available, sum(q.scheduled) AS scheduled, sum(q.pending) AS pending, sum(q.running) AS running,
-              sum(q.retryable) AS retryable, sum(q.completed) AS completed, sum(q.cancelled) AS cancelled, sum(q.discarded) AS discarded
-         FROM named q)
+    "WITH ranked AS MATERIALIZED (
+       SELECT q.*, row_number() OVER (
+                ORDER BY q.available + q.scheduled + q.pending + q.running + q.retryable DESC, q.completed + q.cancelled + q.discarded DESC, q.queue) <= $1 AS is_named
+         FROM jobs.queues q)
      SELECT m.metric, 'gauge', m.labels, m.value, m.help
        FROM (SELECT q.queue, q.available, q.scheduled, q.pending, q.running, q.retryable, q.completed, q.cancelled, q.discarded,
-                    q.oldest_available_at, q.paused, q.concurrency, q.max_waiting, q.counted_at FROM named q
+                    q.oldest_available_at, q.paused, q.concurrency, q.max_waiting, q.counted_at FROM ranked q WHERE q.is_named
              UNION ALL
-             SELECT '(others)', t.available - k.available, t.scheduled - k.scheduled, t.pending - k.pending, t.running - k.running,
-                    t.retryable - k.retryable, t.completed - k.completed, t.cancelled - k.cancelled, t.discarded - k.discarded,
-                    t.oldest_available_at, NULL, NULL, NULL, NULL
-               FROM total t, known k WHERE t.n > $1) q, LATERAL (
+             SELECT '(others)', sum(q.available), sum(q.scheduled), sum(q.pending), sum(q.running), sum(q.retryable), sum(q.completed),
+                    sum(q.cancelled), sum(q.discarded), min(q.oldest_available_at), NULL, NULL, NULL, NULL
+               FROM ranked q WHERE NOT q.is_named HAVING count(*) > 0) q, LATERAL (
          SELECT 'jobs_queue_jobs', jsonb_build_object('queue', q.queue, 'state', s.state), s.jobs::double precision,
                 'Jobs by queue and state; of long tables as counted before, see jobs_queue_counted_age_seconds'
            FROM (VALUES ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running),
