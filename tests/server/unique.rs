@@ -1,5 +1,7 @@
 //! Uniqueness against what once broke it, or could: each test names the case.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jobs_tests::{Client, Cluster, blocked, poll_until, run, scalar, sqlstate};
@@ -1315,4 +1317,52 @@ async fn what_is_unique_for_a_time_stays_so_however_soon_it_is_pruned() {
         r#"{"by_kind": true, "by_state": ["available", "running", "completed", "discarded"]}"#;
     let counts = inserted_while_pruned(&cluster, "control", options).await;
     assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
+}
+
+/// Inserts that race for the same keys while the index of claims is rebuilt over and over, each at
+/// its isolation level: they succeed, or are to be tried again, and no error has a key.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_error_has_a_key_while_the_index_of_claims_is_rebuilt() {
+    const REBUILDS: i64 = 12;
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("jobs.direct_access", "off")
+        .start();
+    let db = cluster.database("rebuilt").await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut sessions = Vec::new();
+    for level in ["read committed", "repeatable read", "serializable"].repeat(2) {
+        let session = cluster.connect("rebuilt").await;
+        let level_is = format!("set default_transaction_isolation = '{level}'");
+        run(&session, &level_is).await;
+        let is_over = is_over.clone();
+        sessions.push(tokio::spawn(async move {
+            let mut key = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                key += 1;
+                let insert = format!(
+                    "select jobs.insert('k', '{{\"n\": {key}}}', '{{\"by_args\": true}}') from generate_series(1, 3)"
+                );
+                let Err(error) = session.batch_execute(&insert).await else {
+                    continue;
+                };
+                let error = error.as_db_error().expect("the server answers");
+                assert_eq!(error.code().code(), "40001", "{level}: {error:?}");
+                assert_ne!(level, "read committed", "{error:?}");
+                let detail = error.detail().unwrap_or_default();
+                assert!(!detail.contains("(key)="), "{level}: {error:?}");
+            }
+        }));
+    }
+    for _ in 0..REBUILDS {
+        run(&db, "reindex table concurrently jobs.unique_claim").await;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for session in sessions {
+        session.await.unwrap();
+    }
+    assert_eq!(
+        scalar::<i64>(&db, "select count(*) from jobs.check()").await,
+        0
+    );
 }
