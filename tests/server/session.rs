@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs_tests::{Client, Cluster, run, sqlstate};
+use jobs_tests::{Client, Cluster, blocked, run, sqlstate};
 
 /// What the extension sets for itself, with what a session may have set.
 const SETTINGS: [(&str, &str); 13] = [
@@ -294,5 +294,35 @@ async fn no_error_shows_a_backtrace() {
             let sql = format!("select id from jobs.{}", call.replace("KIND", kind));
             assert_eq!(detail(&db, &sql).await.as_deref(), expected, "{sql}");
         }
+    }
+}
+
+/// Not those that return rows of a type of ours: Postgres looks for the type before it calls them,
+/// and the error is its own.
+#[tokio::test]
+async fn calls_that_the_extension_is_dropped_under_say_so() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("dropped").await;
+    for call in [
+        "select jobs.insert('k', unique_opts => '{\"by_kind\": true}')",
+        "select jobs.complete(1, 1)",
+        "select jobs.heartbeat(1, 1)",
+        "select jobs.cancel(1)",
+        "select jobs.schedule('s', '@daily', 's')",
+    ] {
+        let caller = cluster.connect("dropped").await;
+        // What it remembers of the tables is about those that are dropped.
+        run(
+            &caller,
+            "select jobs.insert('first'); select jobs.fetch('none')",
+        )
+        .await;
+        run(&db, "begin; drop extension jobs").await;
+        let calling = tokio::spawn(async move { sqlstate(caller.batch_execute(call).await) });
+        blocked(&cluster.connect("postgres").await, 1).await;
+        run(&db, "commit").await;
+        let code = calling.await.unwrap();
+        assert!(code != "00000" && !code.starts_with("XX"), "{call}: {code}");
+        run(&db, "create extension jobs").await;
     }
 }
