@@ -135,7 +135,7 @@ async fn many_locked(db: &Client, holder: &Client, count: i64) {
     run(db, &insert).await;
     while number(
         db,
-        "select count(*) from jobs.fetch(max_jobs => 1000, lease => '1 ms')",
+        "select count(*) from jobs.fetch(max_jobs => 1000, lease => '1 microsecond')",
     )
     .await
         > 0
@@ -191,7 +191,7 @@ async fn of_several_heartbeats_for_a_locked_job_the_latest_that_committed_counts
     let holder = cluster.connect("locked").await;
     many_locked(&db, &holder, 3).await;
     run(&db, &beat("1 hour")).await;
-    run(&db, &format!("begin; {}; rollback", beat("1 ms"))).await;
+    run(&db, &format!("begin; {}; rollback", beat("1 microsecond"))).await;
     run(&db, "select jobs.maintain()").await;
     assert_eq!(
         number(&db, "select count(*) from jobs.heartbeat_note").await,
@@ -200,7 +200,7 @@ async fn of_several_heartbeats_for_a_locked_job_the_latest_that_committed_counts
     );
     run(
         &db,
-        "select jobs.heartbeat(job_id, token, '1 ms') from jobs.running limit 1",
+        "select jobs.heartbeat(job_id, token, '1 microsecond') from jobs.running limit 1",
     )
     .await;
     run(&holder, "rollback").await;
