@@ -142,6 +142,7 @@ build_for_units() {
   [[ ! $wanted =~ \ (pgtest|server:($WITH_FAULTS))[:\ ] ]] || need_faults
   # Their units say what is wrong.
   [[ ! $wanted =~ \ (server|server_statements)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test server || true
+  [[ ! $wanted =~ \ (isolation|isolation_statements)[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test isolation || true
   [[ ! $wanted =~ \ reliability[:\ ] ]] || cargo test --quiet --no-run -p jobs-tests --test reliability || true
   [[ ! $wanted =~ \ examples[:\ ] ]] || build_example
   [[ ! $wanted =~ \ console[:\ ] ]] || cargo test --quiet --no-run -p postgres-jobs-cli --test console || true
@@ -521,31 +522,33 @@ pgspot_finds() { # DIRECTORY SCRIPT CODE; this and nothing else
   refuses pgspot_run "$1" "$2" && grep -q "^$3:" "$out" && refuses grep -E '^PS[0-9]+:' <(grep -v "^$3:" "$out")
 }
 
-# --- regress and isolation: golden files ----------------------------------------------------------
+# --- isolation, and regress: golden files ---------------------------------------------------------
 
-suite_regress() { golden regress tests/pg_regress sql sql "$1"; }
-suite_isolation() { golden isolation tests/isolation specs spec "$1"; }
+# FILTER is a part of a specification's name.
+suite_isolation() { isolation isolation "$1"; }
+# Where no table is read or written without statements: src/store/direct/mod.rs.
+suite_isolation_statements() { JOBS_DIRECT_ACCESS=off isolation isolation_statements "$1"; }
 
-# Both where no table is read or written without statements: src/store/direct/mod.rs.
-suite_regress_statements() { golden regress_statements tests/pg_regress sql sql "$1"; }
-suite_isolation_statements() { golden isolation_statements tests/isolation specs spec "$1"; }
+isolation() { # SUITE FILTER
+  need_extension
+  libtest "$1" cargo test --no-fail-fast -p jobs-tests --test isolation -- ${2:+"$2"}
+}
 
-# Runs every test of a directory in a database of its own, so that none depends on what another one
-# did, in name order. The directory is copied: user postgres may not be able to read the checkout,
-# and the control changes a file. Where majors of Postgres answer differently, expected/NAME_1.out
-# is the other answer, as pg_regress has it.
-golden() { # SUITE DIRECTORY SUBDIRECTORY SUFFIX FILTER
-  local suite=$1 from=$2 sub=$3 suffix=$4 filter=$5 dir=$TMP/$1 name names answer
-  if [[ ! -d $from/$sub || ! -d $from/expected ]]; then
-    check "$suite" "there is no $from/$sub or no $from/expected" false
-    return
-  fi
+suite_regress() { golden regress "$1"; }
+suite_regress_statements() { golden regress_statements "$1"; }
+
+# Runs every test of tests/pg_regress in a database of its own, so that none depends on what another
+# one did, in name order. The directory is copied: user postgres may not be able to read the
+# checkout, and the control changes a file. Where majors of Postgres answer differently,
+# expected/NAME_1.out is the other answer, as pg_regress has it.
+golden() { # SUITE FILTER
+  local suite=$1 filter=$2 from=tests/pg_regress dir=$TMP/$1 name names answer
   begin_server "$suite" "$from/postgresql.conf"
-  cp -r "$from/$sub" "$from/expected" "$dir/"
-  names=$(cd "$from" && ls "$sub" expected | sed -nE "s/(_[1-9])?\.($suffix|out)$//p" | sort -u | grep -F -- "$filter" || true)
+  cp -r "$from/sql" "$from/expected" "$dir/"
+  names=$(cd "$from" && ls sql expected | sed -nE "s/(_[1-9])?\.(sql|out)$//p" | sort -u | grep -F -- "$filter" || true)
   for name in $names; do
-    if [[ ! -f $dir/$sub/$name.$suffix ]]; then
-      check "$suite" "expected/$name.out has no $sub/$name.$suffix" false
+    if [[ ! -f $dir/sql/$name.sql ]]; then
+      check "$suite" "expected/$name.out has no sql/$name.sql" false
       continue
     fi
     # A test without its expectation would be silently green in other runners; here it fails and
@@ -554,7 +557,7 @@ golden() { # SUITE DIRECTORY SUBDIRECTORY SUFFIX FILTER
     check "$suite" "$name, see above; if it is right: cp $STATE/results/$suite/$name.out $from/expected/" golden_test "$suite" "$name"
   done
   if [[ -z $names ]]; then
-    check "$suite" "there is no test in $from/$sub${filter:+ whose name has $filter}" false
+    check "$suite" "there is no test in $from/sql${filter:+ whose name has $filter}" false
   else
     for answer in "$dir/expected/$name"{,_[1-9]}.out; do
       [[ ! -f $answer ]] || echo "this must not be there" >>"$answer"
@@ -577,10 +580,9 @@ golden_test() { # SUITE NAME; shows the difference and keeps the output when it 
 }
 
 golden_run() { # SUITE NAME DATABASE
-  local dir=$TMP/$1 program=regress/pg_regress
-  if [[ $1 == isolation* ]]; then program=isolation/pg_isolation_regress; fi
+  local dir=$TMP/$1
   as_pg rm -f "$dir/regression.diffs"
-  as_pg "$(dirname "$("$JOBS_PG_CONFIG" --pgxs)")/../test/$program" --bindir="$PG_BIN" --host="$dir" --port=5432 --user=postgres \
+  as_pg "$(dirname "$("$JOBS_PG_CONFIG" --pgxs)")/../test/regress/pg_regress" --bindir="$PG_BIN" --host="$dir" --port=5432 --user=postgres \
     --inputdir="$dir" --outputdir="$dir" --dbname="$3" --load-extension=jobs "$2"
 }
 

@@ -275,7 +275,7 @@ impl Cluster {
                 .bindir
                 .ends_with(format!("{}/bin", major_of(&template)))
         {
-            let mut copy = self.as_owner(Path::new("cp"));
+            let mut copy = self.program(Path::new("cp"));
             return self.run(copy.arg("-a").arg(template).arg(self.data()));
         }
         let mut initdb = self.bin("initdb");
@@ -431,11 +431,11 @@ impl Cluster {
     /// A client program of the same Postgres (pg_dump, psql, pgbench, ..), with this server as its
     /// default.
     pub fn bin(&self, program: &str) -> Command {
-        self.as_owner(&self.bindir.join(program))
+        self.program(&self.bindir.join(program))
     }
 
     /// A program as the user that owns the servers.
-    fn as_owner(&self, program: &Path) -> Command {
+    pub fn program(&self, program: &Path) -> Command {
         let mut command = if is_root() {
             let mut command = Command::new("runuser");
             command.args(["-u", "postgres", "--"]).arg(program);
