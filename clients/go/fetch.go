@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"sort"
-	"strings"
 	"time"
 	"unicode"
 )
@@ -14,9 +13,7 @@ import (
 // the server, as its clock and ours need not agree.
 //
 // The numbers are float8, and what is empty is null, as that costs the server least.
-//
-// Where the handler of others is among the kinds, all kinds are asked for.
-const fetchCall = `SELECT j.id, j.token, j.kind, j.queue, j.args, j.priority, j.attempt, j.max_attempts,
+const fetchTail = `, j.args, j.priority, j.attempt, j.max_attempts,
 		CASE WHEN j.meta <> '{}' OR j.tags <> '{}' THEN json_build_object('Meta', j.meta, 'Tags', j.tags) END,
 		date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), date_part('epoch', j.attempted_at),
 		coalesce(date_part('epoch', j.deadline_at - clock_timestamp()), 'Infinity'),
@@ -24,19 +21,27 @@ const fetchCall = `SELECT j.id, j.token, j.kind, j.queue, j.args, j.priority, j.
 	FROM jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3, lease => $4,
 		kinds => CASE WHEN '' <> ALL ($5::text[]) THEN $5::text[] END) j`
 
+// Where the handler of others is among the kinds, both statements ask for all kinds.
+const (
+	// fetchJobs returns names as the database has them.
+	fetchJobs = `SELECT j.id, j.token, j.kind, j.queue` + fetchTail
+	// fetchJobsByOurNames returns names as the worker has them.
+	fetchJobsByOurNames = `SELECT j.id, j.token,
+		coalesce((SELECT n FROM unnest($5::text[]) n WHERE normalize(n) = j.kind LIMIT 1), j.kind),
+		coalesce((SELECT n FROM unnest($1::text[]) n WHERE normalize(n) = j.queue LIMIT 1), j.queue)` + fetchTail
+)
+
 // fetchCall is how the worker fetches. The database keeps names in Unicode normal form C, which
-// package unicode does not know. So of names that are not ASCII jobs have those of the worker.
+// package unicode does not know. So jobs have the worker's names if one of these is not ASCII.
 func (w *Worker) fetchCall() string {
 	for _, name := range append(append([]string{}, w.options.Queues...), w.kinds...) {
 		for _, letter := range name {
 			if letter > unicode.MaxASCII {
-				return strings.Replace(fetchCall, "j.kind, j.queue,",
-					`coalesce((SELECT n FROM unnest($5::text[]) n WHERE normalize(n) = j.kind LIMIT 1), j.kind),
-					coalesce((SELECT n FROM unnest($1::text[]) n WHERE normalize(n) = j.queue LIMIT 1), j.queue),`, 1)
+				return fetchJobsByOurNames
 			}
 		}
 	}
-	return fetchCall
+	return fetchJobs
 }
 
 // scanAttempt is the attempt of a fetched job.
