@@ -359,6 +359,11 @@ fn what_has_no_form_is_refused() {
             None,
         ),
         (
+            "* * * * * *",
+            "cron \"* * * * * *\" has 6 fields instead of 5",
+            Some("Write \"every 1 second\"."),
+        ),
+        (
             "90 seconds",
             "cron \"90 seconds\" has 2 fields instead of 5",
             Some("Write \"every 90 seconds\"."),
@@ -552,7 +557,6 @@ fn what_a_hint_says_to_write_is_taken() {
     for (cron, written, zone) in [
         ("*/15", "*/15 * * * *", None),
         ("*/30 * * * * *", "every 30 seconds", None),
-        ("* * * * * *", "every 1 second", None),
         ("0 0 12 * * *", "0 12 * * *", None),
         ("0 0 12 ? * MON", "0 12 * * MON", None),
         ("0 0 12 ? * MON *", "0 12 * * MON", None),
@@ -585,6 +589,7 @@ fn what_a_hint_says_to_write_is_taken() {
             Some("Europe/Berlin"),
         ),
         ("0/15 9 * * *", "0-59/15 9 * * *", None),
+        ("5/10 * * * *", "5-59/10 * * * *", None),
     ] {
         let (_, hint) = refused(cron);
         let hint = hint.unwrap_or_else(|| panic!("{cron} has no hint"));
@@ -694,6 +699,16 @@ fn other_durations_than_fixed_ones_are_refused() {
             "every 1 month",
             "has no fixed length",
             Some("Write \"@monthly\" for the first of each month, or \"every 30 days\"."),
+        ),
+        (
+            "every 1 year",
+            "has no fixed length",
+            Some("Write \"@yearly\" for the first of each year, or \"every 365 days\"."),
+        ),
+        (
+            "every 90",
+            "has no duration",
+            Some("Write \"every 90 seconds\" or \"every PT1H\"."),
         ),
         ("every P365001D", "comes too seldom", None),
     ] {
