@@ -39,22 +39,34 @@ pub fn released() -> Vec<String> {
 /// Makes a Postgres in this directory with more scripts for the extension: an upgrade to
 /// [`PLANTED`], and [`CANDIDATE`] with its upgrade to this version. Returns where its programs are.
 ///
-/// Postgres finds its files by where its programs are, so these are copied. Everything else is that
-/// of the other one.
+/// Postgres finds its files by where its programs are, so these are copied. Everything else is a
+/// link to that of the other one.
 pub fn with_scripts(bindir: &Path, directory: &Path, planted: &str) -> PathBuf {
-    let old = bindir.parent().expect("lib/postgresql/MAJOR");
-    let major = old.file_name().expect("a major");
-    let old_share = bindir.join("../../../../share/postgresql").join(major);
-    let new = directory.join("lib/postgresql").join(major);
-    let share = directory.join("share/postgresql").join(major);
-    let scripts = share.join("extension");
-    fs::create_dir_all(&new).expect("a directory");
-    fs::create_dir_all(&scripts).expect("a directory");
-    let copied = Command::new("cp").arg("-a").arg(bindir).arg(&new).status();
-    assert!(copied.is_ok_and(|status| status.success()), "cp {bindir:?}");
-    symlink(old.join("lib"), new.join("lib")).expect("a link");
-    link_all(&old_share, &share);
-    link_all(&old_share.join("extension"), &scripts);
+    let is_of_major = |path: &&Path| {
+        path.parent()
+            .is_some_and(|of| of.ends_with("lib/postgresql"))
+    };
+    let of_major = bindir.ancestors().find(is_of_major).expect("a major");
+    let root = of_major.ancestors().nth(3).expect("a tree");
+    let copy = |options, from: PathBuf, to: &Path| {
+        fs::create_dir_all(to).expect("a directory");
+        let copied = Command::new("cp").args(options).arg(&from).arg(to).status();
+        assert!(copied.is_ok_and(|status| status.success()), "cp {from:?}");
+    };
+    for part in ["lib", "share"] {
+        let part = Path::new(part).join("postgresql");
+        let from = root
+            .join(&part)
+            .join(of_major.file_name().expect("a major"));
+        copy(["-a", "--symbolic-link"], from, &directory.join(part));
+    }
+    let new = directory.join(bindir.strip_prefix(root).expect("a part of the tree"));
+    copy(["-a", "--remove-destination"], bindir.join("."), &new);
+    let share = Command::new(new.join("pg_config"))
+        .arg("--sharedir")
+        .output();
+    let share = String::from_utf8(share.expect("pg_config").stdout).expect("a path");
+    let scripts = Path::new(share.trim()).join("extension");
     let upgrade = |from, to, script: &str| {
         let path = scripts.join(format!("jobs--{from}--{to}.sql"));
         fs::write(path, script).expect("a script");
@@ -63,16 +75,5 @@ pub fn with_scripts(bindir: &Path, directory: &Path, planted: &str) -> PathBuf {
     upgrade(CANDIDATE, VERSION, TEMPLATE);
     let install = |version| scripts.join(format!("jobs--{version}.sql"));
     symlink(install(VERSION), install(CANDIDATE)).expect("a link");
-    new.join("bin")
-}
-
-/// Links to all files of a directory that are not there.
-fn link_all(from: &Path, to: &Path) {
-    for file in fs::read_dir(from).expect("a directory") {
-        let file = file.expect("a file");
-        let link = to.join(file.file_name());
-        if !link.exists() {
-            symlink(file.path(), link).expect("a link");
-        }
-    }
+    new
 }
