@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::spi::{Plan, Snapshot, big, text, texts};
+use super::spi::{Plan, Snapshot, big, texts};
 use super::types::*;
 use crate::pg::time;
 use crate::shmem::fetches;
@@ -12,9 +12,8 @@ pub const UNATTENDED: i64 = 300_000_000;
 
 /// When somebody fetched from a queue last, as the calling statement sees it.
 pub fn last_fetched(queue: &str) -> Option<i64> {
-    let args = [text(queue)];
     noted_or(queue, || {
-        LAST_FETCHED.run_as_of(Snapshot::Callers, &args, |rows| rows.big(0, 1))
+        fetched_by_jobs(Snapshot::Callers, &[queue]).remove(queue)
     })
 }
 
@@ -36,7 +35,7 @@ fn is_past(at: &i64) -> bool {
 /// Whether a queue that was last fetched from then has had no worker since, as the calling
 /// statement sees it.
 pub fn is_unattended(queue: &str, fetched_at: Option<i64>, since: i64, now: i64) -> bool {
-    fetched_at.is_none_or(|at| at < since) && !is_at_work(queue, now)
+    is_before(fetched_at, since) && at_work(Snapshot::Callers, &[queue], now).is_empty()
 }
 
 /// Those of these queues that have had no worker since then, and when each was fetched from last.
@@ -45,19 +44,20 @@ pub fn unattended(queues: Vec<String>, since: i64, now: i64) -> Vec<(String, Opt
     if queues.is_empty() {
         return Vec::new();
     }
-    let names = texts(&queues);
-    let by_jobs = LAST_FETCHED_OF.list(&[names], |rows, row| {
-        Some((rows.text(row, 1)?, rows.big(row, 2)?))
-    });
-    let by_jobs: HashMap<String, i64> = by_jobs.into_iter().collect();
-    let at_work = AT_WORK.list(&[names, big(now)], |rows, row| rows.text(row, 1));
-    let at_work: HashSet<String> = at_work.into_iter().collect();
+    let names: Vec<&str> = queues.iter().map(String::as_str).collect();
+    let by_jobs = fetched_by_jobs(Snapshot::Own, &names);
+    let at_work = at_work(Snapshot::Own, &names, now);
     let left = queues.into_iter().filter_map(|queue| {
         let fetched_at = noted_or(&queue, || by_jobs.get(&queue).copied());
-        let is_left = fetched_at.is_none_or(|at| at < since) && !at_work.contains(&queue);
+        let is_left = is_before(fetched_at, since) && !at_work.contains(&queue);
         is_left.then_some((queue, fetched_at))
     });
     left.collect()
+}
+
+/// Whether nobody has fetched since then.
+fn is_before(fetched_at: Option<i64>, since: i64) -> bool {
+    fetched_at.is_none_or(|at| at < since)
 }
 
 /// When a queue was last fetched from, if that was lately, and nobody has lately asked for jobs of
@@ -68,50 +68,38 @@ pub fn passes_over(queue: &str, kind: &str, now: i64) -> Option<i64> {
     noted(queue).filter(|at| lately(at) && !is_asked_for)
 }
 
-/// Whether somebody who may fetch has a job of the queue, and its lease has not run out.
-fn is_at_work(queue: &str, now: i64) -> bool {
-    let args = [text(queue), big(now)];
-    IS_AT_WORK.run_as_of(Snapshot::Callers, &args, |rows| !rows.is_empty())
+/// When each of these queues was fetched from last, by the jobs that run and those that ended last.
+fn fetched_by_jobs(snapshot: Snapshot, queues: &[&str]) -> HashMap<String, i64> {
+    FETCHED_BY_JOBS.run_as_of(snapshot, &[texts(queues)], |rows| {
+        let read = |row| rows.text(row, 1).zip(rows.big(row, 2));
+        (0..rows.len()).filter_map(read).collect()
+    })
 }
 
-// The attempts that run and those of the jobs that ended last, with their queues.
-macro_rules! attempts {
-    () => {
-        "(SELECT COALESCE(r.queue, j.queue) AS queue, r.attempted_at AS at FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
-          UNION ALL
-          SELECT j.queue, f.attempted_at
-            FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{false,true}'::boolean[]) k(is_kept), LATERAL (
-                   SELECT f.job_id, f.attempted_at FROM jobs.finished f
-                    WHERE f.state = s.state AND f.is_kept = k.is_kept ORDER BY f.finalized_at DESC LIMIT 1000) f
-            JOIN jobs.job j ON j.id = f.job_id) a"
-    };
+/// Those of these queues of which somebody who may fetch has a job, and its lease has not run out.
+fn at_work(snapshot: Snapshot, queues: &[&str], now: i64) -> HashSet<String> {
+    AT_WORK.run_as_of(snapshot, &[texts(queues), big(now)], |rows| {
+        (0..rows.len())
+            .filter_map(|row| rows.text(row, 1))
+            .collect()
+    })
 }
-// The jobs that run and whose workers may fetch.
-macro_rules! at_work {
-    () => {
-        "FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
-          WHERE r.lease_expires_at > $2 AND NOT EXISTS (SELECT FROM jobs.worker_command c WHERE c.worker = r.worker)
-            AND COALESCE(r.queue, j.queue) = "
-    };
-}
-static LAST_FETCHED: Plan = Plan::new(
-    concat!("SELECT max(a.at) FROM ", attempts!(), " WHERE a.queue = $1"),
-    &[TEXT],
-);
-static LAST_FETCHED_OF: Plan = Plan::new(
-    concat!(
-        "SELECT a.queue, max(a.at) FROM ",
-        attempts!(),
-        " WHERE a.queue = ANY ($1) AND a.at IS NOT NULL GROUP BY a.queue"
-    ),
+
+static FETCHED_BY_JOBS: Plan = Plan::new(
+    "SELECT a.queue, max(a.at)
+       FROM (SELECT COALESCE(r.queue, j.queue) AS queue, r.attempted_at AS at FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+             UNION ALL
+             SELECT j.queue, f.attempted_at
+               FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{false,true}'::boolean[]) k(is_kept), LATERAL (
+                      SELECT f.job_id, f.attempted_at FROM jobs.finished f
+                       WHERE f.state = s.state AND f.is_kept = k.is_kept ORDER BY f.finalized_at DESC LIMIT 1000) f
+               JOIN jobs.job j ON j.id = f.job_id) a
+      WHERE a.queue = ANY ($1) AND a.at IS NOT NULL GROUP BY a.queue",
     &[TEXTS],
 );
-static IS_AT_WORK: Plan = Plan::new(concat!("SELECT ", at_work!(), "$1 LIMIT 1"), &[TEXT, AT]);
 static AT_WORK: Plan = Plan::new(
-    concat!(
-        "SELECT DISTINCT COALESCE(r.queue, j.queue) ",
-        at_work!(),
-        "ANY ($1)"
-    ),
+    "SELECT DISTINCT COALESCE(r.queue, j.queue) FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+      WHERE r.lease_expires_at > $2 AND NOT EXISTS (SELECT FROM jobs.worker_command c WHERE c.worker = r.worker)
+        AND COALESCE(r.queue, j.queue) = ANY ($1)",
     &[TEXTS, AT],
 );
