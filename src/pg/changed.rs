@@ -36,8 +36,8 @@ fn to_see(name: &str) -> String {
     format!("To see it: SELECT * FROM pg_attribute WHERE attrelid = 'jobs.{name}'::regclass;")
 }
 
-/// What is different about a table. It is only read.
-pub fn differences(shape: &'static Shape) -> Vec<Difference> {
+/// What is different about a table. Any index may be added to one that calls do not write to.
+pub fn differences(shape: &'static Shape, is_written: bool) -> Vec<Difference> {
     let name = shape.name.as_str();
     let lock = pg_sys::AccessShareLock as i32;
     // SAFETY: a relation that is open until the end.
@@ -54,7 +54,7 @@ pub fn differences(shape: &'static Shape) -> Vec<Difference> {
         };
         attached(&table, name, &mut add);
         columns(&table, shape, &mut add);
-        let invalid = indexes(&table, shape, &mut add);
+        let invalid = indexes(&table, shape, is_written, &mut add);
         let relation = &*table.relation;
         let triggers = match relation.trigdesc.as_ref() {
             Some(all) => std::slice::from_raw_parts(all.triggers, all.numtriggers as usize),
@@ -155,6 +155,7 @@ unsafe fn columns(table: &Table, shape: &Shape, add: &mut dyn FnMut(String, Stri
 unsafe fn indexes(
     table: &Table,
     shape: &'static Shape,
+    is_written: bool,
     add: &mut dyn FnMut(String, String),
 ) -> Vec<Difference> {
     let mut invalid = Vec::new();
@@ -171,7 +172,7 @@ unsafe fn indexes(
             let named = quoted((*(*index).rd_rel).relname.data.as_ptr());
             let form = &*(*index).rd_index;
             missing.retain(|shape| !shape.is(index, table.relation));
-            if matches!(Index::to_write(index), Upkeep::Unknown) {
+            if is_written && matches!(Index::to_write(index), Upkeep::Unknown) {
                 add(
                     format!("has index {named}, which is none of its columns alone"),
                     format!("DROP INDEX jobs.{named};"),

@@ -96,9 +96,11 @@ pub fn grouped(found: &Tuples) -> Vec<[Option<String>; 4]> {
 
 /// Finds tables that are not as they were made.
 fn find_changed(take: &mut impl FnMut(&Tuples)) {
-    let found: Vec<Difference> = shapes::ALL
-        .into_iter()
-        .flat_map(changed::differences)
+    let written = shapes::WRITTEN.into_iter().map(|shape| (shape, true));
+    let read = shapes::READ.into_iter().map(|shape| (shape, false));
+    let found: Vec<Difference> = written
+        .chain(read)
+        .flat_map(|(shape, is_written)| changed::differences(shape, is_written))
         .collect();
     let what: Vec<&str> = found.iter().map(|found| found.what.as_str()).collect();
     let mend: Vec<&str> = found.iter().map(|found| found.mend.as_str()).collect();

@@ -12,7 +12,9 @@ const LIFE: &str = "select jobs.insert('k', '1', '{\"by_args\": true}', queue =>
     select jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q');
     select jobs.insert('k', '2', queue => 'q', scheduled_at => '2999-01-01 00:00Z');
     select jobs.insert('k', '3', queue => 'q');
-    select jobs.complete(id, token) from jobs.fetch('q', 2)";
+    select jobs.insert('k', '4', queue => 'q');
+    select jobs.complete(id, token) from jobs.fetch('q', 1);
+    select jobs.fail_many(array_agg(id), array_agg(token), array_agg('x'::text), retry_in => '1 day') from jobs.fetch('q', 1)";
 
 /// The statements that a session has planned for that: none of those that go the slower way, where
 /// nothing is attached.
@@ -111,6 +113,16 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
         (
             "alter table jobs.ready drop constraint ready_pkey",
             "jobs.ready lacks its index ready_pkey",
+            true,
+        ),
+        (
+            "alter table jobs.error add column note text",
+            "jobs.error has column note",
+            true,
+        ),
+        (
+            "drop index jobs.error_by_job",
+            "jobs.error lacks its index error_by_job",
             true,
         ),
         // These are only looked along by maintenance.

@@ -231,8 +231,8 @@ pub static FINISHED_KEPT: IndexShape = IndexShape::on(
     Some(Predicate::NotNull(finished::KEPT_UNTIL)),
 );
 
-/// Those that calls go to. Of the others it is only asked whether they are empty.
-pub static ALL: [&Shape; 8] = [
+/// Tables that calls write to.
+pub static WRITTEN: [&Shape; 8] = [
     &JOB,
     &READY,
     &SCHEDULED,
@@ -242,3 +242,6 @@ pub static ALL: [&Shape; 8] = [
     &UNIQUE_CLAIM,
     &UNIQUE_NOTE,
 ];
+
+/// Tables that calls only read.
+pub static READ: [&Shape; 1] = [&ERROR];
