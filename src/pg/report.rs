@@ -11,7 +11,7 @@
 //! out-of-memory error a reserve is freed first. If even that does not suffice, the session ends.
 
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, ErrorContextCallback, ErrorData, MemoryContext};
@@ -38,6 +38,8 @@ unsafe extern "C-unwind" {
         most: usize,
     ) -> MemoryContext;
     fn MemoryContextDelete(context: MemoryContext);
+    fn malloc(size: usize) -> *mut c_void;
+    fn free(memory: *mut c_void);
 }
 
 const INTERNAL: c_int = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR as c_int;
@@ -45,6 +47,9 @@ const UNIQUE_VIOLATION: c_int = PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION as c_in
 const SERIALIZATION_FAILURE: c_int = PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE as c_int;
 const WRONG_STATE: c_int = PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE as c_int;
 const OUT_OF_MEMORY: c_int = PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as c_int;
+
+/// A copy of a report takes less memory.
+const ROOM_FOR_A_COPY: usize = 256 * 1024;
 
 /// What is wrong where a rival has taken a key that the transaction cannot see, or not yet.
 pub const UNSEEN_CLAIM: &CStr =
@@ -184,11 +189,11 @@ unsafe fn forget() {
 
 /// Remembers the report under way if pgrx would leave something out of it, or gives it back what it
 /// lacks. There is nothing here to be dropped.
-unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
+unsafe extern "C-unwind" fn look(_: *mut c_void) {
     // SAFETY: asks about the report that Postgres is making, and sets fields of it that are not
     // set.
     unsafe {
-        if geterrcode() == OUT_OF_MEMORY {
+        if geterrcode() == OUT_OF_MEMORY && !is_harmless() {
             return out_of_memory();
         }
         let mut copied = Copied::by(|| CopyErrorData());
@@ -211,6 +216,23 @@ unsafe extern "C-unwind" fn look(_: *mut std::ffi::c_void) {
             return;
         }
         copied.free();
+    }
+}
+
+/// Whether the report under way is less than an error, although it has the code of one: that of
+/// RAISE WARNING in a trigger. Only a copy has the level, and it is made if there is memory left.
+unsafe fn is_harmless() -> bool {
+    // SAFETY: the memory is given back at once, and the copy is freed.
+    unsafe {
+        let room = malloc(ROOM_FOR_A_COPY);
+        free(room);
+        if room.is_null() {
+            return false;
+        }
+        let copied = Copied::by(|| CopyErrorData());
+        let is_harmless = (*copied.error).elevel < PgLogLevel::ERROR as c_int;
+        copied.free();
+        is_harmless
     }
 }
 

@@ -349,3 +349,19 @@ async fn rows_are_not_updated_in_place_where_an_unfinished_index_has_what_change
     let keys = "select count(*) - count(distinct key) from jobs.unique_claim where key >= ''";
     assert_eq!(number(&db, keys).await, 0);
 }
+
+/// It is no error, so there is memory.
+#[tokio::test]
+async fn a_warning_with_the_code_of_out_of_memory_ends_no_session() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let db = cluster.database("direct").await;
+    run(
+        &db,
+        "create function public.warn() returns trigger language plpgsql as $$
+           begin for n in 1..3 loop raise warning 'low' using errcode = '53200'; end loop; return null; end $$;
+         create trigger warn after insert on jobs.ready for each row execute function public.warn();
+         select jobs.insert('k')",
+    )
+    .await;
+    assert_eq!(number(&db, "select count(*) from jobs.ready").await, 1);
+}
