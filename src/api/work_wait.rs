@@ -299,10 +299,7 @@ fn with_room(queue: &str, now: i64) -> Look {
     }
     let mut look = wait::look(queue, now);
     if let Some((_, period)) = set.rate
-        && let Some(free_at) = limits::next_start(queue)
-        && free_at > now
-        // A fetch cuts what lies further ahead.
-        && free_at <= time::add(now, period)
+        && let Some(free_at) = limits::next_start(queue, now, period)
     {
         look.due_at = look
             .head

@@ -12,7 +12,7 @@ use jobs_core::state::State;
 
 use super::spi::{Plan, Tuples, big};
 use super::types::*;
-use super::{config_cache, notes, place};
+use super::{config_cache, limits, notes, place};
 use crate::pg::time;
 use crate::shmem::leases;
 
@@ -88,14 +88,14 @@ pub fn cut_others(limit: i64) -> (usize, bool) {
     }
     let mut cut = failed.len();
     let mut more = cut as i64 >= limit;
-    for plan in [&CUT_FINISHED, &CUT_ANSWERS, &CUT_STARTS] {
+    for plan in [&CUT_FINISHED, &CUT_ANSWERS] {
         let done = plan.execute(&[big(limit)]);
         cut += done;
         more |= done as i64 >= limit;
     }
     let ends = CUT_LEASES.list(&[], |rows, row| rows.big(row, 1));
     ends.iter().for_each(|end| leases::noted(*end));
-    cut += ends.len();
+    cut += ends.len() + limits::cut_all_starts();
     let queues = CUT_QUEUES.execute(&[]);
     if queues > 0 {
         config_cache::changed();
@@ -287,14 +287,9 @@ static CUT_FINISHED: Plan = Plan::new(
     &[INT8],
 );
 static CUT_ANSWERS: Plan = Plan::new(cut!("jobs.answer", "at", "", "at = t.at - o.by"), &[INT8]);
-static CUT_STARTS: Plan = Plan::new(
-    "UPDATE jobs.queue_start t SET free_at = o.free_at
-       FROM (SELECT s.ctid, clock_timestamp() + q.rate_period AS free_at FROM jobs.queue q JOIN jobs.queue_start s ON s.queue = q.queue
-              WHERE q.rate IS NOT NULL AND s.free_at > clock_timestamp() + q.rate_period LIMIT $1 FOR UPDATE OF s SKIP LOCKED) o
-      WHERE t.ctid = o.ctid",
-    &[INT8],
-);
-// A lease without a deadline that began before the clock was ahead may have been renewed since.
+// A heartbeat since the clock was put back gave a lease by the right clock: before its attempt began,
+// as far as that can be told, and always as long as its fetch asked for. Leases of attempts that
+// began before the clock was ahead are kept: a heartbeat may ask for any length.
 static CUT_LEASES: Plan = Plan::new(
     concat!(
         "UPDATE jobs.running t

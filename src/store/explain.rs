@@ -5,6 +5,7 @@
 use pgrx::pg_sys::Datum;
 
 use super::health::line;
+use super::limits::latest_start;
 use super::place::joined_to_its_row;
 use super::spi::{Plan, Snapshot, Tuples, big, text};
 use super::types::*;
@@ -83,7 +84,9 @@ static REASONS: Plan = Plan::new(
            SELECT j.*, $6 AS queue, j.state = 'available' OR j.state <> 'pending' AND j.due_at <= $2 AS is_due, COALESCE(j.seq, 9223372036854775807) AS position,
                   q.paused_at, ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', '') AS paused_by, q.concurrency, q.rate, q.rate_period,
                   CASE WHEN q.concurrency IS NOT NULL THEN (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $6 AND s.job_id IS NOT NULL) END AS taken,
-                  CASE WHEN q.rate IS NOT NULL THEN (SELECT LEAST(s.free_at, $2 + q.rate_period) FROM jobs.queue_start s WHERE s.queue = $6 ORDER BY s.free_at LIMIT 1) END AS free_at
+                  CASE WHEN q.rate IS NOT NULL THEN (SELECT LEAST(s.free_at, ",
+        latest_start!("$2", "q.rate_period"),
+        ") FROM jobs.queue_start s WHERE s.queue = $6 ORDER BY s.free_at LIMIT 1) END AS free_at
              FROM j LEFT JOIN jobs.queue q ON q.queue = $6
             WHERE j.state IN ('available', 'scheduled', 'retryable', 'pending') AND (j.expires_at IS NULL OR j.expires_at > $2)),
          front AS MATERIALIZED (

@@ -34,22 +34,34 @@ pub fn has_free_slot(queue: &str, limit: i32) -> bool {
     HAS_FREE_SLOT.execute(&[text(queue), big(limit.into())]) > 0
 }
 
-/// When the next start of a queue may be made.
-pub fn next_start(queue: &str) -> Option<i64> {
-    NEXT_START
-        .first(&[text(queue)], |rows| rows.big(0, 1))
-        .flatten()
+/// When the next start of a queue may be made; `None`: a fetch can make one now, or cuts it.
+pub fn next_start(queue: &str, now: i64, period: Interval) -> Option<i64> {
+    let args = [text(queue), big(now), Some(time::interval_datum(period))];
+    NEXT_START.first(&args, |rows| rows.big(0, 1)).flatten()
 }
 
-/// Locks up to so many of a queue's starts that may be made now. Where there are fewer, those that
-/// lie further ahead than a period are cut to that: the clock may have been put back.
+/// Locks up to so many of a queue's starts that may be made now. Where there are fewer, starts are
+/// cut.
 pub fn lock_starts(queue: &str, most: usize, now: i64, period: Interval) -> Vec<i64> {
     let args = [text(queue), big(most as i64), big(now)];
     let starts = LOCK_STARTS.list(&args, |rows, row| rows.big(row, 1));
     if starts.len() < most {
-        CUT_STARTS.execute(&[text(queue), Some(time::interval_datum(period))]);
+        cut_starts(queue, period);
     }
     starts
+}
+
+/// Cuts the starts of a queue that a clock which was put back left too far ahead to a period from
+/// now. Returns how many it cut.
+fn cut_starts(queue: &str, period: Interval) -> usize {
+    CUT_STARTS.execute(&[text(queue), Some(time::interval_datum(period))])
+}
+
+/// Cuts the starts of every queue likewise.
+pub fn cut_all_starts() -> usize {
+    let rates = RATES.list(&[], |rows, row| rows.text(row, 1).zip(rows.span(row, 2)));
+    let cut = |(queue, period): &(String, Interval)| cut_starts(queue, *period);
+    rates.iter().map(cut).sum()
 }
 
 /// Makes starts: each may be made again a period later.
@@ -99,9 +111,22 @@ static LOCK_SLOTS: Plan = Plan::new(
 );
 static HAS_FREE_SLOT: Plan =
     Plan::new(concat!("SELECT ", free_slots!(), " LIMIT 1"), &[TEXT, INT8]);
+// The furthest ahead that a start can be made again. A tenth of the period allows for months and
+// days, some of which are longer than others.
+macro_rules! latest_start {
+    ($now:literal, $period:literal) => {
+        concat!($now, " + ", $period, " * 1.1")
+    };
+}
+pub(super) use latest_start;
+
 static NEXT_START: Plan = Plan::new(
-    "SELECT s.free_at FROM jobs.queue_start s WHERE s.queue = $1 ORDER BY s.free_at LIMIT 1",
-    &[TEXT],
+    concat!(
+        "SELECT CASE WHEN s.free_at > $2 AND s.free_at <= ",
+        latest_start!("$2", "$3"),
+        " THEN s.free_at END FROM jobs.queue_start s WHERE s.queue = $1 ORDER BY s.free_at LIMIT 1"
+    ),
+    &[TEXT, AT, SPAN],
 );
 static OCCUPY: Plan = Plan::new(
     "UPDATE jobs.queue_slot s SET job_id = n.job_id FROM unnest($1, $2) AS n(slot, job_id) WHERE s.slot = n.slot",
@@ -117,10 +142,18 @@ static LOCK_STARTS: Plan = Plan::new(
 );
 // By the clock of the moment: others may just have made starts.
 static CUT_STARTS: Plan = Plan::new(
-    "UPDATE jobs.queue_start t SET free_at = clock_timestamp() + $2
-      WHERE t.slot = ANY (ARRAY(
-        SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at > (SELECT clock_timestamp() + $2) FOR UPDATE SKIP LOCKED))",
+    concat!(
+        "UPDATE jobs.queue_start t SET free_at = clock_timestamp() + $2
+          WHERE t.slot = ANY (ARRAY(
+            SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at > (SELECT ",
+        latest_start!("clock_timestamp()", "$2"),
+        ") FOR UPDATE SKIP LOCKED))"
+    ),
     &[TEXT, SPAN],
+);
+static RATES: Plan = Plan::new(
+    "SELECT q.queue, q.rate_period FROM jobs.queue q WHERE q.rate IS NOT NULL",
+    &[],
 );
 static START: Plan = Plan::new(
     "UPDATE jobs.queue_start s SET free_at = $2 WHERE s.slot = ANY ($1)",

@@ -65,6 +65,29 @@ async fn a_queue_with_a_rate_goes_on_within_its_period() {
     );
 }
 
+/// Months and days are longer at some times and in some time zones than in others.
+#[tokio::test]
+async fn a_start_a_little_further_ahead_than_its_period_is_kept() {
+    let cluster = quiet();
+    let db = cluster.database("clock").await;
+    run(
+        &db,
+        "select jobs.configure_queue('q', rate => 1, rate_period => '1 month')",
+    )
+    .await;
+    for _ in 0..2 {
+        insert(&db, "'k', queue => 'q'").await;
+    }
+    fetched(&db, "1").await;
+    for (further, is_kept) in [("2 days", true), ("1 month", false)] {
+        run(&db, &format!("update jobs.queue_start set free_at = clock_timestamp() + interval '1 month' + interval '{further}'")).await;
+        run(&db, "select count(*) from jobs.fetch('q', 1)").await;
+        let is_as_it_was =
+            "free_at > clock_timestamp() + interval '1 month 1 day' from jobs.queue_start";
+        assert_eq!(is(&db, is_as_it_was).await, is_kept, "{further}");
+    }
+}
+
 #[tokio::test]
 async fn leases_end_within_their_length() {
     let cluster = quiet();
