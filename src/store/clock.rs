@@ -287,21 +287,21 @@ static CUT_FINISHED: Plan = Plan::new(
     &[INT8],
 );
 static CUT_ANSWERS: Plan = Plan::new(cut!("jobs.answer", "at", "", "at = t.at - o.by"), &[INT8]);
-// A heartbeat since the clock was put back gave a lease by the right clock: before its attempt began,
-// as far as that can be told, and always as long as its fetch asked for. Leases of attempts that
-// began before the clock was ahead are kept: a heartbeat may ask for any length.
+// A lease that ends before its attempt began was given by a heartbeat since the clock was put back.
+// Others are cut, but not to less than the fetch asked for. Leases of attempts that began before
+// the clock was ahead are kept: a heartbeat may ask for any length.
 static CUT_LEASES: Plan = Plan::new(
     concat!(
         "UPDATE jobs.running t
             SET attempted_at = t.attempted_at - o.by, deadline_at = t.deadline_at - o.by,
                 scheduled_at = CASE WHEN t.scheduled_at <= t.attempted_at THEN LEAST(t.scheduled_at, t.attempted_at - o.by) ELSE t.scheduled_at END,
                 cancel_requested_at = CASE WHEN t.cancel_requested_at > clock_timestamp() THEN clock_timestamp() ELSE t.cancel_requested_at END,
-                lease_expires_at = LEAST(t.lease_expires_at - o.by, o.longest)
-           FROM (SELECT r.ctid, GREATEST(r.attempted_at - clock_timestamp(), '0') AS by, l.longest
-                   FROM jobs.running r, LATERAL (SELECT CASE WHEN r.deadline_at IS NULL THEN clock_timestamp() + COALESCE(r.lease, '1 hour') END AS longest) l
-                  WHERE r.attempted_at > ",
+                lease_expires_at = LEAST(t.deadline_at - o.by, t.lease_expires_at,
+                  CASE WHEN t.lease_expires_at > t.attempted_at THEN GREATEST(t.lease_expires_at - o.by, clock_timestamp() + COALESCE(t.lease, '1 hour')) END)
+           FROM (SELECT r.ctid, GREATEST(r.attempted_at - clock_timestamp(), '0') AS by FROM jobs.running r
+                  WHERE GREATEST(r.attempted_at, r.cancel_requested_at) > ",
         ahead!(),
-        " OR r.lease_expires_at > l.longest FOR UPDATE OF r SKIP LOCKED) o
+        "           FOR UPDATE OF r SKIP LOCKED) o
           WHERE t.ctid = o.ctid RETURNING t.lease_expires_at"
     ),
     &[],

@@ -100,15 +100,7 @@ async fn leases_end_within_their_length() {
         .await;
         fetched(&db, "1, lease => '1 second'").await;
     }
-    // Fetched before the clock was ahead, and renewed since.
-    insert(
-        &db,
-        "'k', queue => 'q', max_attempts => 1, timeout => '-1 second'",
-    )
-    .await;
-    let before = fetched(&db, "1, lease => '1 second'").await;
     put_back(&db).await;
-    run(&db, &format!("update jobs.running set attempted_at = attempted_at - interval '1 day' where job_id = {before}")).await;
     run(&db, "select jobs.maintain()").await;
     assert!(
         is(
@@ -128,7 +120,50 @@ async fn leases_end_within_their_length() {
             "select count(*) from jobs.finished where finalized_at <= clock_timestamp()"
         )
         .await,
-        3
+        2
+    );
+}
+
+#[tokio::test]
+async fn leases_that_the_right_clock_gave_are_kept() {
+    let cluster = quiet();
+    let db = cluster.database("clock").await;
+    let mut running = Vec::new();
+    for timeout in ["-1 second", "-1 second", "2 hours"] {
+        insert(&db, &format!("'k', queue => 'q', timeout => '{timeout}'")).await;
+        running.push(fetched(&db, "1, lease => '1 minute'").await);
+    }
+    put_back(&db).await;
+    let [before, renewed, limited] = running[..] else {
+        panic!("three jobs run");
+    };
+    // The first began before the clock was ahead, and asks for more than its fetch did.
+    run(
+        &db,
+        &format!(
+            "update jobs.running set attempted_at = attempted_at - interval '1 day' where job_id = {before};
+             select jobs.heartbeat(job_id, token, '5 hours') from jobs.running where job_id = {before};
+             select jobs.heartbeat(job_id, token) from jobs.running where job_id in ({renewed}, {limited})"
+        ),
+    )
+    .await;
+    run(&db, "select jobs.maintain()").await;
+    for (id, least, most) in [
+        (before, "4 hours", "5 hours"),
+        (renewed, "10 seconds", "1 minute"),
+        (limited, "10 seconds", "1 minute"),
+    ] {
+        let lease = format!(
+            "lease_expires_at between clock_timestamp() + interval '{least}' and clock_timestamp() + interval '{most}' from jobs.running where job_id = {id}"
+        );
+        assert!(is(&db, &lease).await, "{lease}");
+    }
+    assert!(
+        is(
+            &db,
+            "not exists (select from jobs.running where attempted_at > clock_timestamp())"
+        )
+        .await
     );
 }
 
