@@ -8,7 +8,7 @@ use clap::Args;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
 
-use crate::{Failed, NOT_CONNECTED};
+use crate::failed::{Failed, NOT_CONNECTED};
 
 #[derive(Args, Default)]
 #[command(next_help_heading = "Database, as psql has it; PGHOST, PGPASSWORD and others count")]

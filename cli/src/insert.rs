@@ -14,8 +14,10 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, GenericClient};
 
 use crate::database::Database;
+use crate::failed::{Failed, NOT_COMPLETED, REFUSED, WRONG};
 use crate::seconds::{limit, seconds};
-use crate::{Failed, NOT_COMPLETED, REFUSED, WRONG, plain, print, show_progress, visible};
+use crate::terminal::{plain, print, show_progress};
+use crate::visible;
 
 const EXAMPLES: &str = "Examples:
   jobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::database::Database;
-use crate::{Failed, NOT_FOUND, print, visible};
+use crate::failed::{Failed, NOT_FOUND};
+use crate::terminal::print;
+use crate::visible;
 
 const EXAMPLES: &str = "Examples:
   jobs show 42

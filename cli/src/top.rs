@@ -11,7 +11,9 @@ use serde_json::value::RawValue;
 use tokio_postgres::Client;
 
 use crate::database::Database;
-use crate::{Failed, plain, print, visible};
+use crate::failed::Failed;
+use crate::terminal::{plain, print};
+use crate::visible;
 
 const EXAMPLES: &str = "Examples:
   jobs top

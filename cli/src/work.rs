@@ -21,9 +21,10 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::database::Database;
+use crate::failed::{Failed, REFUSED, WRONG};
 use crate::output::{Output, PATIENCE};
 use crate::seconds::{limit, seconds};
-use crate::{Failed, REFUSED, WRONG, hang_up, visible};
+use crate::{hang_up, visible};
 
 const EXAMPLES: &str = "Examples:
   jobs work -- ./send-email

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,13 +11,17 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::{Client, Config, Error, Notification};
 
 use super::problem::Problem;
-use super::role::locked;
 
 /// How long a connection has to take leave of the server. While that owes an answer it is not
 /// closed by itself, and a server that is silent owes it for ever.
 const LEAVE: Duration = Duration::from_secs(3);
 /// After how long a connection serves no other statement: a role may no longer be let in.
 const AGE: Duration = Duration::from_secs(60);
+
+/// Nothing that holds one of these locks panics half way.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// One connection of so many.
 pub(crate) struct Connection {

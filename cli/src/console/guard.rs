@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::App;
+use super::app::App;
 use super::http;
 
 pub(super) async fn guarded(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {

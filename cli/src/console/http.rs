@@ -1,11 +1,19 @@
 //! What requests say, and what answers are made of.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use super::App;
+use super::problem::Problem;
+
+/// How long a form may take to arrive.
+const FORM: Duration = Duration::from_secs(30);
 
 /// The value of a cookie.
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -14,38 +22,6 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
         .flat_map(|header| header.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
         .find_map(|(key, value)| (key == name).then_some(value))
-}
-
-/// Keeps a value in a cookie that no script and no other site gets; `more` are other attributes.
-pub(crate) fn set_cookie(response: &mut Response, app: &App, name: &str, value: &str, more: &str) {
-    let path = app.url("/");
-    let cookie = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{more}");
-    let cookie = HeaderValue::try_from(cookie).expect("the prefix has no control characters");
-    response.headers_mut().append(header::SET_COOKIE, cookie);
-}
-
-/// The name of a cookie that says who somebody is. By https a browser takes a cookie of such a name
-/// from https alone and, without a prefix, from no other host of the domain.
-pub(crate) fn secret_name(app: &App, is_https: bool, name: &str) -> String {
-    match (is_https, &*app.prefix) {
-        (false, _) => name.into(),
-        (true, "") => format!("__Host-{name}"),
-        (true, _) => format!("__Secure-{name}"),
-    }
-}
-
-/// Keeps a value in a cookie that says who somebody is.
-pub(crate) fn set_secret(
-    response: &mut Response,
-    app: &App,
-    is_https: bool,
-    name: &str,
-    value: &str,
-    more: &str,
-) {
-    let name = secret_name(app, is_https, name);
-    let secure = if is_https { "; Secure" } else { "" };
-    set_cookie(response, app, &name, value, &format!("{secure}{more}"));
 }
 
 /// Whether a proxy says that it passes a request on.
@@ -129,6 +105,39 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
 /// Whether a path is one of ours: browsers take what begins with two slashes for another site.
 pub(crate) fn is_path(path: &str) -> bool {
     path.starts_with('/') && !path[1..].starts_with(['/', '\\']) && !path.contains(char::is_control)
+}
+
+/// The form of a request, if it has this CSRF token.
+pub(crate) async fn form<T: DeserializeOwned>(request: Request, csrf: &str) -> Result<T, Problem> {
+    #[derive(Deserialize)]
+    struct Token {
+        csrf: String,
+    }
+    let late = || {
+        let message = "The form did not arrive within 30 seconds.";
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "That took too long", message)
+    };
+    let body = tokio::time::timeout(FORM, Bytes::from_request(request, &()))
+        .await
+        .map_err(|_| late())?
+        .map_err(|error| Problem::new(error.status(), "That is too much", error.body_text()))?;
+    let has_token = serde_urlencoded::from_bytes::<Token>(&body)
+        .is_ok_and(|given| is_same(given.csrf.as_bytes(), csrf.as_bytes()));
+    if !has_token {
+        return Err(Problem::forbidden(
+            "This form is not of this session, or of one that has ended.",
+            "Go back, load the page again, and repeat what you did.",
+        ));
+    }
+    serde_urlencoded::from_bytes(&body).map_err(|error| {
+        let message = format!("The form has a value that cannot be: {error}");
+        Problem::bad_input(message, "Go back, and correct it.")
+    })
+}
+
+/// Takes as long wherever they differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
 /// 303 to a URL. What cannot be in a header goes to the start.

@@ -11,8 +11,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::{Instant, timeout};
 
+use super::app::App;
 use super::connection::Connection;
-use super::http::{client, cookie, is_https, is_path, secret_name, see_other, set_secret};
+use super::http::{self, client, cookie, is_https, is_path, see_other};
 use super::login_token::Tokens;
 use super::page;
 use super::parts::{self, Look};
@@ -21,8 +22,8 @@ use super::role::{PATIENCE, Role};
 use super::room::text;
 use super::session::{COOKIE, Session, secret, session_of};
 use super::theme::Theme;
-use super::visit::{self, Query, Visit};
-use super::{App, log};
+use super::visit::{self, Query};
+use crate::terminal::log;
 
 /// The cookie that the token of the form belongs to.
 const FORM: &str = "jobs_login";
@@ -50,7 +51,7 @@ pub(super) async fn ask(
     }
     let headers = request.headers();
     let is_https = is_https(headers);
-    let known = cookie(headers, &secret_name(&app, is_https, FORM));
+    let known = cookie(headers, &app.secret_name(is_https, FORM));
     let known = known.and_then(|cookie| app.tokens.of(cookie));
     let fresh = known.is_none().then(Tokens::cookie);
     let csrf = known.or_else(|| app.tokens.of(fresh.as_deref()?));
@@ -69,7 +70,7 @@ pub(super) async fn ask(
     let theme = Theme::of(headers);
     let mut response = form(&app, &csrf, theme, &asked, StatusCode::OK, said);
     if let Some(cookie) = fresh {
-        set_secret(&mut response, &app, is_https, FORM, &cookie, "");
+        app.set_secret(&mut response, is_https, FORM, &cookie, "");
     }
     response
 }
@@ -124,13 +125,13 @@ pub(super) async fn login(
     let before = request.extensions().get::<Arc<Session>>().cloned();
     let theme = Theme::of(request.headers());
     let is_https = is_https(request.headers());
-    let csrf = cookie(request.headers(), &secret_name(&app, is_https, FORM));
+    let csrf = cookie(request.headers(), &app.secret_name(is_https, FORM));
     // Without a cookie no form has the token.
     let csrf = csrf
         .and_then(|cookie| app.tokens.of(cookie))
         .unwrap_or_else(secret);
     let address = client(peer, request.headers());
-    let asked: Login = visit::form(request, &csrf).await?;
+    let asked: Login = http::form(request, &csrf).await?;
     let Login {
         role,
         password,
@@ -170,7 +171,7 @@ pub(super) async fn login(
             log(format_args!("{:?} has logged in from {address}", role.name));
             let next = if is_path(next) { next } else { "/" };
             let mut response = see_other(&app.url(next));
-            set_secret(&mut response, &app, is_https, COOKIE, &session.id, "");
+            app.set_secret(&mut response, is_https, COOKIE, &session.id, "");
             Ok(response)
         }
         Err(problem) => {
@@ -194,7 +195,7 @@ pub(super) async fn logout(
     let session = session_of(&request);
     let is_https = is_https(request.headers());
     let address = client(peer, request.headers());
-    let _: IgnoredAny = visit::form(request, &session.csrf).await?;
+    let _: IgnoredAny = http::form(request, &session.csrf).await?;
     app.sessions.end(&session);
     if session.is_logged_in() {
         log(format_args!(
@@ -203,7 +204,7 @@ pub(super) async fn logout(
         ));
     }
     let mut response = see_other(&app.url("/login"));
-    set_secret(&mut response, &app, is_https, COOKIE, "", "; Max-Age=0");
+    app.set_secret(&mut response, is_https, COOKIE, "", "; Max-Age=0");
     Ok(response)
 }
 
@@ -237,9 +238,4 @@ async fn enter(app: &App, name: &str, password: &str) -> Result<Role, Problem> {
         false if rights.version.is_none() => Err(Problem::no_extension(&rights.database)),
         false => Err(visit::needs_a_grant(&rights.role)),
     }
-}
-
-/// The form that ends the session.
-pub(crate) fn logout_form(visit: &Visit) -> Markup {
-    visit.form("/logout", html! { button.link type="submit" { "Log out" } })
 }

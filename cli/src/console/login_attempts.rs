@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::connection::locked;
 use super::http::network;
-use super::role::locked;
 
 /// Failures of a role from an address, and of all roles from it. Those from another address keep
 /// nobody out.

@@ -1,10 +1,12 @@
 //! `jobs console`: pages that show the queue and manage it, as a role of the database may.
 //!
-//! A request comes by `serve`, `guard` and `session::attach` to a handler of a screen. That takes a
+//! A request comes by `serve`, `guard` and `attach` to a handler of a screen. That takes a
 //! `Visit`, which says who asks, or a `Change`, which has a form as well. It reads and calls as the
 //! `Role` of that visit. What it cannot do is a `Problem`, of which `page::framed` makes a page.
 
+mod app;
 mod assets;
+mod attach;
 mod connection;
 mod edited;
 mod fields;
@@ -13,6 +15,7 @@ mod guard;
 mod http;
 mod interval;
 mod json;
+mod links;
 mod live;
 mod login;
 mod login_attempts;
@@ -27,17 +30,17 @@ mod room;
 mod screens;
 mod serve;
 mod session;
+mod stream;
 mod theme;
 mod times;
 mod visit;
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -46,11 +49,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::Config;
 
+use self::app::App;
 use self::connection::Pool;
 use self::live::Live;
 use self::login_attempts::Attempts;
 use self::login_token::Tokens;
-use self::monitor::Health;
 use self::problem::Problem;
 use self::role::Role;
 use self::screens::{
@@ -60,8 +63,10 @@ use self::screens::{
 };
 use self::session::Sessions;
 use crate::database::Database;
+use crate::failed::{Failed, REFUSED, WRONG};
 use crate::seconds::seconds;
-use crate::{Failed, REFUSED, WRONG, print, tell, visible};
+use crate::terminal::{log, print};
+use crate::visible;
 
 /// The largest form: args of a megabyte are three as a form has them.
 const LARGEST_FORM: usize = 8 << 20;
@@ -114,25 +119,6 @@ fn prefix(text: &str) -> Result<String, String> {
     }
 }
 
-pub(crate) struct App {
-    prefix: String,
-    is_read_only: bool,
-    has_login: bool,
-    is_loopback: bool,
-    /// Names that are served without a login.
-    allowed_hosts: Vec<String>,
-    /// Where the database is, and as whom without a login.
-    database: Config,
-    /// As whom everybody acts without a login.
-    process: Option<Arc<Role>>,
-    pool: Arc<Pool>,
-    sessions: Sessions,
-    attempts: Attempts,
-    tokens: Tokens,
-    health: Health,
-    live: Live,
-}
-
 impl Console {
     pub(crate) async fn run(self, database: &Database) -> Result<(), Failed> {
         let mut config = match self.login {
@@ -176,7 +162,7 @@ impl Console {
             sessions: Sessions::default(),
             attempts: Attempts::default(),
             tokens: Tokens::default(),
-            health: Health::default(),
+            health: tokio::sync::Mutex::default(),
             live: Live::default(),
         });
         let who = match &app.process {
@@ -190,7 +176,7 @@ impl Console {
                 "passwords and pages are readable on their way unless a proxy in front speaks https",
             );
         }
-        tokio::spawn(live::run(app.clone()));
+        tokio::spawn(tell(app.clone()));
         tokio::spawn(tidy(app.clone()));
         let stop = async {
             tokio::select! {
@@ -205,11 +191,6 @@ impl Console {
         serve::until(stop, listener, &router(app), limits).await;
         Ok(())
     }
-}
-
-/// Writes a line to the log. No text of a visitor can begin another line or command a terminal.
-fn log(line: impl Display) {
-    tell(format_args!("jobs: {}", visible::line(&line.to_string())));
 }
 
 /// With a login nobody acts as somebody who has not logged in.
@@ -228,6 +209,12 @@ fn without_credentials(database: &Database) -> Result<Config, Failed> {
             "with --login give the database: --dbname",
         )),
     }
+}
+
+/// Tells open pages to look again.
+async fn tell(app: Arc<App>) {
+    let process = app.process.as_ref();
+    app.live.run(process, &app.sessions, &app.pool).await;
 }
 
 /// Closes what nobody uses any more.
@@ -262,7 +249,7 @@ fn screens() -> Router<Arc<App>> {
         .route("/queue", get(queue::queue))
         .route("/queue/pause", post(queue::pause))
         .route("/queue/resume", post(queue::resume))
-        .route("/queue/limits", post(queue_limits::set))
+        .route("/queue/limits", post(queue::set_limits))
         .route("/queue/reset", post(queue_limits::reset))
         .route("/workers", get(workers::workers))
         .route("/worker", get(worker::worker))
@@ -292,10 +279,10 @@ fn router(app: Arc<App>) -> Router {
         .route("/login", get(login::ask).merge(login))
         .route("/logout", post(login::logout))
         .route("/theme", post(theme::keep))
-        .route("/live", get(live::stream))
+        .route("/live", get(stream::stream))
         .fallback(no_page)
         .layer(middleware::from_fn_with_state(app.clone(), page::framed))
-        .layer(middleware::from_fn_with_state(app.clone(), session::attach));
+        .layer(middleware::from_fn_with_state(app.clone(), attach::attach));
     let all = framed
         .route("/assets/{tag}/{name}", get(assets::serve))
         .route("/healthz", get(monitor::health))
@@ -321,23 +308,6 @@ async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
     match request.uri().path() {
         path if path == "/" || path == app.prefix => http::see_other(&app.url("/")),
         _ => StatusCode::NOT_FOUND.into_response(),
-    }
-}
-
-impl App {
-    /// Whether nothing can be changed by a request. Without a login, who comes through a proxy is
-    /// not at this machine.
-    pub(crate) fn is_read_only(&self, headers: &HeaderMap) -> bool {
-        self.is_read_only || !self.has_login && http::is_forwarded(headers)
-    }
-
-    /// A path of the console with its prefix.
-    pub(crate) fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.prefix)
-    }
-
-    pub(crate) fn database_name(&self) -> &str {
-        self.database.get_dbname().unwrap_or_default()
     }
 }
 

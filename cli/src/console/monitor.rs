@@ -11,21 +11,17 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
-use super::App;
+use super::app::App;
 use super::connection::Connection;
 use super::problem::Problem;
 use super::role::{Reading, Role, SHARED};
+use crate::terminal::plain;
 
 const WITHIN: Duration = Duration::from_secs(5);
 const EXTENSION: &str = "select extversion from pg_catalog.pg_extension where extname = 'jobs'";
-
-/// What was found last, and when. One request at a time asks the database.
-#[derive(Default)]
-pub(crate) struct Health(Mutex<Option<(Instant, Result<(), Problem>)>>);
 
 /// Whether the console reaches the queue or, with a login, the server. Then it says no more: nobody
 /// has logged in.
@@ -49,7 +45,7 @@ pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn reached(app: Arc<App>) -> Result<(), Problem> {
-    let mut known = app.health.0.lock().await;
+    let mut known = app.health.lock().await;
     if let Some((since, reached)) = &*known
         && since.elapsed() < SHARED
     {
@@ -142,12 +138,12 @@ fn add(text: &mut String, metric: &Metric, is_first: bool) {
         write!(text, "{{{}}}", labels.join(",")).expect("a text can be written to");
     }
     // NaN and infinities come as texts.
-    let value = crate::plain(value).replace("Infinity", "Inf");
+    let value = plain(value).replace("Infinity", "Inf");
     writeln!(text, " {value}").expect("a text can be written to");
 }
 
 fn label(key: &str, value: &Value) -> String {
-    let value = crate::plain(value);
+    let value = plain(value);
     let value = value
         .replace('\\', "\\\\")
         .replace('"', "\\\"")

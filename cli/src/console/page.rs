@@ -8,14 +8,14 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::App;
+use super::app::App;
 use super::assets;
-use super::login::logout_form;
+use super::attach::to_login;
 use super::parts;
 use super::problem::Problem;
 use super::room::{self, LARGEST, text};
-use super::session::{Session, to_login};
-use super::theme::{self, Theme};
+use super::session::Session;
+use super::theme::Theme;
 use super::visit::Visit;
 use crate::visible;
 
@@ -49,14 +49,36 @@ const SCREENS: [(Screen, &str, &str, char); 9] = [
 /// Pages ask for nothing but themselves, and nothing that comes is run.
 const HTMX: &str = r#"{"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"includeIndicatorStyles":false,"disableInheritance":true,"historyCacheSize":0,"refreshOnHistoryMiss":true,"scrollBehavior":"auto"}"#;
 
+impl Visit {
+    /// A page that is refreshed as a whole when something has changed. What somebody types or has
+    /// opened stays as it is.
+    pub(crate) fn page(&self, screen: Screen, title: &str, main: Markup) -> Response {
+        page(self, screen, title, &main, true)
+    }
+
+    /// A page that is not refreshed, but for its `live` parts.
+    pub(crate) fn still(&self, screen: Screen, title: &str, main: Markup) -> Response {
+        page(self, screen, title, &main, false)
+    }
+
+    /// A page that is not refreshed, with a form and what is wrong with that.
+    pub(crate) fn with_form(
+        &self,
+        screen: Screen,
+        title: &str,
+        main: Markup,
+        wrong: Option<&Problem>,
+    ) -> Response {
+        let mut response = self.still(screen, title, main);
+        if let Some(wrong) = wrong {
+            *response.status_mut() = wrong.status;
+        }
+        response
+    }
+}
+
 /// A whole page, or what is in its `main` where htmx asks for that.
-pub(crate) fn page(
-    visit: &Visit,
-    screen: Screen,
-    title: &str,
-    main: &Markup,
-    is_live: bool,
-) -> Response {
+fn page(visit: &Visit, screen: Screen, title: &str, main: &Markup, is_live: bool) -> Response {
     let main = html! { h1 { (text(title)) } (main) };
     if main.0.len() > LARGEST {
         return Problem::too_large().into_response();
@@ -131,14 +153,31 @@ fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
                 }
                 @if visit.is_read_only { p.badge { "read-only" } }
                 @if visit.rights.is_standby { p.badge { "standby" } }
-                (theme::switch(visit, path_of(current)))
+                (theme_switch(visit, path_of(current)))
                 div.links {
                     button #help-button.link type="button" hidden { "Keyboard" }
-                    @if visit.session.is_logged_in() { (logout_form(visit)) }
+                    @if visit.session.is_logged_in() {
+                        (visit.form("/logout", html! { button.link type="submit" { "Log out" } }))
+                    }
                 }
             }
         }
     }
+}
+
+/// The switch. It comes back to `screen` where the page itself cannot be asked for again.
+fn theme_switch(visit: &Visit, screen: &str) -> Markup {
+    let now = visit.theme.map_or("auto", Theme::name);
+    let fields = html! {
+        input type="hidden" name="back" value=(visit.path.as_deref().unwrap_or(screen));
+        fieldset.themes {
+            legend.visually-hidden { "Theme" }
+            @for (theme, label) in [("light", "Light"), ("dark", "Dark"), ("auto", "Auto")] {
+                button name="theme" value=(theme) aria-pressed=((theme == now).to_string()) { (label) }
+            }
+        }
+    };
+    visit.form("/theme", fields)
 }
 
 fn path_of(screen: Option<Screen>) -> &'static str {
@@ -198,22 +237,6 @@ fn document(app: &App, theme: Option<Theme>, title: &str, body: &Markup) -> Html
         }
     };
     Html(document.into_string())
-}
-
-/// A page that asks for itself again, now as one of ours.
-pub(crate) fn again(url: &str) -> Response {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="refresh" content={ "0; url=" (url) };
-                title { "jobs" }
-            }
-            body { p { a href=(url) { "Go on" } } }
-        }
-    };
-    Html(page.into_string()).into_response()
 }
 
 /// Puts the frame around a problem. The sessions of a role end that

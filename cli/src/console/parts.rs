@@ -4,8 +4,6 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{Markup, Render, html};
 use serde::Serialize;
 
-use super::room;
-
 /// A path with these pairs in its query, besides those that it has. What is empty is left out.
 pub(crate) fn link(path: &str, of: impl Serialize) -> String {
     let all = serde_urlencoded::to_string(of).unwrap_or_default();
@@ -63,28 +61,22 @@ fn time_tag(at: DateTime<Utc>, text: &str) -> Markup {
 
 /// How long ago, or in how long; the exact time is its title.
 pub(crate) fn ago(at: DateTime<Utc>) -> Markup {
-    let seconds = (Utc::now() - at).num_milliseconds() as f64 / 1000.0;
-    let text = match seconds {
-        s if s >= 1.0 => format!("{} ago", roughly(s)),
-        s if s > -1.0 => "now".into(),
-        s => format!("in {}", roughly(-s)),
-    };
-    time_tag(at, &text)
+    time_tag(at, &relative(at))
 }
 
 /// When something will be; what is past is due.
 pub(crate) fn until(at: DateTime<Utc>) -> Markup {
     match at > Utc::now() {
         true => ago(at),
-        false => time_tag(at, &format!("due, {}", plain_ago(at))),
+        false => time_tag(at, &format!("due, {}", relative(at))),
     }
 }
 
-fn plain_ago(at: DateTime<Utc>) -> String {
-    let seconds = (Utc::now() - at).num_seconds();
-    match seconds {
-        s if s < 1 => "now".into(),
-        s => format!("{} ago", roughly(s as f64)),
+fn relative(at: DateTime<Utc>) -> String {
+    match (Utc::now() - at).num_milliseconds() as f64 / 1000.0 {
+        s if s >= 1.0 => format!("{} ago", roughly(s)),
+        s if s > -1.0 => "now".into(),
+        s => format!("in {}", roughly(-s)),
     }
 }
 
@@ -175,11 +167,6 @@ pub(crate) fn bytes(value: usize) -> String {
         v if v < 999_950.0 => format!("{:.1} kB", v / 1e3),
         v => format!("{:.1} MB", v / 1e6),
     }
-}
-
-/// A text that may be missing.
-pub(crate) fn optional_text(text: Option<&str>) -> Markup {
-    html! { @if let Some(text) = text { (room::text(text)) } @else { (none()) } }
 }
 
 /// Where there is nothing.

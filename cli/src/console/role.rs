@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use tokio::time::{timeout, timeout_at};
 use tokio_postgres::Config;
 use tokio_postgres::types::ToSql;
 
-use super::connection::{Connection, Pool};
+use super::connection::{Connection, Pool, locked};
 use super::problem::Problem;
 
 /// Values of the parameters $1, $2 ..
@@ -53,11 +53,6 @@ const SETTINGS: &str = "set local search_path = pg_catalog, pg_temp; set local t
      set local intervalstyle = 'postgres'; set local lock_timeout = '5s'";
 /// How long a call that changes something may take: one of them is about up to 10,000 jobs.
 const CALL: Duration = Duration::from_secs(60);
-
-/// Nothing that holds one of these locks panics half way.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What a role may do with the extension.
 #[derive(Deserialize)]

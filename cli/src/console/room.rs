@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use maud::{Markup, html};
 
-use super::parts::bytes;
+use super::parts::{bytes, none};
 
 /// No page is larger.
 pub(crate) const LARGEST: usize = 2_000_000;
@@ -33,6 +33,11 @@ pub(crate) fn text(text: &str) -> Markup {
 /// A long one, such as a trace.
 pub(crate) fn long(text: &str) -> Markup {
     cut(text, LONG)
+}
+
+/// A text that may be missing.
+pub(crate) fn optional(it: Option<&str>) -> Markup {
+    html! { @if let Some(it) = it { (text(it)) } @else { (none()) } }
 }
 
 fn cut(text: &str, most: usize) -> Markup {

@@ -19,8 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep};
 
+use super::connection::locked;
 use super::http::network;
-use super::role::locked;
 
 /// How many connections there are at most; others wait.
 const CONNECTIONS: usize = 1000;

@@ -4,21 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
-use axum::http::Method;
-use axum::http::request::Parts;
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::Request;
 use tokio::sync::Semaphore;
 
-use super::App;
-use super::http::{
-    cookie, htmx_redirect, is_fragment, is_https, is_stream, secret_name, see_other, set_secret,
-};
-use super::live;
-use super::page;
-use super::parts;
-use super::role::{Role, locked};
+use super::connection::locked;
+use super::role::Role;
 
 pub(crate) const COOKIE: &str = "jobs_console";
 /// After how long a session ends, however much it is used.
@@ -78,7 +68,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// An open page that refreshes itself is no use of a session.
-    fn find(&self, id: &str, is_use: bool) -> Option<Arc<Session>> {
+    pub(crate) fn find(&self, id: &str, is_use: bool) -> Option<Arc<Session>> {
         let session = locked(&self.all).get(id).cloned()?;
         if session.is_over() {
             return None;
@@ -164,68 +154,6 @@ impl Sessions {
         roles.dedup_by(|one, other| Arc::ptr_eq(one, other));
         roles
     }
-}
-
-/// Finds the session of a request, or begins one.
-pub(crate) async fn attach(
-    State(app): State<Arc<App>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let headers = request.headers();
-    let is_https = is_https(headers);
-    let id = cookie(headers, &secret_name(&app, is_https, COOKIE)).unwrap_or_default();
-    let known = app.sessions.find(id, !is_fragment(headers));
-    let was_refused = app.sessions.was_refused(id);
-    // A link of another site comes without our cookie, which is SameSite=Strict. So the page asks
-    // for itself again, and does not end the session that there may be.
-    let is_from_elsewhere = headers
-        .get("sec-fetch-site")
-        .is_some_and(|site| site == "cross-site");
-    if known.is_none() && is_from_elsewhere && request.method() == Method::GET {
-        let url = request
-            .uri()
-            .path_and_query()
-            .map_or("/", |path| path.as_str());
-        return page::again(&app.url(url));
-    }
-    let (session, begins) = match (known, &app.process) {
-        (Some(session), _) => (session, false),
-        (None, Some(role)) => (app.sessions.begin(role.clone(), false), true),
-        // With a login nobody but who has logged in sees another page.
-        (None, None) if request.uri().path() == "/login" => return next.run(request).await,
-        (None, None) => return to_login(&app, &request.into_parts().0, was_refused),
-    };
-    request.extensions_mut().insert(session.clone());
-    let mut response = next.run(request).await;
-    if begins {
-        set_secret(&mut response, &app, is_https, COOKIE, &session.id, "");
-    }
-    response
-}
-
-/// Sends somebody to the login, and then on to where they wanted to go. `is_refused`: the database
-/// lets the role in no more.
-pub(crate) fn to_login(app: &App, asked: &Parts, is_refused: bool) -> Response {
-    if is_stream(&asked.headers) {
-        return live::ended(app, &asked.uri, is_refused);
-    }
-    let path = asked
-        .uri
-        .path_and_query()
-        .filter(|_| asked.method == Method::GET);
-    let next = path.map_or("", |path| path.as_str());
-    let login = login_url(app, next, is_refused);
-    match is_fragment(&asked.headers) {
-        true => htmx_redirect(&login),
-        false => see_other(&login),
-    }
-}
-
-pub(crate) fn login_url(app: &App, next: &str, is_refused: bool) -> String {
-    let refused = if is_refused { "yes" } else { "" };
-    let pairs = [("next", next), ("refused", refused)];
-    app.url(&parts::link("/login", pairs))
 }
 
 /// The session of a request.

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::App;
-use super::http::{cookie, is_path, see_other, set_cookie};
+use super::app::App;
+use super::http::{self, cookie, is_path, see_other};
 use super::problem::Problem;
 use super::session::session_of;
-use super::visit::{self, Visit};
 
 const COOKIE: &str = "jobs_theme";
 
@@ -39,21 +37,6 @@ impl Theme {
     }
 }
 
-/// The switch. It comes back to `screen` where the page itself cannot be asked for again.
-pub(crate) fn switch(visit: &Visit, screen: &str) -> Markup {
-    let now = visit.theme.map_or("auto", Theme::name);
-    let fields = html! {
-        input type="hidden" name="back" value=(visit.path.as_deref().unwrap_or(screen));
-        fieldset.themes {
-            legend.visually-hidden { "Theme" }
-            @for (theme, label) in [("light", "Light"), ("dark", "Dark"), ("auto", "Auto")] {
-                button name="theme" value=(theme) aria-pressed=((theme == now).to_string()) { (label) }
-            }
-        }
-    };
-    visit.form("/theme", fields)
-}
-
 #[derive(Deserialize)]
 struct Chosen {
     theme: String,
@@ -66,7 +49,7 @@ pub(super) async fn keep(
     request: Request,
 ) -> Result<Response, Problem> {
     let session = session_of(&request);
-    let chosen: Chosen = visit::form(request, &session.csrf).await?;
+    let chosen: Chosen = http::form(request, &session.csrf).await?;
     let back = if is_path(&chosen.back) {
         &*chosen.back
     } else {
@@ -78,12 +61,6 @@ pub(super) async fn keep(
         "dark" => ("dark", 31_536_000),
         _ => ("", 0),
     };
-    set_cookie(
-        &mut response,
-        &app,
-        COOKIE,
-        theme,
-        &format!("; Max-Age={age}"),
-    );
+    app.set_cookie(&mut response, COOKIE, theme, &format!("; Max-Age={age}"));
     Ok(response)
 }

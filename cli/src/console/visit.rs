@@ -6,7 +6,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
@@ -15,17 +14,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny};
 
-use super::App;
-use super::http::{is_fragment, see_other};
-use super::page::{self, Screen};
+use super::app::App;
+use super::http::{self, is_fragment, see_other};
 use super::problem::Problem;
 use super::role::{Parameters, Reading, Rights, Role, SHARED};
 use super::session::Session;
 use super::theme::Theme;
 use crate::visible;
 
-/// How long a form may take to arrive.
-const FORM: Duration = Duration::from_secs(30);
 /// How long a query of a page may take.
 const PAGE: Duration = Duration::from_secs(5);
 
@@ -116,32 +112,6 @@ impl Visit {
         of: Parameters<'_>,
     ) -> Result<T, Problem> {
         self.row(sql, of).await?.ok_or_else(Problem::no_row)
-    }
-
-    /// A page that is refreshed as a whole when something has changed. What somebody types or has
-    /// opened stays as it is.
-    pub(crate) fn page(&self, screen: Screen, title: &str, main: Markup) -> Response {
-        page::page(self, screen, title, &main, true)
-    }
-
-    /// A page that is not refreshed, but for its `live` parts.
-    pub(crate) fn still(&self, screen: Screen, title: &str, main: Markup) -> Response {
-        page::page(self, screen, title, &main, false)
-    }
-
-    /// A page that is not refreshed, with a form and what is wrong with that.
-    pub(crate) fn with_form(
-        &self,
-        screen: Screen,
-        title: &str,
-        main: Markup,
-        wrong: Option<&Problem>,
-    ) -> Response {
-        let mut response = self.still(screen, title, main);
-        if let Some(wrong) = wrong {
-            *response.status_mut() = wrong.status;
-        }
-        response
     }
 
     /// A part of a page that alone is refreshed, from the page at this path.
@@ -309,42 +279,9 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Change<T> {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         let visit = Visit::from_request_parts(&mut parts, app).await?;
-        let form = form(Request::from_parts(parts, body), &visit.csrf).await?;
+        let form = http::form(Request::from_parts(parts, body), &visit.csrf).await?;
         Ok(Self { visit, form })
     }
-}
-
-/// The form of a request, if it has this CSRF token.
-pub(crate) async fn form<T: DeserializeOwned>(request: Request, csrf: &str) -> Result<T, Problem> {
-    #[derive(Deserialize)]
-    struct Token {
-        csrf: String,
-    }
-    let late = || {
-        let message = "The form did not arrive within 30 seconds.";
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "That took too long", message)
-    };
-    let body = tokio::time::timeout(FORM, Bytes::from_request(request, &()))
-        .await
-        .map_err(|_| late())?
-        .map_err(|error| Problem::new(error.status(), "That is too much", error.body_text()))?;
-    let has_token = serde_urlencoded::from_bytes::<Token>(&body)
-        .is_ok_and(|given| is_same(given.csrf.as_bytes(), csrf.as_bytes()));
-    if !has_token {
-        return Err(Problem::forbidden(
-            "This form is not of this session, or of one that has ended.",
-            "Go back, load the page again, and repeat what you did.",
-        ));
-    }
-    serde_urlencoded::from_bytes(&body).map_err(|error| {
-        let message = format!("The form has a value that cannot be: {error}");
-        Problem::bad_input(message, "Go back, and correct it.")
-    })
-}
-
-/// Takes as long wherever they differ.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
 impl<T> Change<T> {

@@ -5,9 +5,9 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
-use super::{job, periodic_job, queue, worker};
 use crate::console::fields::{date_time, given, suggesting};
 use crate::console::json::tree;
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::paging;
 use crate::console::parts::{self, Align, Look};
@@ -133,12 +133,6 @@ impl AuditQuery {
     }
 }
 
-/// A link to the calls about something.
-pub(super) fn link(visit: &Visit, target: &str, said: &str) -> Markup {
-    let url = visit.url(&parts::link("/audit", [("target", target)]));
-    html! { p { a href=(url) { (said) } } }
-}
-
 fn form(visit: &Visit, filter: &AuditQuery, suggestions: &Suggestions) -> Markup {
     html! {
         form.filter method="get" action=(visit.url("/audit")) role="search" {
@@ -190,11 +184,13 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
 /// What a call was for, with a link to where that is shown.
 fn of_what(visit: &Visit, action: &str, target: &str) -> Markup {
     let path = match action {
-        "cancel" | "retry" | "activate" | "update" | "delete" => job::path(target),
-        "pause_queue" | "resume_queue" | "configure_queue" | "reset_queue" => queue::path(target),
-        "quiet_worker" | "stop_worker" | "resume_worker" => worker::path(target),
+        "cancel" | "retry" | "activate" | "update" | "delete" => links::job_path(target),
+        "pause_queue" | "resume_queue" | "configure_queue" | "reset_queue" => {
+            links::queue_path(target)
+        }
+        "quiet_worker" | "stop_worker" | "resume_worker" => links::worker_path(target),
         "schedule" | "unschedule" | "pause_periodic" | "resume_periodic" | "run_periodic" => {
-            periodic_job::path(target)
+            links::periodic_job_path(target)
         }
         "define_kind" | "undefine_kind" => parts::link("/jobs", [("kind", target)]),
         _ => return html! { (text(target)) },

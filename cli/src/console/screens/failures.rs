@@ -6,12 +6,12 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use std::collections::HashMap;
 
-use super::job;
 use crate::console::filter::{Filter, like_literal};
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
-use crate::console::room::text;
+use crate::console::room::{self, text};
 use crate::console::visit::{Query, Visit};
 
 /// How many failed attempts are looked at, the latest ones.
@@ -222,13 +222,13 @@ impl Group {
         html! {
             tr {
                 td.number { (parts::number(self.count)) }
-                th scope="row" { (parts::optional_text(self.kind.as_deref())) }
+                th scope="row" { (room::optional(self.kind.as_deref())) }
                 td.wide { a.error href=(jobs) { (text(&shown(&self.pattern))) } }
                 td { (parts::ago(self.last_at)) }
                 td {
                     @for (n, id) in self.ids.iter().enumerate() {
                         @if n > 0 { " " }
-                        (job::link(visit, *id))
+                        (links::job(visit, *id))
                     }
                 }
                 td.actions {

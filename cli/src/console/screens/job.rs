@@ -1,83 +1,21 @@
 //! One job: why it is where it is, what happened to it, what it carries.
 
-use std::fmt::Display;
-
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::job_carried::{Carried, carried};
 use super::job_errors::Errors;
+use super::job_read::{Job, look};
 use super::jobs_table::TAGS;
-use super::{audit, job_actions, job_errors, job_timeline, job_unique, worker};
-use crate::console::json::LARGEST;
+use super::{job_actions, job_errors, job_timeline, job_unique};
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, pair};
 use crate::console::problem::Problem;
 use crate::console::room::text;
 use crate::console::times;
 use crate::console::visit::{Path, Query, Visit, optional};
-
-#[derive(Deserialize)]
-pub(crate) struct Job {
-    pub(crate) id: i64,
-    pub(crate) state: String,
-    pub(crate) queue: String,
-    pub(crate) kind: String,
-    pub(crate) priority: i32,
-    pub(crate) attempt: i32,
-    pub(crate) max_attempts: i32,
-    pub(crate) tags: Vec<String>,
-    pub(crate) created_at: DateTime<Utc>,
-    #[serde(deserialize_with = "times::bounded")]
-    pub(crate) scheduled_at: DateTime<Utc>,
-    pub(crate) attempted_at: Option<DateTime<Utc>>,
-    pub(crate) finalized_at: Option<DateTime<Utc>>,
-    #[serde(deserialize_with = "times::bounded_option")]
-    pub(crate) expires_at: Option<DateTime<Utc>>,
-    /// In seconds; negative: none.
-    timeout: f64,
-    pub(crate) lease_expires_at: Option<DateTime<Utc>>,
-    pub(crate) deadline_at: Option<DateTime<Utc>>,
-    pub(crate) cancel_requested_at: Option<DateTime<Utc>>,
-    pub(crate) cancel_reason: Option<String>,
-    pub(crate) worker: Option<String>,
-    pub(crate) retry: String,
-    pub(super) unique_key: Option<String>,
-    pub(super) args: Option<Carried>,
-    pub(super) meta: Option<Carried>,
-    pub(super) progress: Option<Carried>,
-    pub(super) output: Option<Carried>,
-}
-
-const JOB: &str = concat!(
-    "select id, state, queue, kind, priority, attempt, max_attempts, tags, created_at, scheduled_at,
-      attempted_at, finalized_at, expires_at, extract(epoch from timeout)::float8 as timeout,
-      lease_expires_at, deadline_at, cancel_requested_at, cancel_reason, worker, retry::text,
-      unique_key",
-    carried!("args"),
-    carried!("meta"),
-    carried!("progress"),
-    carried!("output"),
-    " from jobs.jobs where id = $1"
-);
-
-/// Where a job is shown.
-pub(crate) fn path(id: impl Display) -> String {
-    format!("/jobs/{id}")
-}
-
-/// A link to a job that says its id.
-pub(crate) fn link(visit: &Visit, id: i64) -> Markup {
-    html! { a href=(visit.url(&path(id))) { (id) } }
-}
-
-/// The job as it is now.
-pub(crate) async fn look(visit: &Visit, id: i64) -> Result<Job, Problem> {
-    let job = visit.row(JOB, &[&id, &LARGEST]).await?;
-    job.ok_or_else(|| Problem::not_found(&format!("job {id}")))
-}
 
 #[derive(Deserialize)]
 pub(crate) struct JobQuery {
@@ -100,8 +38,8 @@ pub(crate) async fn page(
         None => None,
     };
     let path = match asked.errors {
-        Some(page) => format!("{}?errors={page}", self::path(id)),
-        None => self::path(id),
+        Some(page) => format!("{}?errors={page}", links::job_path(id)),
+        None => links::job_path(id),
     };
     let main = html! {
         (region(&visit, &job, "job", &path, html! {
@@ -116,7 +54,7 @@ pub(crate) async fn page(
             (job.unique(&visit, claim.as_ref()))
             (job.settings())
         }))
-        (audit::link(&visit, &id.to_string(), "Who has managed this job"))
+        (links::audit(&visit, &id.to_string(), "Who has managed this job"))
     };
     Ok(visit.still(Screen::Jobs, &format!("Job {id}"), main))
 }
@@ -156,15 +94,6 @@ async fn reasons(visit: &Visit, id: i64) -> Result<Vec<Reason>, Problem> {
 }
 
 impl Job {
-    /// Whether it is completed, cancelled or discarded.
-    pub(crate) fn is_final(&self) -> bool {
-        self.finalized_at.is_some()
-    }
-
-    pub(crate) fn waits(&self) -> bool {
-        !self.is_final() && self.state != "running"
-    }
-
     fn head(&self, visit: &Visit) -> Markup {
         let jobs = |of: (&str, &str)| visit.url(&parts::link("/jobs", [of]));
         html! {
@@ -174,7 +103,7 @@ impl Job {
                 " in queue " a href=(jobs(("queue", &self.queue))) { (text(&self.queue)) }
                 ", attempt " (self.attempt) " of " (self.max_attempts)
                 @if let Some(worker) = &self.worker {
-                    ", worker " (worker::link(visit, worker))
+                    ", worker " (links::worker(visit, worker))
                 }
                 @for tag in self.tags.iter().take(TAGS) {
                     " " a.tag href=(jobs(("tag", tag))) { (text(tag)) }
@@ -245,7 +174,7 @@ fn links(visit: &Visit, ids: &[i64]) -> Markup {
             " by "
             @for (n, id) in ids.iter().enumerate() {
                 @if n > 0 { ", " }
-                a href=(visit.url(&path(*id))) { "job " (id) }
+                a href=(visit.url(&links::job_path(*id))) { "job " (id) }
             }
         }
     }

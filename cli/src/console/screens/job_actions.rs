@@ -4,8 +4,9 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::job::{Job, path};
+use super::job_read::Job;
 use crate::console::fields::{given, reason};
+use crate::console::links;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::role::Parameters;
@@ -15,7 +16,7 @@ use crate::console::visit::{Change, Only, Path, Visit};
 pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {
     let form = |action: &str, more: Markup, button: Markup| {
         let fields = html! { (more) (reason()) (button) };
-        visit.form(&format!("{}/{action}", path(job.id)), fields)
+        visit.form(&format!("{}/{action}", links::job_path(job.id)), fields)
     };
     let is_running = job.state == "running";
     html! {
@@ -30,7 +31,7 @@ pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {
                     form("retry", reset(), parts::button("Make it available", Look::Primary))))
             }
             @if job.waits() && visit.may("update") {
-                (parts::link_button("Edit", &visit.url(&(path(job.id) + "/edit")), Look::Plain))
+                (parts::link_button("Edit", &visit.url(&(links::job_path(job.id) + "/edit")), Look::Plain))
             }
             @if !job.is_final() && visit.may("cancel") {
                 @if is_running {
@@ -127,7 +128,7 @@ async fn call(
     say: impl FnOnce(&str) -> String,
 ) -> Result<Response, Problem> {
     match change.call::<Only<String>>(sql, of).await {
-        Ok(Only(state)) => Ok(change.done(&path(id), say(&state))),
+        Ok(Only(state)) => Ok(change.done(&links::job_path(id), say(&state))),
         Err(refused) => lost(change, id, refused),
     }
 }
@@ -137,7 +138,7 @@ pub(super) fn lost<T>(change: &Change<T>, id: i64, refused: Problem) -> Result<R
     match refused.sqlstate() {
         Some("55000" | "40001" | "40P01" | "55P03") => {
             let message = format!("Nothing was changed: {}", refused.line());
-            Ok(change.done(&path(id), message))
+            Ok(change.done(&links::job_path(id), message))
         }
         Some("P0002") => {
             Ok(change.done("/jobs", format!("Job {id} is gone: nothing was changed.")))

@@ -5,31 +5,15 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::job::{Job, path};
+use super::job_read::{Carried, Job};
 use crate::console::json::tree;
+use crate::console::links;
 use crate::console::parts;
 use crate::console::problem::Problem;
 use crate::console::visit::{Only, Path, Query, Visit};
 
 /// What a job carries. Null for a role that may not see it.
 const CARRIED: [&str; 4] = ["args", "meta", "progress", "output"];
-
-/// A JSON text; one that is larger than a page shows is not fetched, only its size.
-#[derive(Deserialize)]
-pub(super) struct Carried {
-    size: usize,
-    text: Option<String>,
-}
-
-macro_rules! carried {
-    ($name:literal) => {
-        concat!(
-            ", (select jsonb_build_object('size', octet_length(t), 'text', case when octet_length(t) <= $2 then t end)
-                  from (select ", $name, "::text as t) c where t is not null) as ", $name
-        )
-    };
-}
-pub(super) use carried;
 
 impl Job {
     pub(super) fn carried(&self, visit: &Visit) -> Markup {
@@ -58,7 +42,7 @@ impl Job {
     }
 
     fn shown(&self, visit: &Visit, name: &str, carried: Option<&Carried>) -> Markup {
-        let raw = visit.url(&format!("{}/raw?what={name}", path(self.id)));
+        let raw = visit.url(&format!("{}/raw?what={name}", links::job_path(self.id)));
         match carried {
             Some(Carried {
                 text: Some(text), ..

@@ -8,10 +8,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio_postgres::types::ToSql;
 
-use super::job::{self, Job};
 use super::job_actions::lost;
+use super::job_read::{Job, look};
 use crate::console::edited::Edited;
 use crate::console::fields::{self, area, given, line, reason};
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
@@ -111,7 +112,7 @@ fn names() -> [&'static str; 10] {
 }
 
 pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, Problem> {
-    let job = job::look(&visit, id).await?;
+    let job = look(&visit, id).await?;
     if !visit.may("update") {
         return Err(Problem::forbidden(
             "This role may not change jobs.",
@@ -134,7 +135,7 @@ fn form(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>) -> R
         p.lead { (parts::state(&job.state)) " " strong { (text(&job.kind)) } }
         p { "What you leave as it is stays as it is. The job keeps its unique key." }
         (fields::wrong(wrong, &names()))
-        (visit.form(&(job::path(job.id) + "/edit"), fields_of(visit, job, values, wrong)))
+        (visit.form(&(links::job_path(job.id) + "/edit"), fields_of(visit, job, values, wrong)))
     };
     visit.with_form(Screen::Jobs, &format!("Edit job {}", job.id), main, wrong)
 }
@@ -163,7 +164,7 @@ fn fields_of(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>)
         (reason())
         div.actions {
             (parts::button("Change the job", Look::Primary))
-            (parts::link_button("Back", &visit.url(&job::path(job.id)), Look::Plain))
+            (parts::link_button("Back", &visit.url(&links::job_path(job.id)), Look::Plain))
         }
     }
 }
@@ -175,7 +176,7 @@ pub(crate) async fn update(
     let wrong = match give(&mut change, id).await {
         Ok(state) => {
             let message = format!("Job {id} is changed. It is {state}.");
-            return Ok(change.done(&job::path(id), message));
+            return Ok(change.done(&links::job_path(id), message));
         }
         Err(wrong) => wrong,
     };
@@ -183,7 +184,7 @@ pub(crate) async fn update(
     match wrong.sqlstate() {
         Some(code) if !code.starts_with("22") => lost(&change, id, wrong),
         _ => {
-            let job = job::look(&change.visit, id).await?;
+            let job = look(&change.visit, id).await?;
             let values = &change.form.values;
             let wrong = wrong.about_quoted(names().map(|name| (name, values.get(name))));
             Ok(form(&change.visit, &job, values, Some(&wrong)))

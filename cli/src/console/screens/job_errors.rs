@@ -5,9 +5,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::job::path;
-use super::worker;
 use crate::console::json::{LARGEST, tree};
+use crate::console::links;
 use crate::console::paging;
 use crate::console::parts;
 use crate::console::problem::Problem;
@@ -53,7 +52,7 @@ pub(crate) async fn page(visit: &Visit, id: i64, page: i64) -> Result<Errors, Pr
 
 impl Errors {
     pub(crate) fn shown(&self, visit: &Visit, id: i64) -> Markup {
-        let url = |page: i64| visit.url(&format!("{}?errors={page}#errors", path(id)));
+        let url = |page: i64| visit.url(&format!("{}?errors={page}#errors", links::job_path(id)));
         let last = (self.count - 1) / ROWS + 1;
         html! {
             section.card aria-labelledby="errors" {
@@ -78,7 +77,7 @@ impl Row {
         let title = html! {
             "Attempt " (self.attempt) ", " (parts::ago(self.at))
             @if let Some(worker) = &self.worker {
-                ", worker " (worker::link(visit, worker))
+                ", worker " (links::worker(visit, worker))
             }
         };
         html! {

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::job::Job;
+use super::job_read::Job;
 use crate::console::parts;
 use crate::console::problem::Problem;
 use crate::console::room::text;

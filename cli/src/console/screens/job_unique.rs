@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::job::Job;
+use super::job_read::Job;
 use crate::console::parts;
 use crate::console::problem::Problem;
 use crate::console::visit::Visit;

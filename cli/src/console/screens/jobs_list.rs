@@ -6,10 +6,11 @@ use serde::Deserialize;
 
 use super::bulk_action;
 use super::jobs_find::{self, Count, Cursor, Found};
-use super::{job, jobs_table};
+use super::jobs_table;
 use crate::console::fields;
 use crate::console::filter::Filter;
 use crate::console::http::see_other;
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::paging;
 use crate::console::parts;
@@ -83,7 +84,7 @@ fn to_job(visit: &Visit, id: &str) -> Result<Response, Problem> {
             "An id is a whole number.",
         )
     })?;
-    Ok(see_other(&visit.url(&job::path(id))))
+    Ok(see_other(&visit.url(&links::job_path(id))))
 }
 
 /// Links to the page of newer jobs and to that of older ones.

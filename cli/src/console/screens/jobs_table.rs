@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::job::path;
+use crate::console::links;
 use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
 use crate::console::room::text;
@@ -60,7 +60,7 @@ pub(crate) fn table(visit: &Visit, caption: &str, rows: &[Row]) -> Markup {
 
 impl Row {
     fn shown(&self, visit: &Visit) -> Markup {
-        let url = visit.url(&path(self.id));
+        let url = visit.url(&links::job_path(self.id));
         let of_queue = parts::link("/jobs", [("queue", &self.queue)]);
         html! {
             tr {

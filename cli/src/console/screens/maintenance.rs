@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::Mutex;
 
-use super::job;
 use super::named;
 use crate::console::fields::{given, reason};
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
@@ -330,7 +330,7 @@ fn violations_table(visit: &Visit, violations: &[Violation]) -> Markup {
                 td.number { (parts::number(one.violations)) }
                 td {
                     @for id in one.job_ids.iter().flatten() {
-                        (job::link(visit, *id)) " "
+                        (links::job(visit, *id)) " "
                     }
                 }
             }

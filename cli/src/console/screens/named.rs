@@ -1,4 +1,4 @@
-//! What has a name, such as a queue or a worker: the address of its page, and calls that manage it.
+//! Calls that manage what has a name, such as a queue or a worker.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -16,16 +16,6 @@ use crate::console::visit::{Change, Visit};
 #[derive(Deserialize)]
 pub(crate) struct Name {
     pub(super) name: String,
-}
-
-/// Where it is shown. The name may have any character, so it is not part of the path.
-pub(super) fn path(page: &str, name: &str) -> String {
-    parts::link(page, [("name", name)])
-}
-
-/// A link to it.
-pub(super) fn link(visit: &Visit, page: &str, name: &str) -> Markup {
-    html! { a href=(visit.url(&path(page, name))) { (text(name)) } }
 }
 
 /// A managing call that takes a name and a reason.

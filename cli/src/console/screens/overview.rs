@@ -7,8 +7,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::history::{self, Span};
-use super::queue::{self, Queue};
+use super::queue_read::{self, Queue};
 use super::worker::{self, Worker};
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
@@ -86,7 +87,7 @@ pub(crate) async fn show(
     let sql = [
         format!(
             "with q as materialized (select {} from jobs.queues) {QUEUES}",
-            queue::COLUMNS
+            queue_read::COLUMNS
         ),
         format!(
             "with w as materialized (select {} from jobs.workers) {WORKERS}",
@@ -215,7 +216,7 @@ fn queues_of(visit: &Visit, queues: &Queues) -> Markup {
         @for queue in &queues.busiest {
             tr {
                 td.wide {
-                    (queue::link(visit, &queue.queue))
+                    (links::queue(visit, &queue.queue))
                     @if queue.paused { " " (parts::state("paused")) }
                 }
                 td.number { (queue.counted("available")) }
@@ -256,7 +257,7 @@ fn workers_of(visit: &Visit, workers: &Workers) -> Markup {
         @for worker in &workers.busiest {
             tr {
                 td.wide title={ "Queues: " (visible::line(&worker.queues.join(", "))) } {
-                    (worker::link(visit, &worker.worker))
+                    (links::worker(visit, &worker.worker))
                 }
                 td { (parts::state(&worker.status)) }
                 td.number { (worker.places()) }

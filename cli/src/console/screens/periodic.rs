@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::list::{self, Found, List, Selection};
 use super::periodic_job::{self, Periodic};
-use super::queue;
 use crate::console::fields::{self, given};
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
@@ -115,13 +115,13 @@ fn row(visit: &Visit, one: &Periodic, back: &str) -> Markup {
     html! {
         tr #(list::row_id(&one.name)) {
             th.wide scope="row" {
-                a href=(visit.url(&periodic_job::path(&one.name))) { (text(&one.name)) }
+                a href=(visit.url(&links::periodic_job_path(&one.name))) { (text(&one.name)) }
                 div.quiet { (one.runs()) }
                 @if let Some(paused) = one.paused() { div.quiet { (paused) } }
                 @if let Some(error) = &one.last_error { div.bad { (text(error)) } }
             }
             td { a href=(visit.url(&parts::link("/jobs", [("kind", &one.kind)]))) { (text(&one.kind)) } }
-            td { (queue::link(visit, &one.queue)) }
+            td { (links::queue(visit, &one.queue)) }
             td.number { (one.next()) }
             td.number { @match one.last_run_at { Some(at) => (parts::ago(at)), None => "never" } }
             td { (one.ticks_in_short(visit)) }

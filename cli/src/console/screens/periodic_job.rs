@@ -5,13 +5,11 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::audit;
-use super::job;
 use super::named::{self, Call, Form, Name};
-use super::queue;
 use crate::console::fields::given;
 use crate::console::interval::words;
 use crate::console::json::tree;
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look, pair};
 use crate::console::problem::Problem;
@@ -63,11 +61,6 @@ struct Inserted {
     retry: Option<String>,
 }
 
-/// Where a periodic job is shown.
-pub(super) fn path(name: &str) -> String {
-    named::path("/periodic/job", name)
-}
-
 pub(crate) async fn periodic_job(
     visit: Visit,
     Query(Name { name }): Query<Name>,
@@ -86,7 +79,7 @@ pub(crate) async fn periodic_job(
         p.path { a href=(visit.url("/periodic")) { "Periodic jobs" } }
         @if let Some(paused) = one.paused() { p { (paused) } }
         @if let Some(error) = &one.last_error { p.bad { (text(error)) } }
-        div.actions { (actions(&visit, &one, &path(&one.name))) }
+        div.actions { (actions(&visit, &one, &links::periodic_job_path(&one.name))) }
         (one.says(&visit))
         section aria-labelledby="ticks" {
             h2 #ticks { "Latest ticks" }
@@ -100,7 +93,7 @@ pub(crate) async fn periodic_job(
             h2 #inserted { "What is inserted" }
             (inserted.says(&visit))
         }
-        (audit::link(&visit, &one.name, "Who has changed it"))
+        (links::audit(&visit, &one.name, "Who has changed it"))
     };
     Ok(visit.page(Screen::Periodic, &one.name, main))
 }
@@ -142,7 +135,7 @@ impl Periodic {
             (pair("Next", self.next()))
             (pair("Last", parts::ago_or_none(self.last_run_at)))
             (pair("Kind", html! { a href=(visit.url(&kind)) { (text(&self.kind)) } }))
-            (pair("Queue", queue::link(visit, &self.queue)))
+            (pair("Queue", links::queue(visit, &self.queue)))
             (pair("Missed ticks", self.missed()))
             (pair("Defined", parts::ago(self.defined_at)))
         })
@@ -155,7 +148,7 @@ impl Periodic {
                 @for tick in self.last_ticks.iter().rev() {
                     @let at = tick.at.format("%Y-%m-%d %H:%M:%S UTC");
                     @let said = format!("{}, {at}", tick.became());
-                    @let job = tick.job_id.map(|id| visit.url(&job::path(id)));
+                    @let job = tick.job_id.map(|id| visit.url(&links::job_path(id)));
                     li {
                         // Without a job it is no link.
                         a.tick.(tick.became()) href=[job] title=(said) {
@@ -182,7 +175,7 @@ impl Periodic {
                     td.number {
                         @if let Some(id) = tick.job_id {
                             @if tick.skipped == Some(true) { "duplicate of " }
-                            (job::link(visit, id))
+                            (links::job(visit, id))
                         }
                     }
                     td.wide { (text(tick.error.as_deref().unwrap_or_default())) }
@@ -302,5 +295,5 @@ pub(crate) async fn run(change: Change<Form>) -> Result<Response, Problem> {
         }
         _ => format!("Job {id} of {} is inserted.", form.name),
     };
-    Ok(change.done(&job::path(id), message))
+    Ok(change.done(&links::job_path(id), message))
 }

@@ -1,65 +1,19 @@
 //! One queue: its jobs, its limits, who works on it.
 
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::audit;
 use super::history::{self, Span};
-use super::named::{self, Call, Form};
+use super::named::{Call, Form};
 use super::queue_limits::{self, Limits};
+use super::queue_read::{Queue, look};
 use super::worker::{self, Worker};
-use crate::console::interval::words;
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Query, Visit};
-
-/// What a `Queue` is read from.
-pub(super) const COLUMNS: &str =
-    "queue, available, scheduled, pending, running, retryable, completed, cancelled, discarded,
-    oldest_available_at, paused, paused_at, paused_by, pause_reason,
-    concurrency, rate, rate_period, max_waiting, estimated, counted_at,
-    retention_completed, retention_cancelled, retention_discarded";
-
-#[derive(Default, Deserialize)]
-pub(super) struct Queue {
-    pub(super) queue: String,
-    available: i64,
-    scheduled: i64,
-    pending: i64,
-    running: i64,
-    retryable: i64,
-    completed: i64,
-    cancelled: i64,
-    discarded: i64,
-    pub(super) oldest_available_at: Option<DateTime<Utc>>,
-    pub(super) paused: bool,
-    paused_at: Option<DateTime<Utc>>,
-    paused_by: Option<String>,
-    pause_reason: Option<String>,
-    pub(super) concurrency: Option<i32>,
-    pub(super) rate: Option<i32>,
-    pub(super) rate_period: Option<String>,
-    pub(super) max_waiting: Option<i32>,
-    /// The states whose count was made before, at `counted_at`.
-    estimated: Vec<String>,
-    counted_at: Option<DateTime<Utc>>,
-    pub(super) retention_completed: Option<String>,
-    pub(super) retention_cancelled: Option<String>,
-    pub(super) retention_discarded: Option<String>,
-}
-
-/// Where a queue is shown.
-pub(super) fn path(name: &str) -> String {
-    named::path("/queue", name)
-}
-
-/// A link to it.
-pub(super) fn link(visit: &Visit, name: &str) -> Markup {
-    named::link(visit, "/queue", name)
-}
 
 #[derive(Deserialize)]
 pub(crate) struct QueueQuery {
@@ -80,17 +34,6 @@ pub(crate) async fn queue(
     page(&visit, &queue, asked.since, &set, None).await
 }
 
-/// The queue as it is. One that has no jobs, and of which nothing is set, is no other than one
-/// that nobody has ever used.
-pub(super) async fn look(visit: &Visit, name: &str) -> Result<Queue, Problem> {
-    let sql = format!("select {COLUMNS} from jobs.queues where queue = $1");
-    let found = visit.row(&sql, &[&name]).await?;
-    Ok(found.unwrap_or_else(|| Queue {
-        queue: name.into(),
-        ..Queue::default()
-    }))
-}
-
 /// The page, with these limits in the form, and what is wrong with them.
 pub(super) async fn page(
     visit: &Visit,
@@ -109,11 +52,11 @@ pub(super) async fn page(
     let workers: Vec<Worker> = visit.rows(&sql, &[name]).await?;
     let main = html! {
         p.path { a href=(visit.url("/queues")) { "Queues" } }
-        (visit.live("jobs-of-queue", &path(name), html! {
+        (visit.live("jobs-of-queue", &links::queue_path(name), html! {
             @if let Some(paused) = queue.paused() { p { (paused) } }
             (queue.counts(visit))
         }))
-        div.actions { (actions(visit, queue, &path(name))) }
+        div.actions { (actions(visit, queue, &links::queue_path(name))) }
         section aria-labelledby="limits" {
             h2 #limits { "Limits" }
             @if visit.may("configure_queue") {
@@ -125,7 +68,7 @@ pub(super) async fn page(
         section aria-labelledby="history" {
             div.section-head {
                 h2 #history { "History" }
-                (since.tabs(|since| visit.url(&parts::link(&path(name), [("since", since)]))))
+                (since.tabs(|since| visit.url(&parts::link(&links::queue_path(name), [("since", since)]))))
             }
             (history::charts(since, &history))
         }
@@ -137,49 +80,32 @@ pub(super) async fn page(
                 ul {
                     @for worker in &workers {
                         li {
-                            (worker::link(visit, &worker.worker)) " " (parts::state(&worker.status))
+                            (links::worker(visit, &worker.worker)) " " (parts::state(&worker.status))
                             ", runs " (parts::number(worker.running))
                         }
                     }
                 }
             }
         }
-        (audit::link(visit, name, "Who has changed this queue"))
+        (links::audit(visit, name, "Who has changed this queue"))
     };
     Ok(visit.with_form(Screen::Queues, name, main, wrong))
 }
 
+pub(crate) async fn set_limits(mut change: Change<Limits>) -> Result<Response, Problem> {
+    let queue = look(&change.visit, &change.form.name).await?;
+    let Err(wrong) = queue_limits::configure(&mut change, &queue).await else {
+        let name = &change.form.name;
+        return Ok(change.done(
+            &links::queue_path(name),
+            format!("The limits of queue {name} are set."),
+        ));
+    };
+    let since = Span::default();
+    page(&change.visit, &queue, since, &change.form, Some(&wrong)).await
+}
+
 impl Queue {
-    /// How many of its jobs are in a state.
-    pub(super) fn counted(&self, state: &str) -> Markup {
-        parts::count(
-            self.in_state(state),
-            self.estimated.iter().any(|one| one == state),
-        )
-    }
-
-    fn in_state(&self, state: &str) -> i64 {
-        match state {
-            "available" => self.available,
-            "scheduled" => self.scheduled,
-            "pending" => self.pending,
-            "running" => self.running,
-            "retryable" => self.retryable,
-            "completed" => self.completed,
-            "cancelled" => self.cancelled,
-            _ => self.discarded,
-        }
-    }
-
-    /// How many they are, with a link to them.
-    pub(super) fn count(&self, visit: &Visit, state: &str) -> Markup {
-        if self.in_state(state) == 0 {
-            return self.counted(state);
-        }
-        let path = parts::link("/jobs", [("queue", &*self.queue), ("state", state)]);
-        html! { a href=(visit.url(&path)) { (self.counted(state)) } }
-    }
-
     fn counts(&self, visit: &Visit) -> Markup {
         html! {
             dl.counts {
@@ -199,28 +125,6 @@ impl Queue {
                 }
             }
         }
-    }
-
-    /// Since when it is paused, by whom and why.
-    pub(super) fn paused(&self) -> Option<Markup> {
-        let (by, reason) = (self.paused_by.as_deref(), self.pause_reason.as_deref());
-        let paused =
-            || html! { (parts::state("paused")) (named::since(self.paused_at, by, reason)) };
-        self.paused.then(paused)
-    }
-
-    pub(super) fn limits_in_short(&self) -> Option<String> {
-        let mut said = Vec::new();
-        if let Some(most) = self.concurrency {
-            said.push(format!("{most} run"));
-        }
-        if let (Some(rate), Some(period)) = (self.rate, &self.rate_period) {
-            said.push(format!("{rate} start within {}", words(period)));
-        }
-        if let Some(most) = self.max_waiting {
-            said.push(format!("{most} wait"));
-        }
-        (!said.is_empty()).then(|| format!("At most {}", said.join(", ")))
     }
 }
 

@@ -4,19 +4,19 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::history::Span;
 use super::named::{Call, Form};
-use super::queue::{self, Queue};
+use super::queue_read::Queue;
 use crate::console::edited::Edited;
 use crate::console::fields::{self, given, hidden, line};
 use crate::console::interval::{self, words};
+use crate::console::links;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Visit};
 
 #[derive(Deserialize)]
 pub(crate) struct Limits {
-    name: String,
+    pub(super) name: String,
     reason: String,
     /// An empty one sets no limit.
     #[serde(flatten)]
@@ -119,26 +119,13 @@ pub(super) fn form(
             div.actions { (parts::button("Set these limits", Look::Primary)) }
         }))
         @if Limits::of(queue).set().next().is_some() {
-            (RESET.offer(visit, &limits.name, &queue::path(&limits.name)))
+            (RESET.offer(visit, &limits.name, &links::queue_path(&limits.name)))
         }
     }
 }
 
-pub(crate) async fn set(mut change: Change<Limits>) -> Result<Response, Problem> {
-    let queue = queue::look(&change.visit, &change.form.name).await?;
-    let Err(wrong) = configure(&mut change, &queue).await else {
-        let name = &change.form.name;
-        return Ok(change.done(
-            &queue::path(name),
-            format!("The limits of queue {name} are set."),
-        ));
-    };
-    let since = Span::default();
-    queue::page(&change.visit, &queue, since, &change.form, Some(&wrong)).await
-}
-
 /// A call sets all of them: also what somebody has left as it was, as it is now.
-async fn configure(change: &mut Change<Limits>, queue: &Queue) -> Result<(), Problem> {
+pub(super) async fn configure(change: &mut Change<Limits>, queue: &Queue) -> Result<(), Problem> {
     let now = Limits::of(queue).values;
     let changed = change.form.values.changed(names(), &now)?;
     let value = |name| changed.get(name).map_or(now.get(name), |text| text);

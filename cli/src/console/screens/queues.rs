@@ -5,8 +5,10 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::list::{self, Found, List, Selection};
-use super::queue::{self, Queue};
+use super::queue;
+use super::queue_read::{self, Queue};
 use crate::console::fields::{self, given};
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
@@ -107,7 +109,7 @@ async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
                 array(select to_jsonb(p) from (
                   select * from f order by {order} queue limit $3::bigint offset $4::bigint
                 ) p) as queues",
-        columns = queue::COLUMNS
+        columns = queue_read::COLUMNS
     );
     let Selection { filter, show, .. } = selection;
     let of: Parameters = &[&given(filter), show, &list::ROWS, &selection.offset()];
@@ -129,7 +131,7 @@ fn nothing(visit: &Visit, selection: &Selection) -> Option<Markup> {
     let more = html! {
         @if visit.may("configure_queue") || visit.may("pause_queue") {
             "What is set of it counts once it has jobs: "
-            (queue::link(visit, name)) ". "
+            (links::queue(visit, name)) ". "
         }
     };
     Some(QUEUES.unlike(visit, "No queue has that in its name", more))
@@ -140,7 +142,7 @@ fn row(visit: &Visit, queue: &Queue, back: &str) -> Markup {
     html! {
         tr #(list::row_id(&queue.queue)) {
             th.wide scope="row" {
-                (queue::link(visit, &queue.queue))
+                (links::queue(visit, &queue.queue))
                 @if let Some(paused) = queue.paused() { div.quiet { (paused) } }
                 @if let Some(limits) = queue.limits_in_short() { div.quiet { (limits) } }
             }
@@ -160,7 +162,7 @@ fn row(visit: &Visit, queue: &Queue, back: &str) -> Markup {
             td.actions {
                 (queue::actions(visit, queue, back))
                 @if visit.may("configure_queue") {
-                    @let form = visit.url(&format!("{}#limits", queue::path(&queue.queue)));
+                    @let form = visit.url(&format!("{}#limits", links::queue_path(&queue.queue)));
                     " " (parts::link_button("Limits", &form, Look::Plain))
                 }
             }

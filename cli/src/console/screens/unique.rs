@@ -7,9 +7,8 @@ use serde::Deserialize;
 
 use super::jobs_table;
 use super::unique_try::{self, Try};
-use crate::console::fields;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Look};
+use crate::console::parts;
 use crate::console::problem::Problem;
 use crate::console::times;
 use crate::console::visit::{Query, Visit};
@@ -29,7 +28,7 @@ pub(crate) async fn unique(
 ) -> Result<Response, Problem> {
     let (found, job) = look(&visit, search.trim()).await?;
     let main = html! {
-        (search_form(&visit, &search))
+        (unique_try::search_form(&visit, &search))
         (found)
         (unique_try::form(&visit, &job, None))
     };
@@ -146,13 +145,4 @@ async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
             }
         }
     })
-}
-
-pub(super) fn search_form(visit: &Visit, search: &str) -> Markup {
-    html! {
-        form.filter method="get" action=(visit.url("/unique")) role="search" {
-            (fields::suggesting("search", "Key or id of a job", search, &[]))
-            (parts::button("Who holds it?", Look::Primary))
-        }
-    }
 }

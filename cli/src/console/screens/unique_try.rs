@@ -5,10 +5,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::job;
-use super::unique;
 use crate::console::fields::{self, area, date_time, given, line};
 use crate::console::json::tree;
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look, pair};
 use crate::console::problem::Problem;
@@ -43,7 +42,7 @@ pub(crate) async fn explain(change: Change<Try>) -> Result<Response, Problem> {
     let Change { visit, form: tried } = change;
     let explained = ask(&visit, &tried).await;
     let main = html! {
-        (unique::search_form(&visit, ""))
+        (search_form(&visit, ""))
         @if let Ok(explained) = &explained { (answer(&visit, explained)) }
         (form(&visit, &tried, explained.as_ref().err()))
     };
@@ -84,6 +83,15 @@ fn json<'a>(field: &str, text: &'a str) -> Result<Option<&'a str>, Problem> {
         Err(error) => {
             let message = format!("This is no JSON: {error}.");
             Err(Problem::bad_input(message, r#"Such as {"account": 7}."#).about(field))
+        }
+    }
+}
+
+pub(super) fn search_form(visit: &Visit, search: &str) -> Markup {
+    html! {
+        form.filter method="get" action=(visit.url("/unique")) role="search" {
+            (fields::suggesting("search", "Key or id of a job", search, &[]))
+            (parts::button("Who holds it?", Look::Primary))
         }
     }
 }
@@ -156,7 +164,7 @@ fn answer(visit: &Visit, explained: &Explained) -> Markup {
 fn would(visit: &Visit, explained: &Explained) -> Markup {
     let job = html! {
         @if let Some(id) = explained.holder {
-            a href=(visit.url(&job::path(id))) { "job " (id) }
+            a href=(visit.url(&links::job_path(id))) { "job " (id) }
             @match &explained.holder_state {
                 Some(state) => { " (" (state) ")" }
                 None => " (gone, and its hold goes on)",

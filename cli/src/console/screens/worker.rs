@@ -5,14 +5,13 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::job;
 use super::named::{self, Call, Form, Name};
-use super::queue;
 use crate::console::json::tree;
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look, pair};
 use crate::console::problem::Problem;
-use crate::console::room::text;
+use crate::console::room::{self, text};
 use crate::console::visit::{Change, Query, Visit};
 
 /// What a `Worker` is read from.
@@ -54,16 +53,6 @@ struct Held {
     cancel_requested_at: Option<DateTime<Utc>>,
 }
 
-/// Where a worker is shown.
-pub(super) fn path(name: &str) -> String {
-    named::path("/worker", name)
-}
-
-/// A link to it.
-pub(super) fn link(visit: &Visit, name: &str) -> Markup {
-    named::link(visit, "/worker", name)
-}
-
 pub(crate) async fn worker(
     visit: Visit,
     Query(Name { name }): Query<Name>,
@@ -79,7 +68,7 @@ pub(crate) async fn worker(
     let main = html! {
         p.path { a href=(visit.url("/workers")) { "Workers" } }
         p { (worker.status()) @if let Some(command) = worker.commanded() { ", " (command) } }
-        div.actions { (commands(&visit, &worker, &path(&worker.worker))) }
+        div.actions { (commands(&visit, &worker, &links::worker_path(&worker.worker))) }
         (worker.says(&visit))
         section aria-labelledby="held" {
             h2 #held { "Jobs that it holds" }
@@ -113,7 +102,7 @@ fn held(visit: &Visit, jobs: &[Held]) -> Markup {
     let rows = html! {
         @for job in jobs {
             tr {
-                th.number scope="row" { (job::link(visit, job.id)) }
+                th.number scope="row" { (links::job(visit, job.id)) }
                 td { (text(&job.kind)) }
                 td { (text(&job.queue)) }
                 td.number { (time(job.attempted_at)) }
@@ -171,7 +160,7 @@ impl Worker {
     }
 
     pub(super) fn queues(&self, visit: &Visit) -> Markup {
-        few(&self.queues, |name| queue::link(visit, name))
+        few(&self.queues, |name| links::queue(visit, name))
     }
 
     pub(super) fn kinds(&self, visit: &Visit) -> Markup {
@@ -187,7 +176,7 @@ impl Worker {
             (pair("Jobs", self.places()))
             (pair("Queues", self.queues(visit)))
             (pair("Kinds", self.kinds(visit)))
-            (pair("Version", parts::optional_text(self.version.as_deref())))
+            (pair("Version", room::optional(self.version.as_deref())))
             (pair("First seen", parts::ago_or_none(self.first_seen_at)))
             (pair("Last seen", parts::ago_or_none(self.last_seen_at)))
             (pair("First lease to run out", parts::ago_or_none(self.next_lease_expires_at)))

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::list::{self, Found, List, Selection};
 use super::worker::{self, Worker};
 use crate::console::fields::{self, given};
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
@@ -129,7 +130,7 @@ fn row(visit: &Visit, worker: &Worker, back: &str) -> Markup {
     html! {
         tr #(list::row_id(&worker.worker)) {
             th.wide scope="row" {
-                (worker::link(visit, &worker.worker))
+                (links::worker(visit, &worker.worker))
                 div.quiet { (worker.seen()) }
                 @if let Some(command) = worker.commanded() { div.quiet { (command) } }
             }

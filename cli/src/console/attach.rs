@@ -1,0 +1,87 @@
+//! The session that a request belongs to.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use maud::{DOCTYPE, html};
+
+use super::app::App;
+use super::http::{cookie, htmx_redirect, is_fragment, is_https, is_stream, see_other};
+use super::session::COOKIE;
+use super::stream;
+
+/// Finds the session of a request, or begins one.
+pub(crate) async fn attach(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers();
+    let is_https = is_https(headers);
+    let id = cookie(headers, &app.secret_name(is_https, COOKIE)).unwrap_or_default();
+    let known = app.sessions.find(id, !is_fragment(headers));
+    let was_refused = app.sessions.was_refused(id);
+    // A link of another site comes without our cookie, which is SameSite=Strict. So the page asks
+    // for itself again, and does not end the session that there may be.
+    let is_from_elsewhere = headers
+        .get("sec-fetch-site")
+        .is_some_and(|site| site == "cross-site");
+    if known.is_none() && is_from_elsewhere && request.method() == Method::GET {
+        let url = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |path| path.as_str());
+        return again(&app.url(url));
+    }
+    let (session, begins) = match (known, &app.process) {
+        (Some(session), _) => (session, false),
+        (None, Some(role)) => (app.sessions.begin(role.clone(), false), true),
+        // With a login nobody but who has logged in sees another page.
+        (None, None) if request.uri().path() == "/login" => return next.run(request).await,
+        (None, None) => return to_login(&app, &request.into_parts().0, was_refused),
+    };
+    request.extensions_mut().insert(session.clone());
+    let mut response = next.run(request).await;
+    if begins {
+        app.set_secret(&mut response, is_https, COOKIE, &session.id, "");
+    }
+    response
+}
+
+/// Sends somebody to the login, and then on to where they wanted to go. `is_refused`: the database
+/// lets the role in no more.
+pub(crate) fn to_login(app: &App, asked: &Parts, is_refused: bool) -> Response {
+    if is_stream(&asked.headers) {
+        return stream::ended(app, &asked.uri, is_refused);
+    }
+    let path = asked
+        .uri
+        .path_and_query()
+        .filter(|_| asked.method == Method::GET);
+    let next = path.map_or("", |path| path.as_str());
+    let login = app.login_url(next, is_refused);
+    match is_fragment(&asked.headers) {
+        true => htmx_redirect(&login),
+        false => see_other(&login),
+    }
+}
+
+/// A page that asks for itself again, now as one of ours.
+fn again(url: &str) -> Response {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="refresh" content={ "0; url=" (url) };
+                title { "jobs" }
+            }
+            body { p { a href=(url) { "Go on" } } }
+        }
+    };
+    Html(page.into_string()).into_response()
+}

@@ -1,0 +1,50 @@
+//! Where things are shown, and links to them.
+
+use std::fmt::Display;
+
+use maud::{Markup, html};
+
+use super::parts;
+use super::room::text;
+use super::visit::Visit;
+
+/// Where a job is shown.
+pub(crate) fn job_path(id: impl Display) -> String {
+    format!("/jobs/{id}")
+}
+
+/// A link to a job that says its id.
+pub(crate) fn job(visit: &Visit, id: i64) -> Markup {
+    html! { a href=(visit.url(&job_path(id))) { (id) } }
+}
+
+pub(crate) fn queue_path(name: &str) -> String {
+    named("/queue", name)
+}
+
+pub(crate) fn queue(visit: &Visit, name: &str) -> Markup {
+    html! { a href=(visit.url(&queue_path(name))) { (text(name)) } }
+}
+
+pub(crate) fn worker_path(name: &str) -> String {
+    named("/worker", name)
+}
+
+pub(crate) fn worker(visit: &Visit, name: &str) -> Markup {
+    html! { a href=(visit.url(&worker_path(name))) { (text(name)) } }
+}
+
+pub(crate) fn periodic_job_path(name: &str) -> String {
+    named("/periodic/job", name)
+}
+
+/// A link to the calls about something.
+pub(crate) fn audit(visit: &Visit, target: &str, said: &str) -> Markup {
+    let url = visit.url(&parts::link("/audit", [("target", target)]));
+    html! { p { a href=(url) { (said) } } }
+}
+
+/// A name may have any character, so it is not part of the path.
+fn named(page: &str, name: &str) -> String {
+    parts::link(page, [("name", name)])
+}
