@@ -1,6 +1,6 @@
-"""Fails where a module of src/ imports one above it, or is unsafe or reads and writes tables
-without statements outside the rooms for that. Also where a file that all screens of the console
-share names a screen. Run by ./dev lint.
+"""Fails where a module of src/ imports one above it, or is unsafe, reads and writes tables without
+statements or does what follows from a job's move outside the rooms for that. Also where a file that
+all screens of the console share names a screen. Run by ./dev lint.
 
 The layers, from the top down. Modules on one line may import each other, which only errors and what
 raises them do.
@@ -34,6 +34,18 @@ UNSAFE = ("pg/", "shmem/", "worker/process.rs", "fault.rs")
 # What reads and writes tables without statements, and who may.
 ACCESS = ("index", "page_lookup", "row", "scan", "table")
 DIRECT = ("pg/", "store/direct/")
+
+# What follows from a job's move, and who may do it: the doors, and what they go through.
+FOLLOWS = {
+    "announce": "available|cancelled|over|waits",
+    "bounds": "put",
+    "history": "inserted|over|started",
+    "lanes": r"put_\w+",
+    "limits": "free|occupy|start",
+    "notes": "release_holds",
+    "tally": "count",
+}
+DOORS = ("store/effects.rs", "store/history.rs", "store/lanes.rs")
 
 DEPTH = {module: depth for depth, line in enumerate(LAYERS.splitlines()) for module in line.split()}
 
@@ -83,6 +95,19 @@ def access(files):
                     yield name, code.count("\n", 0, found.start()) + 1, module
 
 
+def follows(files):
+    """Yields (file, line, what) of each thing that follows from a job's move and is named past the
+    doors."""
+    for name, text in files:
+        if name in DOORS:
+            continue
+        code = re.sub("//.*", "", text)
+        for found in re.finditer(rf"\b({'|'.join(FOLLOWS)})::(\*|\w+|\{{[^;]*)", code):
+            for what in re.findall(r"(?:^|[{,\s])(\*|\w+)", found[2]):
+                if re.fullmatch(rf"\*|{FOLLOWS[found[1]]}", what):
+                    yield name, code.count("\n", 0, found.start()) + 1, f"{found[1]}::{what}"
+
+
 def screens(files):
     """Yields (file, line) of each screen of the console that a file names which all share."""
     for name, text in files:
@@ -100,8 +125,8 @@ def sources(directory):
 
 def main():
     files = sources("src")
-    # Its negative controls: an import that points up is found, and so is what is unsafe or direct
-    # access, but in its rooms.
+    # Its negative controls: an import that points up is found, and so is what is unsafe, direct
+    # access or follows from a move, but in its rooms.
     for name, text, expected in [
         ("store/planted.rs", "use crate::api::insert;", ["api"]),
         ("store/planted.rs", "use crate::{\n    pg::{time, api},\n    api,\n    worker::a,\n};", ["api", "worker"]),
@@ -124,6 +149,15 @@ def main():
         for text in planted:
             if [line for _, line, _ in access([(f"{room}planted.rs", text)])] != expected:
                 sys.exit("layers: planted direct access was not found, or one that may be")
+    for text, expected in [
+        ("announce::over(id);", 1),
+        ("use crate::shmem::announce::{self, over};", 1),
+        ("use super::history::*;", 1),
+        ("announce::requested(worker); history::keep(); limits::lock_starts();", 0),
+    ]:
+        for room, found in [("store/planted.rs", expected), (DOORS[0], 0)]:
+            if len(list(follows([(room, text)]))) != found:
+                sys.exit("layers: what follows from a move was not found where it was planted, or where it may be")
     rooms = ("parts.rs", "mod.rs", "screens/job.rs")
     if list(screens([(room, "use super::screens::job;") for room in rooms])) != [("parts.rs", 1)]:
         sys.exit("layers: a planted screen was not found, or one that may be")
@@ -136,10 +170,13 @@ def main():
     accesses = list(access(files))
     for name, number, module in accesses:
         print(f"src/{name}:{number}: imports pg::{module}; only {', '.join(DIRECT)} may: give it a function there")
+    past = list(follows(files))
+    for name, number, what in past:
+        print(f"src/{name}:{number}: names {what}; only {', '.join(DOORS)} may: say what has moved by a function of store/effects.rs")
     named = list(screens(sources("cli/src/console")))
     for name, number in named:
         print(f"cli/src/console/{name}:{number}: names a screen; only mod.rs and screens/ may")
-    sys.exit(1 if found or blocks or accesses or named else 0)
+    sys.exit(1 if found or blocks or accesses or past or named else 0)
 
 
 main()

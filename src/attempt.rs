@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use jobs_core::counts::Event;
 use jobs_core::interval::Interval;
 use jobs_core::retry::{Retry, Tried};
 use jobs_core::state::State;
@@ -12,7 +11,6 @@ use smallvec::SmallVec;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{server, time};
 use crate::store::finish::{self, Attempt, Then, Wait};
-use crate::store::history;
 use crate::store::moves::{self, Answer, ErrorRow, Move, To, Tries};
 use crate::store::place::{self, Place, TakenRow, Used};
 
@@ -214,8 +212,8 @@ fn end_in_time(said: &[Finishing], wait: Wait) -> Each<Found> {
         let are_locked = (0..said.len()).filter(|n| locked.contains(&pair(n)));
         are_locked.for_each(|n| found[n] = Found::Locked);
     }
-    for n in ended.completed {
-        found[order[n]] = Found::Ended(Became {
+    for one in &ended.completed {
+        found[order[one.n]] = Found::Ended(Became {
             state: State::Completed,
             scheduled_at: None,
         });
@@ -259,7 +257,6 @@ fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, found: &mut [Found
             }
             Ending::Complete(_) => unreachable!("its job is completed where it is taken"),
         };
-        count(&said[n].ending, &one, now);
         let state = one.to.state();
         found[n] = Found::Ended(Became {
             state,
@@ -269,24 +266,6 @@ fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, found: &mut [Found
     }
     moves::note_errors(&errors);
     moves::put(&moves, now);
-}
-
-/// Counts an attempt that ended, and a job that is final, for the history.
-fn count(ending: &Ending, one: &Move, now: i64) {
-    let failed = matches!(ending, Ending::Fail(_));
-    if failed {
-        history::attempt_ended(one.id, &one.row, Event::Failed, now);
-    }
-    match one.to {
-        To::Finished(State::Discarded) => {
-            history::became(one.id, &one.row, Event::Discarded, now);
-        }
-        To::Finished(_) if failed => {
-            history::became(one.id, &one.row, Event::Cancelled, now);
-        }
-        To::Finished(_) => history::attempt_ended(one.id, &one.row, Event::Cancelled, now),
-        _ => {}
-    }
 }
 
 /// Where a job goes whose attempt failed, and its error.
@@ -326,12 +305,9 @@ fn failed<'a>(
         To::Ready => row.scheduled_at = scheduled_at,
         _ => row.token = token,
     }
-    let (id, answer) = (said.id, None);
     let one = Move {
-        id,
-        row,
-        to,
-        answer,
+        has_failed: true,
+        ..Move::new(said.id, row, to)
     };
     (one, error)
 }
@@ -382,17 +358,14 @@ fn given_back(
         let to = until.map_or(To::Ready, |due_at| To::Scheduled(State::Scheduled, due_at));
         (to, until)
     };
-    let (id, token, state) = (said.id, said.token, to.state());
-    let answer = Some(Answer {
-        token,
-        state,
+    let answer = Answer {
+        token: said.token,
+        state: to.state(),
         scheduled_at: until,
-    });
+    };
     let one = Move {
-        id,
-        row,
-        to,
-        answer,
+        answer: Some(answer),
+        ..Move::new(said.id, row, to)
     };
     (one, scheduled_at)
 }

@@ -1,7 +1,6 @@
 //! Moves of a job that several callers make: how it is cancelled and changed by id, and how it
 //! becomes due. How attempts end is in [`attempt`](crate::attempt).
 
-use jobs_core::counts::Event;
 use jobs_core::policy::{Field, Fields};
 use jobs_core::state::State;
 use jobs_core::verdict::Verdict;
@@ -10,28 +9,31 @@ use pgrx::check_for_interrupts;
 use crate::error::{Error, Result};
 use crate::pg::{time, transaction};
 use crate::settings;
-use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::job::NewJob;
 use crate::store::look::Holder;
-use crate::store::moves::{self, ErrorRow};
+use crate::store::moves::{self, ErrorRow, Move, To};
 use crate::store::place::{self, Changes, Place, TakenRow};
-use crate::store::{history, notes};
+use crate::store::{effects, notes};
 
-/// Cancels a job where it was seen, a running one at once; whether it was still there.
-pub fn cancelled(place: &Place, reason: Option<&str>) -> bool {
+/// Cancels a job where it was seen, a running one at once, and releases the hold that it has until
+/// then. Returns false if the job has moved.
+pub fn cancelled(place: &Place, reason: Option<&str>, hold_ends_at: Option<i64>) -> bool {
     let Some(mut row) = place.take() else {
         return false;
     };
     if let Some(worker) = &row.worker {
         // It was running: its worker is told, too.
-        announce::cancelled(place.id, worker);
+        effects::asked_to_stop(place.id, worker);
     }
     let now = time::now();
     row.cancel_requested_at.get_or_insert(now);
     row.cancel_reason = reason.map(str::to_string).or(row.cancel_reason);
-    place::put_finished(place.id, State::Cancelled, now, &row);
-    history::attempt_ended(place.id, &row, Event::Cancelled, now);
+    let one = Move {
+        releases: hold_ends_at,
+        ..Move::new(place.id, row, To::Finished(State::Cancelled))
+    };
+    moves::put(&[one], now);
     true
 }
 
@@ -113,18 +115,18 @@ pub fn requeued(place: &Place, changes: &Changes) -> Result<Option<State>> {
     let Some(row) = place.take() else {
         return Ok(None);
     };
-    let id = place.id;
-    rewrite(id, changes)?;
-    match (place.state, changes.scheduled_at) {
-        (State::Pending, _) => place::put_scheduled(id, State::Pending, i64::MAX, &row),
-        (_, Some(at)) => return Ok(Some(put_due(id, at, row))),
-        (State::Available, None) if changes.lane() => place::put_ready(id, &row),
-        (State::Available, None) => place::put_back(place, &row),
-        (state, None) => {
-            let due_at = row.scheduled_at.unwrap_or_else(time::now);
-            place::put_scheduled(id, state, due_at, &row);
-        }
-    }
+    rewrite(place.id, changes)?;
+    let now = time::now();
+    let to = match (place.state, changes.scheduled_at) {
+        (State::Pending, _) => To::Scheduled(State::Pending, i64::MAX),
+        (_, Some(at)) => return Ok(Some(put_due(place.id, at, row))),
+        (State::Available, None) => match place.seq.filter(|_| !changes.lane()) {
+            Some(seq) => To::Back(seq),
+            None => To::Ready,
+        },
+        (state, None) => To::Scheduled(state, row.scheduled_at.unwrap_or(now)),
+    };
+    moves::put_one(place.id, row, to, now);
     Ok(Some(place.state))
 }
 
@@ -143,7 +145,7 @@ pub fn became_due(place: &Place) -> bool {
     let Some(row) = place.take() else {
         return false;
     };
-    place::put_ready(place.id, &row);
+    moves::put_one(place.id, row, To::Ready, time::now());
     true
 }
 
@@ -166,21 +168,22 @@ pub fn expired(place: &Place, now: i64) -> bool {
         error: "expired",
         details: Some(place::details_of_type("expired")),
     }]);
-    place::put_finished(place.id, State::Discarded, now, &row);
-    history::became(place.id, &row, Event::Discarded, now);
+    moves::put_one(place.id, row, To::Finished(State::Discarded), now);
     true
 }
 
 /// Makes a job that was taken out wait until it is due, or available if it is.
 fn put_due(id: i64, due_at: i64, mut row: TakenRow) -> State {
     let now = time::now();
-    if due_at > now {
-        place::put_scheduled(id, State::Scheduled, due_at, &row);
-        return State::Scheduled;
-    }
-    (row.scheduled_at, row.available_at) = (Some(due_at), Some(now));
-    place::put_ready(id, &row);
-    State::Available
+    let to = match due_at > now {
+        true => To::Scheduled(State::Scheduled, due_at),
+        false => {
+            (row.scheduled_at, row.available_at) = (Some(due_at), Some(now));
+            To::Ready
+        }
+    };
+    moves::put_one(id, row, to, now);
+    to.state()
 }
 
 /// Acts on a job where it is seen, and when it has moved meanwhile (`None`) looks again, until

@@ -9,11 +9,10 @@ use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{role, time};
-use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::config as store;
 use crate::store::config::Queue;
-use crate::store::{audit, config_cache, limits, retention};
+use crate::store::{audit, config_cache, effects, limits, retention};
 use crate::unique::policy;
 
 /// The most that concurrency and rate can be: each is a row.
@@ -101,7 +100,7 @@ fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
         let queue = &*check::name("queue", queue)?;
         if store::resume(queue, time::now()) {
             config_cache::changed();
-            announce::available(queue);
+            effects::opened(queue);
             commit::wake_worker(Work::MayBeDue);
             audit::note(fcinfo, None);
         }
@@ -185,7 +184,7 @@ fn set(queue: &str, settings: &Queue, fcinfo: FunctionCallInfo) -> bool {
     }
     limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
     config_cache::changed();
-    announce::available(queue);
+    effects::opened(queue);
     commit::wake_worker(Work::MayBeDue);
     audit::note(fcinfo, None);
     true

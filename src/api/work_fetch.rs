@@ -14,7 +14,8 @@ use crate::pg::array::Array;
 use crate::pg::{lock, server, subxact, time};
 use crate::settings::LONGEST_ROW;
 use crate::shmem::commit::{self, Work};
-use crate::shmem::{announce, fetches, things};
+use crate::shmem::{fetches, things};
+use crate::store::effects::Told;
 use crate::store::fetch::{self, Emit, Fetch, Room};
 use crate::store::lanes::{self, Reach};
 use crate::store::{clock, config_cache, due, limits, place, workers};
@@ -169,7 +170,6 @@ fn discard(too_long: &[((i64, i64), u64)]) {
             }),
         })
         .collect();
-    commit::wake_worker(Work::MayBeDue);
     attempt::end(&said);
 }
 
@@ -192,23 +192,19 @@ fn take_from(queue: &str, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
     if most == 0 {
         return 0;
     }
+    let promoted = match due::has_due(queue, fetch.now) {
+        true => promote(queue, fetch.now, wanted.max(DUE_AT_LEAST), Told::Fetch),
+        false => 0,
+    };
     let room = Room {
         slots: slots.as_deref(),
         starts: starts
             .as_ref()
             .map(|(starts, period)| (&starts[..], *period)),
+        promoted,
     };
-    let mut due = 0;
-    if due::has_due(queue, fetch.now) {
-        due = promote(queue, fetch.now, wanted.max(DUE_AT_LEAST) as i64);
-    }
     let tokens: Vec<i64> = (0..most).map(|_| new_token()).collect();
-    let claimed = fetch::claim(queue, fetch, &tokens, &room, emit);
-    if due > claimed {
-        // The others are for others.
-        announce::available(queue);
-    }
-    claimed
+    fetch::claim(queue, fetch, &tokens, &room, emit)
 }
 
 /// How many jobs a fetch is to get at least, as it was asked for.
@@ -280,8 +276,7 @@ impl AtLeast {
                 continue;
             }
             if due::has_due(queue, fetch.now) {
-                promote(queue, fetch.now, self.jobs.max(DUE_AT_LEAST) as i64);
-                announce::available(queue);
+                promote(queue, fetch.now, self.jobs.max(DUE_AT_LEAST), Told::All);
             }
             for since in fetch::available_since(queue, fetch, self.jobs - count) {
                 count += 1;
@@ -304,9 +299,9 @@ impl AtLeast {
 
 /// Makes due jobs available; how many. Where that fails because of one of them, the others can be
 /// fetched all the same.
-fn promote(queue: &str, now: i64, most: i64) -> usize {
+fn promote(queue: &str, now: i64, most: usize, told: Told) -> usize {
     let from = lanes::scheduled_from(queue, Reach::FromFloor);
-    let promote = || fetch::promote_due(queue, from, now, most, &[]);
+    let promote = || fetch::promote_due(queue, from, now, most as i64, &[], told);
     if !subxact::has_room() {
         return promote();
     }

@@ -10,7 +10,6 @@ use crate::error::{Error, Result, answer};
 use crate::pg::answer::{Cell, Record, StateAnswer};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
-use crate::shmem::commit::{self, Work};
 use crate::store::finish;
 use crate::store::place::{self, Place, Used};
 
@@ -100,7 +99,6 @@ fn end<'a>(
 ) -> Result<Became> {
     let (id, token) = held(id, token)?;
     let ending = ending()?;
-    commit::wake_worker(Work::MayBeDue);
     match attempt::end_one(&Finishing { id, token, ending }) {
         Outcome::Ended(became) | Outcome::Before(became) => Ok(became),
         Outcome::Stale { used, place } => Err(refusal(id, token, ending.call(), used, place)),

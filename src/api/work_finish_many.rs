@@ -16,7 +16,6 @@ use crate::pg::answer::{Cell, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{memory, server, time};
-use crate::shmem::commit::{self, Work};
 use crate::store::finish::{self, Wait};
 use crate::store::place::{self, Place};
 
@@ -173,7 +172,6 @@ fn end_all(
     fcinfo: pg_sys::FunctionCallInfo,
     row: impl Fn(usize, &Finishing, Outcome) -> Vec<Cell>,
 ) -> Result<Rows> {
-    commit::wake_worker(Work::MayBeDue);
     let mut rows = Rows::new(fcinfo);
     for (n, (said, outcome)) in said.iter().zip(attempt::end_each(said, wait)).enumerate() {
         rows.push(row(n, said, outcome));

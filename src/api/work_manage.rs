@@ -13,11 +13,10 @@ use crate::pg::answer::StateAnswer;
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
-use crate::shmem::announce;
 use crate::shmem::commit::{self, Work};
 use crate::store::audit;
 use crate::store::find::{self, Filter};
-use crate::store::notes;
+use crate::store::moves::{self, Answer, Move, To};
 use crate::store::place::{self, Changes, Place};
 use crate::transition;
 
@@ -43,11 +42,10 @@ fn can_be_cancelled(state: State) -> bool {
 
 fn cancel_at(place: &Place, reason: Option<&str>, force: bool) -> Option<State> {
     if place.state == State::Running && !force {
-        let worker = place.request_cancel(time::now(), reason)?;
-        announce::cancelled(place.id, &worker);
-        return Some(State::Running);
+        let is_asked = place.request_cancel(time::now(), reason);
+        return is_asked.then_some(State::Running);
     }
-    transition::cancelled(place, reason).then_some(State::Cancelled)
+    transition::cancelled(place, reason, None).then_some(State::Cancelled)
 }
 
 /// Makes a job available again. See the COMMENT in sql/50_work.sql.
@@ -70,21 +68,25 @@ fn can_be_retried(state: State) -> bool {
 fn retry_at(place: &Place, reset: bool) -> Option<State> {
     let mut row = place.take()?;
     let now = time::now();
+    // The row that told its worker's repeated call what happened is gone; every other end left
+    // another one.
     let token = row.token.take();
-    if let Some(token) = token.filter(|_| place.state == State::Completed) {
-        // The row that told its worker's repeated call what happened is gone; every other end left
-        // another one.
-        place::note_answer(place.id, token, now, place.state, None);
-    }
+    let answer = token.filter(|_| place.state == State::Completed);
     if reset {
         row.attempt = 0;
     }
     place::grant_attempt(place.id, row.attempt);
     row.scheduled_at = Some(now);
-    place::put_ready(place.id, &row);
-    if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
-        notes::returned(key, place.id, now);
-    }
+    let one = Move {
+        answer: answer.map(|token| Answer {
+            token,
+            state: place.state,
+            scheduled_at: None,
+        }),
+        returns_under: place.unique_key.filter(|_| place.state.is_final()),
+        ..Move::new(place.id, row, To::Ready)
+    };
+    moves::put(&[one], now);
     Some(State::Available)
 }
 
@@ -122,10 +124,7 @@ fn delete(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> St
 
 fn delete_at(place: &Place) -> Option<State> {
     place.take()?;
-    place::erase(place.id);
-    if let Some(key) = place.unique_key {
-        notes::orphaned([(key, time::now())]);
-    }
+    place::erase(place);
     Some(place.state)
 }
 

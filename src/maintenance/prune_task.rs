@@ -3,17 +3,14 @@
 //! for, with what was managed long ago, with workers that were not seen for a day, and with
 //! commands for workers that may never come back.
 
-use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-
-use jobs_core::key::Key;
 
 use super::{Round, Singly, Task, Thing, half, rotate};
 use crate::pg::time;
 use crate::settings::{self, Retention};
 use crate::shmem;
-use crate::store::prune::{self, Kind, Old, Wanted};
-use crate::store::{audit, config, config_cache, notes, reap, workers};
+use crate::store::prune::{self, Kind, Wanted};
+use crate::store::{audit, config, config_cache, workers};
 
 pub const TASK: Task = Task {
     name: "prune",
@@ -63,7 +60,6 @@ fn run(limit: i64, but: &[Thing]) -> Round {
         LAST.store(kind, Ordering::Relaxed);
         if let Some(wanted) = wanted(Kind::ALL[kind], now, system, left, &but) {
             let dealt = prune::deal_with(&wanted);
-            clear_claims(&dealt.erased);
             pruned += dealt.erased.len();
             dealt_with += dealt.count();
         }
@@ -133,29 +129,7 @@ fn handle(thing: &Thing) -> bool {
     };
     let locked = prune::lock(&[*id]);
     let dealt = prune::deal_with_locked(locked, time::now(), Retention::current());
-    clear_claims(&dealt.erased);
     !dealt.erased.is_empty()
-}
-
-/// Deletes the claims that no job needs any more now that these are deleted. Where somebody is at
-/// work on one, a note is left, so that no claim is ever left without anyone to delete it.
-fn clear_claims(erased: &[Old]) {
-    let keys: BTreeSet<Key> = erased.iter().filter_map(|job| job.key).collect();
-    if keys.is_empty() {
-        return;
-    }
-    let gone: HashSet<i64> = erased.iter().map(|job| job.id).collect();
-    let (keys, busy) = reap::delete_claims_of(keys, &gone);
-    let locks = reap::lock_claims(&keys);
-    let now = time::now();
-    notes::orphaned(busy.union(&locks.busy).map(|key| (*key, now)));
-    let locked: Vec<(Key, i64)> = erased
-        .iter()
-        .filter_map(|job| Some((job.key?, job.id)))
-        .filter(|(key, _)| locks.locked.contains(key))
-        .collect();
-    notes::delete_of_jobs(&locked);
-    reap::reap_claims(&locks.locked, now);
 }
 
 #[cfg(any(test, feature = "pg_test"))]

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
-use crate::shmem::{self, announce};
+use crate::shmem;
+use crate::store::effects::Told;
 use crate::store::lanes::Reach;
 use crate::store::{due, fetch, place};
 use crate::transition;
@@ -32,11 +33,7 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let queues = AFTER.with_borrow_mut(|after| due::queues_with_due(now, limit, after, reach));
     let promoted = by_shares(queues, limit, |queue, from, share| {
         LAST.set(queue.to_owned());
-        let due = fetch::promote_due(queue, from, now, share, &but);
-        if due > 0 {
-            announce::available(queue);
-        }
-        due as i64
+        fetch::promote_due(queue, from, now, share, &but, Told::All) as i64
     });
     Round::of(promoted as usize, limit)
 }

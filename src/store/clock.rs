@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jobs_core::key::Key;
 use jobs_core::state::State;
 
+use super::moves::{self, To};
 use super::spi::{Plan, Tuples, big};
 use super::types::*;
 use super::{config_cache, limits, notes, place};
@@ -118,7 +119,8 @@ fn retry_earlier(id: i64, by: i64) {
     if let Some(row) = place.and_then(|place| place.take())
         && let Some(due_at) = row.scheduled_at
     {
-        place::put_scheduled(id, State::Retryable, due_at.saturating_sub(by), &row);
+        let to = To::Scheduled(State::Retryable, due_at.saturating_sub(by));
+        moves::put_one(id, row, to, time::now());
     }
 }
 

@@ -4,17 +4,14 @@
 
 use std::collections::HashMap;
 
-use jobs_core::counts::Event;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::direct;
-use super::history::{self, Ended};
 use super::lanes::Reach;
-use super::retention;
 use super::spi::{Arg, Plan, Snapshot, big, bigs, column, text};
 use super::types::*;
-use crate::shmem::{announce, leases};
+use super::{direct, effects, retention};
+use crate::shmem::leases;
 
 /// Queues that have due jobs, and from when on to look for those of each.
 ///
@@ -69,15 +66,7 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
         let left = big(limit - expired as i64);
         let gone = ids(plan, &[big(now), left, bigs(but), Some(details)]);
         let count = gone.len();
-        gone.iter().for_each(|id| announce::over(*id));
-        let discarded = |id: &i64| Ended {
-            id: *id,
-            key: None,
-            queue: None,
-            began_at: None,
-            ended_at: now,
-        };
-        history::all_ended(gone.iter().map(discarded).collect(), Event::Discarded);
+        effects::expired(&gone, now);
         let finalized = gone.into_iter().map(|id| (id, now));
         retention::keep(finalized, State::Discarded);
         expired + count

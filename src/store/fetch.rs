@@ -5,12 +5,13 @@ use pgrx::pg_sys::{Datum, Oid};
 
 use super::columns::columns;
 use super::count::waits_since;
+use super::direct;
+use super::effects::{self, Told};
 use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
-use super::{direct, history, lanes, limits, notes};
 use crate::pg::{jsonb, time};
 use crate::settings::LONGEST_ROW;
-use crate::shmem::leases;
+use crate::shmem::tally::{self, Pair};
 
 /// What an attempt may take where neither the job nor its kind says it. The view `jobs.jobs` has it
 /// as well.
@@ -36,6 +37,8 @@ pub struct Room<'a> {
     pub slots: Option<&'a [i64]>,
     /// a start for each job that may start, and the time until each may be made again
     pub starts: Option<(&'a [i64], Interval)>,
+    /// How many due jobs the fetch made available.
+    pub promoted: usize,
 }
 
 /// Takes a row: the columns of `jobs.fetch`, and maybe more.
@@ -72,31 +75,20 @@ pub(super) const ANSWERED: usize = fetched::WAITS_SINCE as usize - 1;
 /// A job that was claimed.
 pub(super) struct Claimed {
     pub id: i64,
+    /// Its queue and kind, for the history.
+    pub pair: Pair,
+    /// Since when it has waited.
+    pub since: i64,
     /// until when it held its key, which it releases at its start
     pub hold_ends_at: Option<i64>,
     pub lease_ends_at: i64,
 }
 
-/// Claims up to as many jobs of a queue as there are tokens, and releases the keys that
-/// they held until their start; how many.
+/// Claims up to as many jobs of a queue as there are tokens; how many.
 pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> usize {
     let claimed = direct::fetch::claim(queue, fetch, tokens, room, emit)
         .unwrap_or_else(|| claim_by_statement(queue, fetch, tokens, room, emit));
-    let held: Vec<(i64, i64)> = claimed
-        .iter()
-        .filter_map(|claimed| Some((claimed.id, claimed.hold_ends_at?)))
-        .collect();
-    notes::release_holds(&held);
-    if let Some(first) = claimed.iter().map(|claimed| claimed.lease_ends_at).min() {
-        leases::noted(first);
-    }
-    if let Some(slots) = room.slots {
-        let ids: Vec<i64> = claimed.iter().map(|claimed| claimed.id).collect();
-        limits::occupy(slots, &ids);
-    }
-    if let Some((starts, period)) = room.starts {
-        limits::start(&starts[..claimed.len()], fetch.now, period);
-    }
+    effects::started(queue, fetch, room, &claimed);
     claimed.len()
 }
 
@@ -166,13 +158,10 @@ fn claim_by_statement(
     plan.list(&args, |rows, row| {
         let (values, nulls) = rows.datums(row);
         emit(values, nulls);
-        let (kind, since) = (
-            rows.text(row, fetched::KIND)?,
-            rows.big(row, fetched::WAITS_SINCE)?,
-        );
-        history::started(queue, &kind, fetch.now, since);
         Some(Claimed {
             id: rows.big(row, fetched::ID)?,
+            pair: tally::pair(queue, &rows.text(row, fetched::KIND)?),
+            since: rows.big(row, fetched::WAITS_SINCE)?,
             hold_ends_at: rows.big(row, fetched::HOLD_ENDS_AT),
             lease_ends_at: rows.big(row, fetched::LEASE_EXPIRES_AT)?,
         })
@@ -181,14 +170,12 @@ fn claim_by_statement(
 
 /// Makes up to `limit` jobs of a queue available that came due from then on, but not these, in the
 /// order in which they were due; how many.
-pub fn promote_due(queue: &str, from: i64, now: i64, limit: i64, but: &[i64]) -> usize {
+pub fn promote_due(queue: &str, from: i64, now: i64, limit: i64, but: &[i64], told: Told) -> usize {
     let args = [text(queue), big(now), big(limit), bigs(but), big(from)];
     let promoted = PROMOTE_DUE.list(&args, |rows, row| {
         Some((rows.small(row, 1)?, rows.big(row, 2)?))
     });
-    for (priority, seq) in &promoted {
-        lanes::put_ready(queue, *priority, *seq);
-    }
+    effects::promoted(queue, &promoted, told);
     promoted.len()
 }
 

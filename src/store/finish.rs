@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use jobs_core::counts::Event;
 use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::fetch::DEFAULT_LEASE;
+use super::history::Over;
 use super::place::{self, TakenRow};
 use super::spi::{Arg, Plan, Tuples, big, bigs, column};
 use super::types::*;
-use super::{direct, history, limits, notes, retention};
+use super::{direct, effects, retention};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{server, time};
-use crate::shmem::{announce, leases};
+use crate::shmem::leases;
 
 /// An attempt that is to end, if its token is current.
 #[derive(Clone, Copy)]
@@ -89,27 +89,39 @@ impl Pauses {
 #[derive(Default)]
 pub struct Ended {
     /// those whose jobs are completed
-    pub completed: Vec<usize>,
+    pub completed: Vec<Completed>,
     /// those whose jobs were taken
     pub taken: Vec<(usize, TakenRow)>,
     /// those that are as they were, since somebody else still has their jobs locked
     pub locked: Vec<usize>,
-    /// keys that completed jobs held until then, by the jobs and the ends of their holds
-    held: Vec<(i64, i64)>,
     /// slots of queues with limits
     pub(super) slots: Vec<i64>,
-    /// completed ones that are yet to be counted
-    uncounted: Vec<history::Ended>,
 }
 
-impl Ended {
-    /// The job of an attempt is completed, and held its key by itself until then.
-    pub(super) fn complete(&mut self, n: usize, hold_ends_at: Option<i64>, ended: history::Ended) {
-        let held = hold_ends_at.filter(|ends_at| *ends_at > ended.ended_at);
-        self.held.extend(held.map(|ends_at| (ended.id, ends_at)));
-        self.completed.push(n);
-        let uncounted = history::ended(ended, Event::Completed);
-        self.uncounted.extend(uncounted);
+/// An attempt that has completed its job.
+pub struct Completed {
+    /// Its place among the attempts.
+    pub n: usize,
+    pub(super) id: i64,
+    pub(super) history_key: Option<i32>,
+    /// The queue it was fetched from, if the job has another by now.
+    pub(super) queue: Option<String>,
+    pub(super) began_at: Option<i64>,
+    pub(super) ended_at: i64,
+    /// When the job's hold on its key would have ended.
+    pub(super) hold_ends_at: Option<i64>,
+}
+
+impl Completed {
+    /// What the history counts.
+    pub(super) fn over(&self) -> Over<'_> {
+        Over {
+            id: self.id,
+            key: self.history_key,
+            queue: self.queue.as_deref(),
+            began_at: self.began_at,
+            ended_at: self.ended_at,
+        }
     }
 }
 
@@ -118,18 +130,13 @@ impl Ended {
 ///
 /// A job that was waited for is completed after the wait: who had it may have asked to cancel it.
 pub fn end(attempts: &[Attempt], wait: Wait) -> Ended {
-    let mut ended =
+    let ended =
         direct::finish::end(attempts, wait).unwrap_or_else(|| end_by_statement(attempts, wait));
     if !ended.taken.is_empty() {
         let taken = ended.taken.iter().map(|(n, _)| attempts[*n].id);
         place::fail_if_changed(&taken.collect::<Vec<_>>());
     }
-    for n in &ended.completed {
-        announce::over(attempts[*n].id);
-    }
-    limits::free(&ended.slots);
-    notes::release_holds(&ended.held);
-    history::all_ended(std::mem::take(&mut ended.uncounted), Event::Completed);
+    effects::ended(&ended);
     ended
 }
 
@@ -149,7 +156,6 @@ fn end_by_statement(attempts: &[Attempt], wait: Wait) -> Ended {
             Some(Datum::from(matches!(attempts[*n].then, Then::Completed(_))))
         }),
     ];
-    let mut finalized = Vec::new();
     let mut ended = END.run(&args, |rows| {
         let mut ended = Ended::default();
         for row in 0..rows.len() {
@@ -159,20 +165,21 @@ fn end_by_statement(attempts: &[Attempt], wait: Wait) -> Ended {
                 ended.taken.push((n, read_taken(rows, row)));
                 continue;
             }
-            let one = history::Ended {
+            ended.completed.push(Completed {
+                n,
                 id: attempts[n].id,
-                key: rows.int(row, 10),
+                history_key: rows.int(row, 10),
                 queue: rows.text(row, 11),
                 began_at: rows.big(row, 6),
                 ended_at: rows.big(row, 12).expect("a time"),
-            };
-            finalized.push((one.id, one.ended_at));
-            ended.complete(n, rows.big(row, 3), one);
+                hold_ends_at: rows.big(row, 3),
+            });
         }
         ended
     });
     ended.locked = locked;
-    retention::keep(finalized.into_iter(), State::Completed);
+    let finalized = ended.completed.iter().map(|one| (one.id, one.ended_at));
+    retention::keep(finalized, State::Completed);
     ended
 }
 

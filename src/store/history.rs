@@ -9,7 +9,6 @@ use jobs_core::counts::{Counts, Event, Time};
 
 use super::catalog;
 use super::job::NewJob;
-use super::place::TakenRow;
 use super::spi::{Plan, Snapshot, Tuples, big, bigs, text};
 use super::types::*;
 use crate::fault;
@@ -39,80 +38,65 @@ pub fn inserted(jobs: &[(i64, &NewJob)]) {
     }
 }
 
-/// An attempt began of a job that was due then; the key of its queue and kind.
-pub fn started(queue: &str, kind: &str, now: i64, due_at: i64) -> i32 {
-    let (pair, waited) = (tally::pair(queue, kind), now.saturating_sub(due_at));
+/// An attempt started at a job that had waited since then.
+pub fn started(pair: Pair, now: i64, since: i64) {
+    let waited = now.saturating_sub(since);
     tally::count(pair, now, Event::Started, 1, Some((Time::Wait, waited)));
-    pair.key
 }
 
-/// An attempt that is over, or a job that became final without one.
-pub struct Ended {
-    /// the job
+/// An attempt that ended, or a job that became final.
+#[derive(Clone, Copy)]
+pub struct Over<'a> {
     pub id: i64,
-    /// the key of the queue and kind that it was fetched with
+    /// Of the queue and kind that the job was fetched with.
     pub key: Option<i32>,
-    /// the queue, where the job has another one by now
-    pub queue: Option<String>,
-    /// when the attempt began
+    /// The queue it was fetched from, if the job has another by now.
+    pub queue: Option<&'a str>,
+    /// When the attempt began, if its time counts.
     pub began_at: Option<i64>,
-    /// when it was over
     pub ended_at: i64,
 }
 
-/// An attempt of a job that was taken out of where it was has ended so, if it was running.
-pub fn attempt_ended(id: i64, row: &TakenRow, event: Event, now: i64) {
-    note_ended(id, row, row.attempted_at, event, now);
-}
-
-/// A job became final, whose attempt has been counted.
-pub fn became(id: i64, row: &TakenRow, event: Event, now: i64) {
-    note_ended(id, row, None, event, now);
-}
-
-fn note_ended(id: i64, row: &TakenRow, began_at: Option<i64>, event: Event, now: i64) {
-    let ended = Ended {
-        id,
-        key: row.history_key,
-        queue: row.queue.clone(),
-        began_at,
-        ended_at: now,
-    };
-    all_ended(vec![ended], event);
-}
-
-/// Counts one that ended so, if this session knows its queue and kind; else it is given back.
-pub fn ended(ended: Ended, event: Event) -> Option<Ended> {
-    match ended.key.and_then(tally::by_key) {
-        Some(pair) => ended.count(pair, event),
-        None => return Some(ended),
+impl Over<'_> {
+    /// A job that became final before any attempt.
+    pub fn unstarted(id: i64, at: i64) -> Over<'static> {
+        Over {
+            id,
+            key: None,
+            queue: None,
+            began_at: None,
+            ended_at: at,
+        }
     }
-    None
+
+    fn count(&self, pair: Pair, event: Event) {
+        let ran = |began_at| (Time::Run, self.ended_at.saturating_sub(began_at));
+        tally::count(pair, self.ended_at, event, 1, self.began_at.map(ran));
+    }
 }
 
-/// All of these ended so.
-pub fn all_ended(all: Vec<Ended>, event: Event) {
-    let all = all.into_iter().filter_map(|one| ended(one, event));
-    let unknown: HashMap<i64, Ended> = all.map(|one| (one.id, one)).collect();
+/// Counts attempts and jobs that ended this way. Reads the queues and kinds that this session does
+/// not know.
+pub fn over<'a>(all: impl Iterator<Item = Over<'a>>, event: Event) {
+    let mut unknown = Vec::new();
+    for one in all {
+        match one.key.and_then(tally::by_key) {
+            Some(pair) => one.count(pair, event),
+            None => unknown.push(one),
+        }
+    }
     if unknown.is_empty() {
         return;
     }
+    let unknown: HashMap<i64, Over> = unknown.into_iter().map(|one| (one.id, one)).collect();
     let ids: Vec<i64> = unknown.keys().copied().collect();
     let names = NAMES.list(&[bigs(&ids)], |rows, row| {
         Some((rows.big(row, 1)?, rows.text(row, 2)?, rows.text(row, 3)?))
     });
     for (id, queue, kind) in &names {
-        if let Some(ended) = unknown.get(id) {
-            let queue = ended.queue.as_ref().unwrap_or(queue);
-            ended.count(tally::pair(queue, kind), event);
+        if let Some(one) = unknown.get(id) {
+            one.count(tally::pair(one.queue.unwrap_or(queue), kind), event);
         }
-    }
-}
-
-impl Ended {
-    fn count(&self, pair: Pair, event: Event) {
-        let ran = |began_at| (Time::Run, self.ended_at.saturating_sub(began_at));
-        tally::count(pair, self.ended_at, event, 1, self.began_at.map(ran));
     }
 }
 

@@ -9,7 +9,7 @@ use super::direct::{self, shapes};
 use super::job::{NewJob, job, row};
 use super::spi::{Arg, Plan, big, text};
 use super::types::*;
-use super::{claims, history, lanes};
+use super::{claims, effects};
 use crate::error::Result;
 use crate::pg::memory::Scratch;
 use crate::pg::name;
@@ -40,7 +40,7 @@ pub fn many(jobs: &[(i64, &NewJob)]) -> Result<()> {
 
 fn write(jobs: &[(i64, &NewJob)]) {
     direct::insert::many(jobs).unwrap_or_else(|| many_by_statement(jobs));
-    put(jobs);
+    effects::inserted(jobs);
 }
 
 /// Inserts one unique job together with its claim, if nobody has that key and its queue has room
@@ -51,7 +51,7 @@ pub fn one_claiming(job: &NewJob) -> Result<Option<i64>> {
     let is_first =
         direct::insert::one_claiming(id, job).unwrap_or_else(|| one_claiming_by_statement(id, job));
     Ok(is_first.then(|| {
-        put(&[(id, job)]);
+        effects::inserted(&[(id, job)]);
         id
     }))
 }
@@ -67,26 +67,6 @@ fn many_by_statement(jobs: &[(i64, &NewJob)]) {
     for (id, job) in jobs {
         pgrx::check_for_interrupts!();
         scratch.within(|| plan(job, [&ONE_READY, &ONE_SCHEDULED]).execute(&args(*id, job)));
-    }
-}
-
-/// The jobs are in their lanes, and count.
-fn put(jobs: &[(i64, &NewJob)]) {
-    history::inserted(jobs);
-    let mut last = None;
-    let are_counted = jobs.len() > 1 && bounds::are_set();
-    for (id, job) in jobs {
-        let (queue, priority) = (job.common.queue.as_str(), job.common.priority);
-        let lane = (queue, priority);
-        if job.state != State::Available {
-            lanes::put_scheduled(queue, job.due_at());
-        } else if last.is_none_or(|(known, lowest)| known != lane || *id < lowest) {
-            // Those that follow in the same lane are above it, mostly.
-            lanes::put_ready(queue, priority, *id);
-            last = Some((lane, *id));
-        } else if are_counted {
-            bounds::put(queue);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use jobs_core::interval::Interval;
 use super::spi::{Plan, big, bigs, text};
 use super::types::*;
 use crate::pg::time;
-use crate::shmem::{announce, leases};
+use crate::shmem::leases;
 
 /// Locks up to so many free slots of a queue with this limit.
 pub fn lock_slots(queue: &str, limit: i32, most: usize) -> Vec<i64> {
@@ -21,12 +21,12 @@ pub fn occupy(slots: &[i64], jobs: &[i64]) {
     }
 }
 
-/// Frees the slots of jobs that do not run any more, and remembers to tell who waits for one.
-pub fn free(slots: &[i64]) {
-    if !slots.is_empty() {
-        let queues = FREE.list(&[bigs(slots)], |rows, row| rows.text(row, 1));
-        queues.iter().for_each(|queue| announce::available(queue));
+/// Frees the slots of jobs that no longer run; returns their queues.
+pub fn free(slots: &[i64]) -> Vec<String> {
+    if slots.is_empty() {
+        return Vec::new();
     }
+    FREE.list(&[bigs(slots)], |rows, row| rows.text(row, 1))
 }
 
 /// Whether a queue has a free slot.

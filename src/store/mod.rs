@@ -16,6 +16,7 @@ pub mod config_cache;
 pub mod count;
 mod direct;
 pub mod due;
+pub mod effects;
 pub mod explain;
 pub mod fetch;
 pub mod find;

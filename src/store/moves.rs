@@ -1,15 +1,18 @@
-//! Where jobs go whose attempts ended, many at once: [`super::finish`] takes them out of `running`.
+//! Where jobs go that were taken out of where they were, one or many at once.
 
 use std::borrow::Cow;
 
+use jobs_core::key::Key;
 use jobs_core::retry::{self, Retry};
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::direct;
-use super::place::{self, TakenRow};
-use super::spi::{Plan, big, column, text};
+use super::effects::{Arrived, Spot};
+use super::history::Over;
+use super::place::TakenRow;
+use super::spi::{Plan, Tuples, big, column, text};
 use super::types::*;
+use super::{direct, effects, retention};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
@@ -56,14 +59,48 @@ pub struct Move {
     pub to: To,
     /// which call gave the job back, where nothing else will tell
     pub answer: Option<Answer>,
+    /// Its attempt failed.
+    pub has_failed: bool,
+    /// The key that it counts under again, since it was final.
+    pub returns_under: Option<Key>,
+    /// When its hold would have ended, if the move releases it.
+    pub releases: Option<i64>,
+}
+
+impl Move {
+    /// A move without further effects.
+    pub fn new(id: i64, row: TakenRow, to: To) -> Move {
+        Move {
+            id,
+            row,
+            to,
+            answer: None,
+            has_failed: false,
+            returns_under: None,
+            releases: None,
+        }
+    }
+
+    /// What the history counts.
+    pub(super) fn over(&self, at: i64) -> Over<'_> {
+        Over {
+            id: self.id,
+            key: self.row.history_key,
+            queue: self.row.queue.as_deref(),
+            began_at: self.row.attempted_at,
+            ended_at: at,
+        }
+    }
 }
 
 /// Where a job goes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum To {
     /// it is available, at the end of its lane
     Ready,
-    /// it waits, as scheduled or retryable, until then
+    /// It is available at its earlier place in its lane.
+    Back(i64),
+    /// it waits, as scheduled, retryable or pending, until then
     Scheduled(State, i64),
     /// it is final
     Finished(State),
@@ -73,7 +110,7 @@ impl To {
     /// The state that it has there.
     pub fn state(self) -> State {
         match self {
-            To::Ready => State::Available,
+            To::Ready | To::Back(_) => State::Available,
             To::Scheduled(state, _) | To::Finished(state) => state,
         }
     }
@@ -92,23 +129,95 @@ pub struct Answer {
 
 /// Puts jobs where they go, in this order. What became final did so at that time.
 pub fn put(moves: &[Move], at: i64) {
-    direct::moves::put(moves, at).unwrap_or_else(|| {
-        for one in moves {
+    let waiting = direct::moves::put(moves, at).unwrap_or_else(|| {
+        let put = |one: &Move| {
             pgrx::check_for_interrupts!();
-            put_by_statements(one, at);
-        }
+            put_by_statements(one, at)
+        };
+        moves.iter().filter_map(put).collect()
     });
+    effects::moved(moves, &waiting, at);
 }
 
-fn put_by_statements(one: &Move, at: i64) {
-    match one.to {
-        To::Ready => place::put_ready(one.id, &one.row),
-        To::Scheduled(state, due_at) => place::put_scheduled(one.id, state, due_at, &one.row),
-        To::Finished(state) => place::put_finished(one.id, state, at, &one.row),
-    }
+/// Puts one job where it goes; a final one became so at that time.
+pub fn put_one(id: i64, row: TakenRow, to: To, at: i64) {
+    put(&[Move::new(id, row, to)], at);
+}
+
+fn put_by_statements(one: &Move, at: i64) -> Option<Arrived> {
+    let arrived = match one.to {
+        To::Ready => put_ready(one, None),
+        To::Back(seq) => put_ready(one, Some(seq)),
+        To::Scheduled(state, due_at) => put_scheduled(one, state, due_at),
+        To::Finished(state) => {
+            put_finished(one, state, at);
+            None
+        }
+    };
     if let Some(answer) = one.answer {
-        place::note_answer(one.id, answer.token, at, answer.state, answer.scheduled_at);
+        NOTE_ANSWER.execute(&[
+            big(one.id),
+            big(answer.token),
+            big(at),
+            answer.scheduled_at.and_then(big),
+            text(answer.state.as_str()),
+        ]);
     }
+    arrived
+}
+
+/// At its earlier place in the lane, or at the end.
+fn put_ready(one: &Move, back_to: Option<i64>) -> Option<Arrived> {
+    let args = [
+        big(one.id),
+        Some(Datum::from(one.row.attempt)),
+        one.row.scheduled_at.and_then(big),
+        one.row.available_at.and_then(big),
+        back_to.and_then(big),
+    ];
+    let read = |rows: &Tuples| {
+        let (priority, seq) = (rows.small(0, 2)?, rows.big(0, 3)?);
+        Some(Arrived {
+            queue: rows.text(0, 1)?,
+            spot: match back_to {
+                None => Spot::Ready { priority, seq },
+                Some(_) => Spot::Back { priority, seq },
+            },
+        })
+    };
+    PUT_READY.first(&args, read).flatten()
+}
+
+fn put_scheduled(one: &Move, state: State, due_at: i64) -> Option<Arrived> {
+    let args = [
+        big(one.id),
+        text(state.as_str()),
+        big(due_at),
+        Some(Datum::from(one.row.attempt)),
+    ];
+    let queue = PUT_SCHEDULED
+        .first(&args, |rows| rows.text(0, 1))
+        .flatten()?;
+    let spot = Spot::Scheduled { due_at };
+    Some(Arrived { queue, spot })
+}
+
+fn put_finished(one: &Move, state: State, at: i64) {
+    let row = &one.row;
+    let kept_until = retention::kept_until(one.id, state, at);
+    PUT_FINISHED.execute(&[
+        big(one.id),
+        text(state.as_str()),
+        big(at),
+        row.token.and_then(big),
+        row.attempted_at.and_then(big),
+        row.scheduled_at.and_then(big),
+        row.cancel_requested_at.and_then(big),
+        Some(Datum::from(row.attempt)),
+        row.worker.as_deref().and_then(text),
+        row.cancel_reason.as_deref().and_then(text),
+        kept_until.and_then(big),
+    ]);
 }
 
 /// A row of `error`: one failed attempt.
@@ -172,4 +281,27 @@ static NOTE_ERRORS: Plan = Plan::new(
        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
          AS e(job_id, at, token, scheduled_at, attempt, state, worker, error, details)",
     &[INT8S, ATS, INT8S, ATS, INT4S, TEXTS, TEXTS, TEXTS, JSONBS],
+);
+
+static PUT_READY: Plan = Plan::new(
+    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
+     SELECT COALESCE($5, nextval('jobs.job_seq')), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), $4, j.expires_at, $2, j.priority, j.queue
+       FROM jobs.job j WHERE j.id = $1 RETURNING queue, priority, seq",
+    &[INT8, INT4, AT, AT, INT8],
+);
+static PUT_SCHEDULED: Plan = Plan::new(
+    "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
+     SELECT j.id, $3, j.expires_at, $4, $2::jobs.state, j.queue FROM jobs.job j WHERE j.id = $1 RETURNING queue",
+    &[INT8, TEXT, AT, INT4],
+);
+static PUT_FINISHED: Plan = Plan::new(
+    "INSERT INTO jobs.finished (job_id, state, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
+                                attempt, worker, cancel_reason, kept_until, is_kept)
+     VALUES ($1, $2::jobs.state, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11 IS NOT NULL)",
+    &[INT8, TEXT, AT, INT8, AT, AT, AT, INT4, TEXT, TEXT, AT],
+);
+static NOTE_ANSWER: Plan = Plan::new(
+    "INSERT INTO jobs.answer (job_id, token, at, scheduled_at, state) VALUES ($1, $2, $3, $4, $5::jobs.state)
+     ON CONFLICT DO NOTHING",
+    &[INT8, INT8, AT, AT, TEXT],
 );

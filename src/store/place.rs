@@ -13,11 +13,11 @@ use super::columns::columns;
 use super::finish::{self, Attempt, Then, Wait};
 use super::spi::{Arg, Plan, Tuples, big, bigs, text, texts};
 use super::types::*;
-use super::{lanes, retention};
+use super::{effects, retention};
 use crate::pg::jsonb::{self, Jsonb};
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::shmem::{announce, leases};
+use crate::shmem::leases;
 
 /// A job as one snapshot shows it.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct Place {
     /// the table that its row is in
     pub state: State,
     /// available: its position in the lane
-    seq: Option<i64>,
+    pub seq: Option<i64>,
     /// available: the lane
     queue: String,
     priority: i16,
@@ -168,16 +168,20 @@ impl Place {
         self.is_asked_to_stop && (reason.is_none() || self.cancel_reason.as_deref() == reason)
     }
 
-    /// Asks the worker of a running job to stop; which one that is, if the job still is where it
-    /// was seen and nobody else has asked for the same.
-    pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> Option<String> {
+    /// Asks the worker of a running job to stop; whether the job still is where it was seen and
+    /// nobody else has asked for the same.
+    pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> bool {
         let token = self.token.map(Datum::from);
         let args = [big(self.id), token, big(at), reason.and_then(text)];
         let asked = |rows: &Tuples| {
             rows.big(0, 1).into_iter().for_each(leases::noted);
             rows.text(0, 2)
         };
-        REQUEST_CANCEL.first(&args, asked).flatten()
+        let worker = REQUEST_CANCEL.first(&args, asked).flatten();
+        if let Some(worker) = &worker {
+            effects::asked_to_stop(self.id, worker);
+        }
+        worker.is_some()
     }
 }
 
@@ -220,87 +224,9 @@ pub fn lock_running(ids: &BTreeSet<i64>) {
     }
 }
 
-/// Makes a job available, at the end of its lane, and remembers to tell who waits for it.
-pub fn put_ready(id: i64, row: &TakenRow) {
-    let args = [
-        big(id),
-        Some(Datum::from(row.attempt)),
-        row.scheduled_at.map(Datum::from),
-        row.available_at.map(Datum::from),
-    ];
-    let put = |rows: &Tuples| Some((rows.text(0, 1)?, rows.small(0, 2)?, rows.big(0, 3)?));
-    if let Some((queue, priority, seq)) = PUT_READY.first(&args, put).flatten() {
-        lanes::put_ready(&queue, priority, seq);
-        announce::available(&queue);
-    }
-}
-
-/// Puts a job that was taken out of `ready` back where it was.
-pub fn put_back(place: &Place, row: &TakenRow) {
-    PUT_BACK.execute(&[
-        big(place.id),
-        Some(Datum::from(row.attempt)),
-        row.scheduled_at.map(Datum::from),
-        text(&place.queue),
-        Some(Datum::from(place.priority)),
-        place.seq.map(Datum::from),
-        row.available_at.map(Datum::from),
-    ]);
-    if let Some(seq) = place.seq {
-        lanes::put_ready(&place.queue, place.priority, seq);
-        // Nobody is notified: it was available. But a look may have met neither of its rows.
-        announce::waits(&place.queue);
-    }
-}
-
-/// Makes a job wait until `due_at`, as scheduled or retryable, and remembers to tell who may have
-/// to get up earlier for it.
-pub fn put_scheduled(id: i64, state: State, due_at: i64, row: &TakenRow) {
-    let args = [
-        big(id),
-        text(state.as_str()),
-        big(due_at),
-        Some(Datum::from(row.attempt)),
-    ];
-    if let Some(queue) = PUT_SCHEDULED.first(&args, |rows| rows.text(0, 1)).flatten() {
-        lanes::put_scheduled(&queue, due_at);
-        announce::waits(&queue);
-    }
-}
-
-/// Makes a job final, and remembers to tell who waits for it.
-pub fn put_finished(id: i64, state: State, at: i64, row: &TakenRow) {
-    announce::over(id);
-    let kept_until = retention::kept_until(id, state, at);
-    PUT_FINISHED.execute(&[
-        big(id),
-        text(state.as_str()),
-        big(at),
-        row.token.map(Datum::from),
-        row.attempted_at.map(Datum::from),
-        row.scheduled_at.map(Datum::from),
-        row.cancel_requested_at.map(Datum::from),
-        Some(Datum::from(row.attempt)),
-        row.worker.as_deref().and_then(text),
-        row.cancel_reason.as_deref().and_then(text),
-        kept_until.map(Datum::from),
-    ]);
-}
-
 /// Details that say nothing but the error's type.
 pub fn details_of_type(name: &str) -> Jsonb {
     Jsonb::from_text(&format!("{{\"type\": \"{name}\"}}"))
-}
-
-/// Remembers what a finishing call made of a job, where nothing else tells.
-pub fn note_answer(id: i64, token: i64, at: i64, state: State, scheduled_at: Option<i64>) {
-    NOTE_ANSWER.execute(&[
-        big(id),
-        big(token),
-        big(at),
-        scheduled_at.map(Datum::from),
-        text(state.as_str()),
-    ]);
 }
 
 /// A token that a finishing call has used.
@@ -416,13 +342,12 @@ pub fn grant_attempt(id: i64, attempts: i32) {
     GRANT_ATTEMPT.execute(&[big(id), Some(Datum::from(attempts))]);
 }
 
-/// Deletes what is left of a job that was taken out of its place, and remembers to tell who waits
-/// for it.
-pub fn erase(id: i64) {
-    announce::over(id);
+/// Deletes what is left of a job that was taken out of its place.
+pub fn erase(place: &Place) {
     for plan in [&ERASE_JOB, &ERASE_ERRORS, &ERASE_ANSWERS] {
-        plan.execute(&[big(id)]);
+        plan.execute(&[big(place.id)]);
     }
+    effects::deleted(place.id, place.unique_key);
 }
 
 // The row of a job j that says where it is: a or b of ready, r of running, s of scheduled, f of
@@ -537,34 +462,6 @@ static REQUEST_CANCEL: Plan = Plan::new(
     &[INT8, INT8, AT, TEXT],
 );
 
-static PUT_READY: Plan = Plan::new(
-    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
-     SELECT nextval('jobs.job_seq'), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), $4, j.expires_at, $2, j.priority, j.queue
-       FROM jobs.job j WHERE j.id = $1 RETURNING queue, priority, seq",
-    &[INT8, INT4, AT, AT],
-);
-static PUT_BACK: Plan = Plan::new(
-    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
-     SELECT $6, j.id, $3, $7, j.expires_at, $2, $5, $4 FROM jobs.job j WHERE j.id = $1",
-    &[INT8, INT4, AT, TEXT, INT2, INT8, AT],
-);
-static PUT_SCHEDULED: Plan = Plan::new(
-    "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
-     SELECT j.id, $3, j.expires_at, $4, $2::jobs.state, j.queue FROM jobs.job j WHERE j.id = $1 RETURNING queue",
-    &[INT8, TEXT, AT, INT4],
-);
-static PUT_FINISHED: Plan = Plan::new(
-    "INSERT INTO jobs.finished (job_id, state, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
-                                attempt, worker, cancel_reason, kept_until, is_kept)
-     VALUES ($1, $2::jobs.state, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11 IS NOT NULL)",
-    &[INT8, TEXT, AT, INT8, AT, AT, AT, INT4, TEXT, TEXT, AT],
-);
-
-static NOTE_ANSWER: Plan = Plan::new(
-    "INSERT INTO jobs.answer (job_id, token, at, scheduled_at, state) VALUES ($1, $2, $3, $4, $5::jobs.state)
-     ON CONFLICT DO NOTHING",
-    &[INT8, INT8, AT, AT, TEXT],
-);
 // Which call it was stands nowhere by itself: a failed attempt left an error, a job given back an
 // answer, one that was completed the state. An answer with a time is a snooze's; it tells of a
 // cancelled job as well, which has none.

@@ -4,12 +4,12 @@
 use jobs_core::key::Key;
 use jobs_core::state::State;
 
-use super::direct;
 use super::direct::shapes;
 use super::kept::Kept;
 use super::retention::{self, Term};
 use super::spi::{Plan, Tuples, big, bigs, text};
 use super::types::*;
+use super::{direct, effects};
 use crate::pg::time;
 use crate::settings::Retention;
 
@@ -83,7 +83,7 @@ pub struct Old {
 /// What became of final jobs that were due.
 #[derive(Default)]
 pub struct Dealt {
-    /// those that are deleted, with all that belongs to them but their claims
+    /// those that are deleted, with all that belongs to them
     pub erased: Vec<Old>,
     /// those that are kept for longer than their rows said
     pub kept: Vec<i64>,
@@ -152,6 +152,7 @@ pub fn deal_with(wanted: &Wanted) -> Dealt {
     };
     erase_notes(&dealt.erased.iter().map(|job| job.id).collect::<Vec<_>>());
     dealt.kept = keep_on(&dealt.kept, wanted.system);
+    effects::pruned(&dealt.erased);
     dealt
 }
 
@@ -187,6 +188,7 @@ pub fn deal_with_locked(jobs: Vec<Final>, now: i64, system: Retention) -> Dealt 
     }
     erase_finished(&dealt.erased);
     retention::set(&kept);
+    effects::pruned(&dealt.erased);
     dealt
 }
 

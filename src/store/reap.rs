@@ -7,10 +7,11 @@ use jobs_core::key::Key;
 use super::claims::key_args;
 use super::direct;
 use super::notes;
+use super::prune::Old;
 use super::spi::{Plan, big};
 use super::types::*;
 use crate::fault::{self, Fault};
-use crate::pg::transaction;
+use crate::pg::{time, transaction};
 
 /// Claims that were locked, and those that could not be, because somebody is at work on
 /// them. A key in neither has no claim.
@@ -89,6 +90,27 @@ pub fn reap_claims(keys: &BTreeSet<Key>, now: i64) {
         // The jobs that they name are gone by now.
         notes::delete_of_keys(&free);
     }
+}
+
+/// Deletes the claims that no job needs any more now that these are deleted. Where somebody is at
+/// work on one, a note is left, so that no claim is ever left without anyone to delete it.
+pub(super) fn clear_claims(erased: &[Old]) {
+    let keys: BTreeSet<Key> = erased.iter().filter_map(|job| job.key).collect();
+    if keys.is_empty() {
+        return;
+    }
+    let gone: HashSet<i64> = erased.iter().map(|job| job.id).collect();
+    let (keys, busy) = delete_claims_of(keys, &gone);
+    let locks = lock_claims(&keys);
+    let now = time::now();
+    notes::orphaned(busy.union(&locks.busy).map(|key| (*key, now)));
+    let locked: Vec<(Key, i64)> = erased
+        .iter()
+        .filter_map(|job| Some((job.key?, job.id)))
+        .filter(|(key, _)| locks.locked.contains(key))
+        .collect();
+    notes::delete_of_jobs(&locked);
+    reap_claims(&locks.locked, now);
 }
 
 static LOCK_CLAIMS: Plan = Plan::new(

@@ -17,8 +17,6 @@ use super::batch::Batch;
 use super::holders::{self, Holders, decide};
 use crate::error::{Error, Result};
 use crate::pg::{path, subxact, transaction};
-use crate::shmem::announce;
-use crate::shmem::commit::{self, Work};
 use crate::store::insert;
 use crate::store::job::NewJob;
 use crate::store::look::Holder;
@@ -81,12 +79,6 @@ pub struct Replacement {
 
 /// Inserts one job.
 pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
-    let outcome = one(candidate)?;
-    note(candidate, &outcome);
-    Ok(outcome)
-}
-
-fn one(candidate: &Candidate) -> Result<Outcome> {
     let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)?));
     };
@@ -150,33 +142,7 @@ fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
 
 /// Inserts jobs in one go, as if one by one in their order.
 pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
-    let outcomes = Batch::of_many(candidates)?.insert()?;
-    for (candidate, outcome) in candidates.iter().zip(&outcomes) {
-        pgrx::check_for_interrupts!();
-        note(candidate, outcome);
-    }
-    Ok(outcomes)
-}
-
-/// Remembers to tell the worker, and who waits for a job that was inserted.
-fn note(candidate: &Candidate, outcome: &Outcome) {
-    let state = match outcome {
-        Outcome::Inserted(_) => candidate.job.state,
-        Outcome::Replaced(replacement) => replacement.state,
-        Outcome::Existing(_) | Outcome::Updated(_) | Outcome::Earlier(_) | Outcome::Busy => return,
-    };
-    // Those that were replaced are final, and pruned some time.
-    let is_new = matches!(outcome, Outcome::Inserted(_));
-    let is_never_due = state == State::Available && candidate.job.common.expires_at.is_none();
-    commit::wake_worker(match is_new && is_never_due {
-        true => Work::Available,
-        false => Work::MayBeDue,
-    });
-    match state {
-        State::Available => announce::available(&candidate.job.common.queue),
-        State::Scheduled => announce::waits(&candidate.job.common.queue),
-        _ => {}
-    }
+    Batch::of_many(candidates)?.insert()
 }
 
 /// The answer that a committed job gives without any lock, if one does.

@@ -12,6 +12,7 @@ mod databases;
 mod direct;
 mod dump;
 mod durability;
+mod effects;
 mod errors;
 mod explain;
 mod floors;

@@ -12,9 +12,9 @@ use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::pg::{array, time};
+use crate::shmem::tally;
 use crate::store::config_cache;
 use crate::store::fetch::{ANSWERED, Claimed, DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Room};
-use crate::store::history;
 use crate::store::spi::{Arg, big, text};
 use crate::store::types::*;
 
@@ -63,7 +63,7 @@ pub fn claim(
         let attempt = Some(Datum::from(taken.attempts + 1));
         let (due_at, since) = waits(taken, &job, resumed_at);
         let kind = job.str(job::KIND).expect("it is not null");
-        let key = history::started(queue, kind, fetch.now, since);
+        let pair = tally::pair(queue, kind);
         started.push(running.row_of(&[
             (running::JOB_ID, big(taken.job_id)),
             (running::TOKEN, big(tokens[n])),
@@ -74,7 +74,7 @@ pub fn claim(
             (running::HOLD_ENDS_AT, holds_until("success").and_then(big)),
             (running::SLOT, room.slots.and_then(|slots| big(slots[n]))),
             (running::ATTEMPT, attempt),
-            (running::HISTORY_KEY, Some(Datum::from(key))),
+            (running::HISTORY_KEY, Some(Datum::from(pair.key))),
             (running::LEASE, lease),
             (running::WORKER, worker),
         ]));
@@ -104,6 +104,8 @@ pub fn claim(
         emit(values, answer.iter().map(Option::is_none).collect());
         claimed.push(Claimed {
             id: taken.job_id,
+            pair,
+            since,
             hold_ends_at: holds_until("start"),
             lease_ends_at: lease_ends,
         });

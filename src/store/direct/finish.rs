@@ -13,8 +13,7 @@ use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::time;
 use crate::pg::transaction;
-use crate::store::finish::{Attempt, Ended, Pauses, Then, Wait};
-use crate::store::history;
+use crate::store::finish::{Attempt, Completed, Ended, Pauses, Then, Wait};
 use crate::store::place::TakenRow;
 use crate::store::retention;
 use crate::store::spi::big;
@@ -40,15 +39,16 @@ pub fn end(attempts: &[Attempt], wait: Wait) -> Option<Ended> {
             ended.slots.extend(lease.big(running::SLOT));
             match (attempt.then, &completion) {
                 (Then::Completed(output), Some(completion)) => {
-                    let one = history::Ended {
+                    rows.push(completion.row(attempt, lease, output, now.get()));
+                    ended.completed.push(Completed {
+                        n,
                         id: attempt.id,
-                        key: lease.int(running::HISTORY_KEY),
+                        history_key: lease.int(running::HISTORY_KEY),
                         queue: lease.text(running::QUEUE),
                         began_at: lease.big(running::ATTEMPTED_AT),
                         ended_at: now.get(),
-                    };
-                    rows.push(completion.row(attempt, lease, output, one.ended_at));
-                    ended.complete(n, lease.big(running::HOLD_ENDS_AT), one);
+                        hold_ends_at: lease.big(running::HOLD_ENDS_AT),
+                    });
                 }
                 _ => ended.taken.push((n, taken(lease))),
             }

@@ -10,11 +10,11 @@ use crate::pg::row::{NewRow, Row};
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
 use crate::pg::transaction;
-use crate::shmem::announce;
+use crate::store::effects::{Arrived, Spot};
 use crate::store::moves::{Answer, Move, To, Tries, read_retry};
 use crate::store::place::TakenRow;
+use crate::store::retention;
 use crate::store::spi::{big, text};
-use crate::store::{lanes, retention};
 
 /// How often jobs are tried; `None`: use a statement.
 pub fn tries(ids: &[i64]) -> Option<Vec<Option<Tries>>> {
@@ -42,11 +42,11 @@ pub fn tries(ids: &[i64]) -> Option<Vec<Option<Tries>>> {
     Some(ids.iter().map(read).collect())
 }
 
-/// Puts jobs where they go; `None`: use statements.
-pub fn put(moves: &[Move], at: i64) -> Option<()> {
+/// Puts jobs where they go, and says of those that wait where; `None`: use statements.
+pub fn put(moves: &[Move], at: i64) -> Option<Vec<Arrived>> {
     let any = |is: &dyn Fn(&Move) -> bool| moves.iter().any(is);
     let is_final = |one: &Move| matches!(one.to, To::Finished(_));
-    let is_ready = |one: &Move| matches!(one.to, To::Ready);
+    let is_ready = |one: &Move| matches!(one.to, To::Ready | To::Back(_));
     let waits = |one: &Move| matches!(one.to, To::Scheduled(..));
     let finished = open_if(any(&is_final), &shapes::FINISHED)?;
     let ready = open_if(any(&is_ready), &shapes::READY)?;
@@ -64,16 +64,21 @@ pub fn put(moves: &[Move], at: i64) -> Option<()> {
             (To::Finished(state), Some(table), _, _) => {
                 let row = finished_row(table, one.id, state, at, &one.row);
                 put.finished.push(row);
-                announce::over(one.id);
             }
-            (To::Ready, _, Some(table), _) => {
+            (To::Ready | To::Back(_), _, Some(table), _) => {
                 let Some(job) = job_of(one.id) else {
                     continue;
                 };
-                let seq = name::next_value(&shapes::JOB_SEQ);
-                put.ready.push(ready_row(table, &job, seq, one));
                 let priority = job.small(job::PRIORITY).expect("it is not null");
-                put.lanes.push((queue_of(&job), priority, seq));
+                let (seq, spot) = match one.to {
+                    To::Back(seq) => (seq, Spot::Back { priority, seq }),
+                    _ => {
+                        let seq = name::next_value(&shapes::JOB_SEQ);
+                        (seq, Spot::Ready { priority, seq })
+                    }
+                };
+                put.ready.push(ready_row(table, &job, seq, one));
+                put.arrived.push(arrived(&job, spot));
             }
             (To::Scheduled(state, due_at), _, _, Some(table)) => {
                 let Some(job) = job_of(one.id) else {
@@ -81,7 +86,7 @@ pub fn put(moves: &[Move], at: i64) -> Option<()> {
                 };
                 put.scheduled
                     .push(scheduled_row(table, &job, state, due_at, &one.row));
-                put.waits.push((queue_of(&job), due_at));
+                put.arrived.push(arrived(&job, Spot::Scheduled { due_at }));
             }
             _ => unreachable!("it is open"),
         }
@@ -102,32 +107,22 @@ pub fn put(moves: &[Move], at: i64) -> Option<()> {
         }
     }
     transaction::make_visible();
-    for (queue, priority, seq) in &put.lanes {
-        lanes::put_ready(queue, *priority, *seq);
-        announce::available(queue);
-    }
-    for (queue, due_at) in &put.waits {
-        lanes::put_scheduled(queue, *due_at);
-        announce::waits(queue);
-    }
-    Some(())
+    Some(put.arrived)
 }
 
-/// Rows of each table, and where those who look for jobs find them.
+/// Rows of each table, and what waits.
 #[derive(Default)]
 struct Put {
     finished: Vec<NewRow>,
     ready: Vec<NewRow>,
     scheduled: Vec<NewRow>,
     answers: Vec<NewRow>,
-    /// queues, priorities and positions
-    lanes: Vec<(String, i16, i64)>,
-    /// queues, and when their jobs are due
-    waits: Vec<(String, i64)>,
+    arrived: Vec<Arrived>,
 }
 
-fn queue_of(job: &Row) -> String {
-    job.text(job::QUEUE).expect("it is not null")
+fn arrived(job: &Row, spot: Spot) -> Arrived {
+    let queue = job.text(job::QUEUE).expect("it is not null");
+    Arrived { queue, spot }
 }
 
 fn ready_row(table: &Table, job: &Row, seq: i64, one: &Move) -> NewRow {

@@ -12,7 +12,7 @@ use crate::pg::scan::{Key, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
 use crate::shmem::floors::{self, Floors, Lane};
-use crate::store::lanes;
+use crate::store::effects;
 
 /// A floor is worth something where it takes longer than this to find the first row. Where there is
 /// little to walk over, everything is looked at.
@@ -97,10 +97,7 @@ pub fn take(
                 let begun = Instant::now();
                 let walked = walk.everything();
                 floors.looked_at_all(begun.elapsed());
-                for (priority, position) in walked.lowest {
-                    // What came in without our knowing.
-                    lanes::put_ready(queue, priority, position);
-                }
+                effects::found(queue, &walked.lowest);
             }
         }
     }

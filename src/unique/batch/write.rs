@@ -16,7 +16,6 @@ use crate::pg::memory;
 use crate::store::claims::{Listed, Lists};
 use crate::store::insert;
 use crate::store::job::NewJob;
-use crate::store::notes;
 use crate::store::place::Place;
 use crate::transition;
 
@@ -135,9 +134,8 @@ impl Batch<'_> {
             } => {
                 let holders = &self.holders[&group];
                 for place in &places {
-                    let hold = holders.holder(place.id).hold_ends_at;
-                    notes::release_holds(hold.map(|ends_at| (place.id, ends_at)).as_slice());
-                    transition::cancelled(place, Some("replaced"));
+                    let releases = holders.holder(place.id).hold_ends_at;
+                    transition::cancelled(place, Some("replaced"), releases);
                 }
                 let schedule = schedule_of.and_then(|id| holders.holder(id).job.as_ref());
                 let job = job

@@ -1,0 +1,245 @@
+//! What follows when jobs move. Code that writes rows reports the move to one function here, for
+//! one job or many, and that function does the rest. Nothing else counts, notes or announces a
+//! move: `scripts/layers.py` and the suite `server:effects` check that.
+//!
+//! | move | history | floors | who is told | limits | keys |
+//! |---|---|---|---|---|---|
+//! | [`inserted`] | inserted | spot | queue | | |
+//! | [`promoted`] | | spot | queue, unless by a fetch | | |
+//! | [`found`] | | spot | | | |
+//! | [`started`] | started, wait | | queue, if due jobs are left | taken | holds released |
+//! | [`ended`] | | | queue, of a freed slot | freed | |
+//! | .. completed | completed, run | | job | | holds released |
+//! | [`moved`] to wait | failed, run | spot | queue | | returned, if it was final |
+//! | .. final | failed, its end, run | | job | | hold released, if replaced |
+//! | [`expired`] | discarded | | job | | |
+//! | [`asked_to_stop`] | | | worker | | |
+//! | [`deleted`] | | | job | | orphaned |
+//! | [`pruned`] | | | | | claims deleted or orphaned |
+//!
+//! A floor also counts for the queue's bound. [`started`] says when the first lease ends.
+//! [`inserted`], [`ended`] and [`moved`] also have the background worker look: something may be due
+//! earlier than it knows.
+
+use jobs_core::counts::Event;
+use jobs_core::key::Key;
+use jobs_core::state::State;
+
+use super::fetch::{Claimed, Fetch, Room};
+use super::finish::Ended;
+use super::history::{self, Over};
+use super::job::NewJob;
+use super::moves::{Move, To};
+use super::prune::Old;
+use super::{bounds, lanes, limits, notes, reap};
+use crate::pg::time;
+use crate::shmem::commit::{self, Work};
+use crate::shmem::{announce, leases};
+
+/// The place of a job that waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Spot {
+    /// The end of its lane.
+    Ready { priority: i16, seq: i64 },
+    /// Its earlier place in the same lane.
+    Back { priority: i16, seq: i64 },
+    /// Until it is due: scheduled, retryable or pending.
+    Scheduled { due_at: i64 },
+}
+
+/// A job that was put to wait.
+pub struct Arrived {
+    pub queue: String,
+    pub spot: Spot,
+}
+
+/// Who is told that due jobs are available.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Sessions that wait for jobs of the queue.
+    All,
+    /// Nobody: a fetch takes them, and [`started`] tells of the rest.
+    Fetch,
+}
+
+/// Jobs wait, and their rows are written.
+fn arrived<'a>(jobs: impl ExactSizeIterator<Item = (&'a str, Spot)>, told: Told) {
+    let are_counted = jobs.len() > 1 && bounds::are_set();
+    let mut lowest = None;
+    let mut latest = None;
+    for (queue, spot) in jobs {
+        match spot {
+            Spot::Ready { priority, seq } | Spot::Back { priority, seq } => {
+                let lane = (queue, priority);
+                // Mostly the next jobs of a lane are above the first.
+                if lowest.is_none_or(|(known, lowest)| known != lane || seq < lowest) {
+                    lanes::put_ready(queue, priority, seq);
+                    lowest = Some((lane, seq));
+                } else if are_counted {
+                    bounds::put(queue);
+                }
+            }
+            Spot::Scheduled { due_at } => lanes::put_scheduled(queue, due_at),
+        }
+        let is_new = matches!(spot, Spot::Ready { .. });
+        if told == Told::Fetch || latest == Some((queue, is_new)) {
+            continue;
+        }
+        match spot {
+            Spot::Ready { .. } => announce::available(queue),
+            // A pending job.
+            Spot::Scheduled { due_at: i64::MAX } => continue,
+            // A job that is back was available, but a look may have met neither of its rows.
+            Spot::Back { .. } | Spot::Scheduled { .. } => announce::waits(queue),
+        }
+        latest = Some((queue, is_new));
+    }
+}
+
+/// Jobs are final.
+fn finished<'a>(jobs: impl Iterator<Item = Over<'a>> + Clone, event: Event) {
+    jobs.clone().for_each(|job| announce::over(job.id));
+    history::over(jobs, event);
+}
+
+/// Jobs were inserted.
+pub(super) fn inserted(jobs: &[(i64, &NewJob)]) {
+    history::inserted(jobs);
+    let spot = |id: i64, job: &NewJob| match job.state {
+        State::Available => Spot::Ready {
+            priority: job.common.priority,
+            seq: id,
+        },
+        _ => Spot::Scheduled {
+            due_at: job.due_at(),
+        },
+    };
+    let spots = jobs
+        .iter()
+        .map(|(id, job)| (job.common.queue.as_str(), spot(*id, job)));
+    arrived(spots, Told::All);
+    let is_never_due = |(_, job): &(i64, &NewJob)| {
+        job.state == State::Available && job.common.expires_at.is_none()
+    };
+    commit::wake_worker(match jobs.iter().all(is_never_due) {
+        true => Work::Available,
+        false => Work::MayBeDue,
+    });
+}
+
+/// Jobs of a queue came due, and are available at these priorities and positions.
+pub(super) fn promoted(queue: &str, lanes: &[(i16, i64)], told: Told) {
+    let spot = |&(priority, seq): &(i16, i64)| (queue, Spot::Ready { priority, seq });
+    arrived(lanes.iter().map(spot), told);
+}
+
+/// Available jobs of a queue arrived without our code, as by COPY: the first of each priority.
+pub(super) fn found(queue: &str, lanes: &[(i16, i64)]) {
+    promoted(queue, lanes, Told::Fetch);
+}
+
+/// A fetch started attempts at jobs of a queue.
+pub(super) fn started(queue: &str, fetch: &Fetch, room: &Room, claimed: &[Claimed]) {
+    for one in claimed {
+        history::started(one.pair, fetch.now, one.since);
+    }
+    if claimed.len() < room.promoted {
+        announce::available(queue);
+    }
+    let held = claimed
+        .iter()
+        .filter_map(|one| Some((one.id, one.hold_ends_at?)));
+    notes::release_holds(&held.collect::<Vec<_>>());
+    if let Some(first) = claimed.iter().map(|one| one.lease_ends_at).min() {
+        leases::noted(first);
+    }
+    if let Some(slots) = room.slots {
+        let ids: Vec<i64> = claimed.iter().map(|one| one.id).collect();
+        limits::occupy(slots, &ids);
+    }
+    if let Some((starts, period)) = room.starts {
+        limits::start(&starts[..claimed.len()], fetch.now, period);
+    }
+}
+
+/// Attempts ended. Jobs that are not completed are [`moved`] next.
+pub(super) fn ended(ended: &Ended) {
+    limits::free(&ended.slots)
+        .iter()
+        .for_each(|queue| announce::available(queue));
+    if ended.completed.is_empty() {
+        return;
+    }
+    finished(
+        ended.completed.iter().map(|one| one.over()),
+        Event::Completed,
+    );
+    let held = ended.completed.iter().filter_map(|one| {
+        let ends_at = one.hold_ends_at.filter(|at| *at > one.ended_at)?;
+        Some((one.id, ends_at))
+    });
+    notes::release_holds(&held.collect::<Vec<_>>());
+    commit::wake_worker(Work::MayBeDue);
+}
+
+/// Jobs that were taken out of their places were put elsewhere, at that time.
+pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
+    let failed = moves.iter().filter(|one| one.has_failed);
+    history::over(failed.map(|one| one.over(at)), Event::Failed);
+    for (state, event) in [
+        (State::Discarded, Event::Discarded),
+        (State::Cancelled, Event::Cancelled),
+    ] {
+        let are_so = moves.iter().filter(|one| one.to == To::Finished(state));
+        // The failed attempt has counted its time.
+        let over = are_so.map(|one| Over {
+            began_at: one.row.attempted_at.filter(|_| !one.has_failed),
+            ..one.over(at)
+        });
+        finished(over, event);
+    }
+    arrived(
+        waiting.iter().map(|one| (one.queue.as_str(), one.spot)),
+        Told::All,
+    );
+    for one in moves {
+        if let Some(ends_at) = one.releases {
+            notes::release_holds(&[(one.id, ends_at)]);
+        }
+        if let Some(key) = one.returns_under {
+            notes::returned(key, one.id, at);
+        }
+    }
+    commit::wake_worker(Work::MayBeDue);
+}
+
+/// Jobs that waited were discarded: they did not start in time.
+pub(super) fn expired(ids: &[i64], now: i64) {
+    finished(
+        ids.iter().map(|id| Over::unstarted(*id, now)),
+        Event::Discarded,
+    );
+}
+
+/// The worker of a running job was asked to stop.
+pub fn asked_to_stop(id: i64, worker: &str) {
+    announce::cancelled(id, worker);
+}
+
+/// A call deleted a job.
+pub(super) fn deleted(id: i64, key: Option<Key>) {
+    announce::over(id);
+    if let Some(key) = key {
+        notes::orphaned([(key, time::now())]);
+    }
+}
+
+/// Maintenance deleted final jobs whose retention is over.
+pub(super) fn pruned(jobs: &[Old]) {
+    reap::clear_claims(jobs);
+}
+
+/// A queue was resumed or has other limits, so a fetch may get more.
+pub fn opened(queue: &str) {
+    announce::available(queue);
+}
