@@ -428,15 +428,24 @@ COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, t
 COMMENT ON COLUMN jobs.kept_count.queues IS 'How many queues have jobs there. While any table has more than 10,000, the counts of all are in kept_queue.';
 COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
 
--- Written in the order of its key, whole tables of jobs at a time. Not dumped: it is counted again.
+-- Of a table of jobs all columns are written at a time, in the rows that change. Not dumped: it is
+-- counted again.
 CREATE TABLE jobs.kept_queue (
-  jobs                bigint      NOT NULL,
+  available           bigint,
+  scheduled           bigint,
+  pending             bigint,
+  running             bigint,
+  retryable           bigint,
+  completed           bigint,
+  cancelled           bigint,
+  discarded           bigint,
   oldest_available_at timestamptz,
-  state               jobs.state  NOT NULL,
   queue               text        COLLATE "C" NOT NULL,
-  CONSTRAINT kept_queue_pkey PRIMARY KEY (queue, state)
+  CONSTRAINT kept_queue_pkey PRIMARY KEY (queue)
 );
-COMMENT ON TABLE jobs.kept_queue IS 'The number of jobs by queue and state, kept by maintenance while there are more than 10,000 queues; otherwise empty.';
+CREATE INDEX kept_queue_oldest_available_at ON jobs.kept_queue (oldest_available_at);
+COMMENT ON TABLE jobs.kept_queue IS 'The number of jobs by queue, a column for each state, kept by maintenance while there are more than 10,000 queues; otherwise empty.';
+COMMENT ON COLUMN jobs.kept_queue.available IS 'Null, as in the other states: there are none.';
 
 -- Who looks wants the latest first, and maintenance deletes from the other end.
 CREATE TABLE jobs.audit_record (

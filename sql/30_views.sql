@@ -112,6 +112,11 @@ COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of q
 
 -- Of each queue one row comes from one branch, so that a condition on the queue reaches each.
 CREATE VIEW jobs.queues AS
+WITH counted AS MATERIALIZED (
+  SELECT f.queue COLLATE "C" AS queue, f.available, f.scheduled, f.pending, f.running, f.retryable, f.completed, f.cancelled, f.discarded,
+         f.oldest_available_at, f.estimated, f.counted_at
+    FROM jobs.count_queues() f
+)
 SELECT c.queue,
        COALESCE(c.available, 0) AS available, COALESCE(c.scheduled, 0) AS scheduled,
        COALESCE(c.pending, 0) AS pending, COALESCE(c.running, 0) AS running,
@@ -123,21 +128,16 @@ SELECT c.queue,
        q.retention_completed * interval '1 microsecond' AS retention_completed,
        q.retention_cancelled * interval '1 microsecond' AS retention_cancelled,
        q.retention_discarded * interval '1 microsecond' AS retention_discarded
-  FROM (SELECT f.queue COLLATE "C" AS queue, f.available, f.scheduled, f.pending, f.running, f.retryable, f.completed, f.cancelled, f.discarded,
-               f.oldest_available_at, f.estimated, f.counted_at
-          FROM jobs.count_queues() f
+  FROM (SELECT f.* FROM counted f
         UNION ALL
-        SELECT k.queue, max(k.jobs) FILTER (WHERE k.state = 'available'), max(k.jobs) FILTER (WHERE k.state = 'scheduled'),
-               max(k.jobs) FILTER (WHERE k.state = 'pending'), max(k.jobs) FILTER (WHERE k.state = 'running'),
-               max(k.jobs) FILTER (WHERE k.state = 'retryable'), max(k.jobs) FILTER (WHERE k.state = 'completed'),
-               max(k.jobs) FILTER (WHERE k.state = 'cancelled'), max(k.jobs) FILTER (WHERE k.state = 'discarded'),
-               min(k.oldest_available_at), enum_range(NULL::jobs.state), (SELECT min(t.counted_at) FROM jobs.kept_count t)
-          FROM jobs.kept_queue k GROUP BY k.queue
+        SELECT k.queue, k.available, k.scheduled, k.pending, k.running, k.retryable, k.completed, k.cancelled, k.discarded,
+               k.oldest_available_at, (SELECT enum_range(NULL::jobs.state)), (SELECT min(t.counted_at) FROM jobs.kept_count t)
+          FROM jobs.kept_queue k
         UNION ALL
         SELECT s.queue, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL
           FROM jobs.queue s
          WHERE num_nonnulls(s.paused_at, s.concurrency, s.rate, s.max_waiting, s.retention_completed, s.retention_cancelled, s.retention_discarded) > 0
-           AND s.queue NOT IN (SELECT f.queue FROM jobs.count_queues() f) AND NOT EXISTS (SELECT FROM jobs.kept_queue k WHERE k.queue = s.queue)) c
+           AND s.queue NOT IN (SELECT f.queue FROM counted f) AND NOT EXISTS (SELECT FROM jobs.kept_queue k WHERE k.queue = s.queue)) c
   LEFT JOIN jobs.queue q ON q.queue = c.queue;
 COMMENT ON VIEW jobs.queues IS
   'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at. With more than 10,000 queues, all counts and ages come from maintenance, and a new queue appears with the next count.';

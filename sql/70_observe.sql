@@ -76,21 +76,27 @@ BEGIN ATOMIC
      GROUP BY j.queue
   ), busy AS (
     SELECT COALESCE(r.queue, j.queue) AS queue, count(DISTINCT r.worker) AS workers FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id GROUP BY 1
-  ), line AS (
-    SELECT q.queue, q.available, (SELECT c.now FROM clock c) - q.oldest_available_at AS oldest, q.running, COALESCE(b.workers, 0) AS workers,
-           q.scheduled, q.retryable, COALESCE(c.n, 0) / s.seconds AS completed, COALESCE(f.n, 0) / 60.0 AS failed,
-           concat_ws(', ', CASE WHEN q.paused THEN 'paused' END, CASE WHEN q.running >= q.concurrency THEN 'full' END,
-             CASE WHEN q.estimated <> '{}' THEN 'estimated' END) AS note
-      FROM jobs.queues q CROSS JOIN span s LEFT JOIN completed c ON c.queue = q.queue LEFT JOIN failed f ON f.queue = q.queue LEFT JOIN busy b ON b.queue = q.queue
-  ), total AS (
-    SELECT '(all)', sum(l.available)::bigint, max(l.oldest), sum(l.running)::bigint, (SELECT count(DISTINCT r.worker) FROM jobs.running r),
-           sum(l.scheduled)::bigint, sum(l.retryable)::bigint, sum(l.completed), sum(l.failed), '' FROM line l HAVING count(*) > 0
+  ), line AS MATERIALIZED (
+    SELECT q.queue, q.available, (SELECT c.now FROM clock c) - q.oldest_available_at AS oldest, q.running, q.scheduled, q.retryable,
+           q.paused, q.running >= q.concurrency AS is_full, q.estimated <> '{}' AS is_estimated
+      FROM jobs.queues q
+  ), busiest AS (
+    SELECT l.*, COALESCE(c.n, 0) AS completed
+      FROM line l LEFT JOIN completed c ON c.queue = l.queue
+     ORDER BY completed DESC, l.running DESC, l.available DESC, l.queue LIMIT 1000
   )
   SELECT a.queue, a.available, date_trunc('second', CASE WHEN a.oldest < interval '0' THEN interval '0' ELSE a.oldest END), a.running, a.workers, a.scheduled, a.retryable,
-         round(a.completed, 1), round(a.failed, 1), a.note
-    FROM (SELECT 0 AS part, * FROM total t(queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note)
-          UNION ALL SELECT 1, * FROM line) a
-   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue LIMIT 1001;
+         round(a.completed / s.seconds, 1), round(a.failed / 60.0, 1), a.note
+    FROM (SELECT 0 AS part, '(all)', sum(l.available)::bigint, max(l.oldest), sum(l.running)::bigint, (SELECT count(DISTINCT r.worker) FROM jobs.running r),
+                 sum(l.scheduled)::bigint, sum(l.retryable)::bigint,
+                 COALESCE((SELECT sum(c.n) FROM completed c), 0), COALESCE((SELECT sum(f.n) FROM failed f), 0), ''
+            FROM line l HAVING count(*) > 0
+          UNION ALL
+          SELECT 1, b.queue, b.available, b.oldest, b.running, COALESCE(w.workers, 0), b.scheduled, b.retryable, b.completed, COALESCE(f.n, 0),
+                 concat_ws(', ', CASE WHEN b.paused THEN 'paused' END, CASE WHEN b.is_full THEN 'full' END, CASE WHEN b.is_estimated THEN 'estimated' END)
+            FROM busiest b LEFT JOIN busy w ON w.queue = b.queue LEFT JOIN failed f ON f.queue = b.queue
+         ) a(part, queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note), span s
+   ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue;
 END;
 COMMENT ON FUNCTION jobs.top() IS
 $$What happens right now, for \watch in psql: a row for all queues together, then one for each of the 1,000 busiest queues, in that order. available, running, scheduled, retryable: how many jobs, as in jobs.queues; oldest: how long the oldest available one has waited; workers: how many hold jobs; completed_per_s: over the last minute, or as long as the latest 10,000 took, of those that are kept (a retention of less than a minute hides some); failed_per_s: attempts that failed in the last minute, of which at most 10,000 are counted; note: paused, full (as many run as may), estimated (some of the numbers were counted before, see jobs.queues).$$;

@@ -7,15 +7,17 @@ use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Plan, Snapshot, Tuples, big, column, text, texts};
+use super::spi::{Plan, Snapshot, Tuples, big, column, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
-use crate::pg::time;
+use crate::pg::{lock, time};
 
 /// A table with more rows is not counted whenever somebody asks.
 pub const SHORT: i64 = 10_000;
 /// More queues are not looked at one by one whenever somebody asks.
 const MANY: i64 = 10_000;
+/// The turn of who keeps counts.
+const KEEPING: i64 = 2;
 
 /// A table that jobs are in.
 pub struct StateTable {
@@ -26,6 +28,7 @@ pub struct StateTable {
     is_long: Plan,
     count: Plan,
     part: Plan,
+    keep_queues: Plan,
 }
 
 /// How many jobs of a queue are in a state.
@@ -138,60 +141,69 @@ impl StateTable {
             .unwrap_or(0)
     }
 
-    /// Keeps what was counted; whether nobody else was about to. Of many queues each has rows of
-    /// its own.
+    /// Keeps what was counted, unless somebody else keeps something; whether it did. Of many queues
+    /// each has a row of its own.
     pub fn keep(&self, counted: &Counted, kept: &KeptCounts) -> bool {
-        let mut queues: BTreeMap<&str, serde_json::Map<String, serde_json::Value>> =
-            BTreeMap::new();
+        if !lock::is_our_turn(KEEPING) {
+            return false;
+        }
+        let mut queues: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
         for ((queue, state), count) in &counted.counts {
             let states = queues.entry(queue).or_default();
-            states.insert(state.as_str().into(), (*count).into());
+            states.insert(state.as_str(), *count);
         }
         let (were_many, count) = (are_many(Snapshot::Own), queues.len() as i64);
         let others = OTHERS_ARE_MANY.execute(&[text(self.name), big(MANY)]) > 0;
         let are_many = count > MANY || others;
-        if are_many {
-            queues.clear();
-        }
-        let document = serde_json::to_string(&queues).expect("names and numbers");
-        let is_ours = KEEP.execute(&[
+        let document = match are_many {
+            true => "{}".into(),
+            false => serde_json::to_string(&queues).expect("names and numbers"),
+        };
+        KEEP.execute(&[
             text(self.name),
             big(kept.counted_at),
             Some(time::interval_datum(Interval::of_micros(kept.took))),
             big(kept.changes),
             Some(Jsonb::from_text(&document).datum()),
             big(count),
-        ]) > 0;
-        if is_ours && were_many != are_many {
+        ]);
+        if were_many != are_many {
             // They are counted anew, into the other place.
             FORGET_OTHERS.execute(&[text(self.name)]);
-            FORGET_QUEUES.execute(&[texts(&State::ALL.map(State::as_str))]);
+            FORGET_QUEUES.execute(&[]);
         }
-        if is_ours && are_many {
-            self.keep_queues(counted);
+        if are_many {
+            self.keep_queues(&queues, &counted.oldest);
         }
-        is_ours
+        true
     }
 
-    fn keep_queues(&self, counted: &Counted) {
-        let states: Vec<&str> = self.states.iter().map(|state| state.as_str()).collect();
-        FORGET_QUEUES.execute(&[texts(&states)]);
-        let rows: Vec<_> = counted.counts.iter().collect();
-        let oldest = |queue: &str, state| match state {
-            State::Available => counted.oldest.get(queue).copied().and_then(big),
-            _ => None,
-        };
-        KEEP_QUEUES.execute(&[
-            column(TEXT, &rows, |((queue, _), _)| text(queue)),
-            column(TEXT, &rows, |((_, state), _)| text(state.as_str())),
-            column(INT8, &rows, |(_, count)| big(**count)),
-            column(AT, &rows, |((queue, state), _)| oldest(queue, *state)),
-        ]);
+    fn keep_queues(
+        &self,
+        queues: &BTreeMap<&str, BTreeMap<&str, i64>>,
+        oldest: &BTreeMap<String, i64>,
+    ) {
+        let rows: Vec<_> = queues.iter().collect();
+        let mut columns = vec![column(TEXT, &rows, |(queue, _)| text(queue))];
+        for state in self.states {
+            let count = |counts: &BTreeMap<&str, i64>| counts.get(state.as_str()).copied();
+            columns.push(column(INT8, &rows, |(_, counts)| {
+                count(counts).and_then(big)
+            }));
+            if *state == State::Available {
+                let oldest = |queue| oldest.get(queue).copied();
+                columns.push(column(AT, &rows, |(queue, _)| {
+                    oldest(**queue).and_then(big)
+                }));
+            }
+        }
+        self.keep_queues.execute(&columns);
+        FORGET_EMPTY.execute(&[]);
     }
 
     /// Forgets what is kept: the table is short; whether there was something.
     pub fn forget(&self) -> bool {
-        FORGET.execute(&[text(self.name)]) > 0
+        lock::is_our_turn(KEEPING) && FORGET.execute(&[text(self.name)]) > 0
     }
 }
 
@@ -283,7 +295,7 @@ macro_rules! heads {
                       UNION ALL
                       SELECT k.queue, h.id, h.since
                         FROM (SELECT k.queue FROM jobs.kept_queue k
-                               WHERE k.state = 'available' AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = k.queue AND q.paused_at IS NOT NULL)
+                               WHERE k.available IS NOT NULL AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = k.queue AND q.paused_at IS NOT NULL)
                                ORDER BY k.oldest_available_at LIMIT 1000) k,
                              LATERAL (
                                WITH RECURSIVE own AS (
@@ -319,6 +331,20 @@ macro_rules! is_long {
     };
 }
 
+// Writes these columns of the rows in which they change, in the order of the key.
+macro_rules! keep_queues {
+    ($($n:literal $column:literal),+) => {
+        concat!(
+            "INSERT INTO jobs.kept_queue (queue", $(", ", $column,)+ ")
+             SELECT queue", $(", n.", $column,)+ "
+               FROM unnest($1", $(", $", $n,)+ ") AS n(queue", $(", ", $column,)+ ") FULL JOIN jobs.kept_queue k USING (queue)
+              WHERE false", $(" OR n.", $column, " IS DISTINCT FROM k.", $column,)+ "
+              ORDER BY queue
+             ON CONFLICT (queue) DO UPDATE SET queue = EXCLUDED.queue", $(", ", $column, " = EXCLUDED.", $column,)+
+        )
+    };
+}
+
 /// Every table that jobs are in.
 pub static TABLES: [StateTable; 4] = [
     StateTable {
@@ -346,6 +372,10 @@ pub static TABLES: [StateTable; 4] = [
             ),
             &[TEXT, INT2, INT8, INT8],
         ),
+        keep_queues: Plan::new(
+            keep_queues!(2 "available", 3 "oldest_available_at"),
+            &[TEXTS, INT8S, ATS],
+        ),
     },
     StateTable {
         name: "scheduled",
@@ -360,6 +390,10 @@ pub static TABLES: [StateTable; 4] = [
                FROM (SELECT s.queue, s.state, s.job_id FROM jobs.scheduled s WHERE s.job_id > $1 ORDER BY s.job_id LIMIT $2) t
               GROUP BY t.queue, t.state",
             &[INT8, INT8],
+        ),
+        keep_queues: Plan::new(
+            keep_queues!(2 "scheduled", 3 "pending", 4 "retryable"),
+            &[TEXTS, INT8S, INT8S, INT8S],
         ),
     },
     StateTable {
@@ -377,6 +411,7 @@ pub static TABLES: [StateTable; 4] = [
               GROUP BY 1",
             &[INT8, INT8],
         ),
+        keep_queues: Plan::new(keep_queues!(2 "running"), &[TEXTS, INT8S]),
     },
     StateTable {
         name: "finished",
@@ -393,6 +428,10 @@ pub static TABLES: [StateTable; 4] = [
                LEFT JOIN jobs.job j ON j.id = t.job_id
               GROUP BY j.queue, t.state",
             &[INT8, INT8],
+        ),
+        keep_queues: Plan::new(
+            keep_queues!(2 "completed", 3 "cancelled", 4 "discarded"),
+            &[TEXTS, INT8S, INT8S, INT8S],
         ),
     },
 ];
@@ -412,17 +451,8 @@ static CHANGES: Plan = Plan::new(
        FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relname = $1",
     &[TEXT],
 );
-// Who counts at the same time does not wait.
-macro_rules! its_row {
-    () => {
-        " WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jobs.kept_count k WHERE k.place = $1 FOR UPDATE SKIP LOCKED))"
-    };
-}
 static KEEP: Plan = Plan::new(
-    concat!(
-        "UPDATE jobs.kept_count SET counted_at = $2, took = $3, changes = $4, counts = $5, queues = $6",
-        its_row!()
-    ),
+    "UPDATE jobs.kept_count SET counted_at = $2, took = $3, changes = $4, counts = $5, queues = $6 WHERE place = $1",
     &[TEXT, AT, SPAN, INT8, JSONB, INT8],
 );
 static ARE_MANY: Plan = Plan::new(
@@ -439,13 +469,10 @@ macro_rules! forget {
     };
 }
 static FORGET_OTHERS: Plan = Plan::new(concat!(forget!(), " WHERE place <> $1"), &[TEXT]);
-static FORGET_QUEUES: Plan = Plan::new(
-    "DELETE FROM jobs.kept_queue WHERE state::text = ANY ($1)",
-    &[TEXTS],
+static FORGET_QUEUES: Plan = Plan::new("DELETE FROM jobs.kept_queue", &[]);
+static FORGET_EMPTY: Plan = Plan::new(
+    "DELETE FROM jobs.kept_queue k
+      WHERE num_nonnulls(k.available, k.scheduled, k.pending, k.running, k.retryable, k.completed, k.cancelled, k.discarded) = 0",
+    &[],
 );
-static KEEP_QUEUES: Plan = Plan::new(
-    "INSERT INTO jobs.kept_queue (queue, state, jobs, oldest_available_at)
-     SELECT k.queue, k.state::jobs.state, k.jobs, k.since FROM unnest($1, $2, $3, $4) AS k(queue, state, jobs, since)",
-    &[TEXTS, TEXTS, INT8S, ATS],
-);
-static FORGET: Plan = Plan::new(concat!(forget!(), its_row!()), &[TEXT]);
+static FORGET: Plan = Plan::new(concat!(forget!(), " WHERE place = $1"), &[TEXT]);

@@ -300,10 +300,31 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
     let unmeasured = metrics("count(*) = 0") + "metric ~ '^jobs_(wait|run)_seconds'";
     assert!(is(&db, &unmeasured).await);
     assert!(is(&db, "count(*) = 1001 from jobs.top()").await);
+    // A queue has one row, whatever states its jobs are in, and only as long as it has jobs.
+    run(
+        &db,
+        "select jobs.insert('later', queue => 'queue 77', scheduled_at => '2999-01-01 00:00Z'); select jobs.fetch('queue 77');
+         select count(jobs.cancel(id)) from jobs.jobs where queue = 'queue 78';
+         delete from jobs.ready where queue = 'queue 79'; delete from jobs.job where queue = 'queue 79'; select pg_stat_force_next_flush();
+         update jobs.kept_count set counted_at = counted_at - interval '1 hour'",
+    )
+    .await;
+    maintained(
+        "array_agg((queue, available, scheduled, running, cancelled, oldest_available_at is null)::text order by queue)
+         = '{\"(\\\"queue 77\\\",0,1,1,0,t)\",\"(\\\"queue 78\\\",0,0,0,1,t)\"}' from jobs.queues where queue in ('queue 77', 'queue 78', 'queue 79')",
+    )
+    .await;
+    assert!(
+        is(
+            &db,
+            &format!("count(*) = {QUEUES} - 1 from jobs.kept_queue")
+        )
+        .await
+    );
     // Few again: they are counted right then.
     run(
         &db,
-        "delete from jobs.ready where queue <> 'queue 77'; delete from jobs.job where queue <> 'queue 77'; select pg_stat_force_next_flush();
+        "delete from jobs.ready where queue <> 'queue 77'; delete from jobs.finished; delete from jobs.job where queue <> 'queue 77'; select pg_stat_force_next_flush();
          update jobs.kept_count set counted_at = counted_at - interval '1 hour'",
     )
     .await;

@@ -69,3 +69,19 @@ select pg_temp.tables('select job_id, error from jobs.errors'), pg_temp.tables('
 select count(*) from jobs.insert_batch('u', array(select to_jsonb(n) from generate_series(1, 2000) n), '{"by_args": true}');
 vacuum analyze jobs.unique_claim;
 select scan from pg_temp.scans($$select holders from jobs.unique_claims where key_bytes = '\x00'$$) where scan ~ ' on unique_claim';
+
+-- Queues are counted once a statement, also to find those of which something is set and that have
+-- no jobs. What is kept of very many is read without being grouped.
+begin;
+set local track_functions = 'all';
+select jobs.configure_queue('empty', concurrency => 1);
+select count(*) from jobs.queues where queue in ('default', 'empty');
+select calls from pg_stat_xact_user_functions where funcname = 'count_queues';
+create function pg_temp.grouped(query text) returns bigint language plpgsql as $$
+declare line text; n bigint = 0;
+begin
+  for line in execute 'explain (costs off) ' || query loop n = n + (line ~ '(Group|Hash)Aggregate')::integer; end loop;
+  return n;
+end $$;
+select pg_temp.grouped('select * from jobs.queues');
+rollback;
