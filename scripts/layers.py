@@ -1,6 +1,7 @@
-"""Fails where a file of src/ or cli/src/ imports one above it, where files of cli/src/ import each
-other in a circle, or where src/ is unsafe, reads and writes tables without statements or does what
-follows from a job's move outside the rooms for that. Run by ./dev lint.
+"""Fails where a file of src/, cli/src/ or clients/rust/src/ imports one above it, where files of
+the latter two import each other in a circle, or where src/ is unsafe, reads and writes tables
+without statements or does what follows from a job's move outside the rooms for that. Run by
+./dev lint.
 
 The layers, from the top down. A name is that of a file, or of a folder and all in it that has no
 layer of its own. What stands on one line may import each other.
@@ -40,6 +41,19 @@ console/edited console/fields console/filter console/http console/json console/p
 console/assets console/interval console/paging console/parts console/room
 database hang_up output seconds
 failed terminal visible
+"""
+
+CLIENT = """
+lib tests
+handle opentelemetry testing
+control fetch finish
+engine
+worker
+handler insert
+job new_job unique
+link
+executor
+error
 """
 
 # What talks with the server or shares memory. Everything else calls these.
@@ -250,7 +264,7 @@ def controls():
 def main():
     controls()
     found = []
-    for directory, layers in [("src", SRC), ("cli/src", CLI)]:
+    for directory, layers in [("src", SRC), ("cli/src", CLI), ("clients/rust/src", CLIENT)]:
         files = sources(directory)
         found += [f"{directory}/{name}:{line}: {what}" for name, line, what in violations(layers, files)]
         if layers != SRC and (modules := circle(files)):

@@ -28,7 +28,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
     let options = &engine.worker.options;
     let pace = (options.lease / 3).min(Duration::from_secs(10));
     // So another connection renews the leases before they end.
-    let mut link = Link::new(&engine.worker, pace + Duration::from_secs(5));
+    let mut link = engine.worker.link(pace + Duration::from_secs(5));
     let pace = pace.as_secs_f64().to_string();
     loop {
         match beat(&engine, &mut link).await {

@@ -1,4 +1,4 @@
-//! A worker that runs: what its parts share, and how it begins and ends.
+//! What the parts of a running worker share, and how a job is attended to.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -9,98 +9,23 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use serde::Deserialize;
 use tokio::select;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Mutex, watch};
-use tokio::task::{JoinHandle, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::task::yield_now;
+use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use crate::finish::Finish;
-use crate::handler::{Ended, GIVE_UP};
+use crate::handler::Ended;
 use crate::job::{JobInfo, Reason, warn_of};
-use crate::link::{Link, PATIENCE};
-use crate::{ClientError, Error, Result, Worker, control, fetch, finish};
-
-/// How long a worker that ends tries to send the last results.
-const SEND_WITHIN: Duration = Duration::from_secs(10);
-
-/// A worker that runs. It goes on if this is dropped.
-pub struct Handle {
-    engine: Arc<Engine>,
-    task: JoinHandle<Result<()>>,
-}
-
-impl Handle {
-    pub(crate) fn start(worker: Worker) -> Self {
-        let engine = Arc::new(Engine {
-            state: watch::Sender::default(),
-            link: Mutex::new(Link::new(&worker, PATIENCE)),
-            worker,
-        });
-        let task = tokio::spawn(engine.clone().serve());
-        Self { engine, task }
-    }
-
-    /// Waits until the database knows of the worker, or the worker has ended.
-    pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
-        let engine = self.engine.clone();
-        async move { engine.until(|state| state.stage > Stage::Start).await }
-    }
-
-    /// Fetches no more, and gives handlers the grace period. Those that still run are cancelled,
-    /// and their jobs released: another worker gets them, and the attempt does not count.
-    ///
-    /// # Errors
-    /// As of [`Handle::wait`].
-    pub async fn stop(self) -> Result<()> {
-        self.engine.enter(Stage::Leave);
-        self.wait().await
-    }
-
-    /// Cancels all handlers at once, and ends when they have ended.
-    ///
-    /// # Errors
-    /// As of [`Handle::wait`].
-    pub async fn stop_and_cancel(self) -> Result<()> {
-        self.engine.enter(Stage::Cancel);
-        self.wait().await
-    }
-
-    /// Waits until the worker has ended, as an operator's command `stop` makes it.
-    ///
-    /// # Errors
-    /// Results could not be sent: their jobs run again when their leases have run out. Or the
-    /// database refused the worker when it started, or a part of it has panicked.
-    pub async fn wait(self) -> Result<()> {
-        self.task.await.map_err(std::io::Error::other)?
-    }
-
-    /// Stops at SIGTERM or SIGINT, as [`Worker::run`] says.
-    ///
-    /// # Errors
-    /// As of [`Handle::wait`].
-    pub async fn until_signal(self) -> Result<()> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let engine = self.engine.clone();
-        let signals = async move {
-            for stage in [Stage::Leave, Stage::Cancel] {
-                select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-                engine.enter(stage);
-            }
-        };
-        let _signals = AbortOnDropHandle::new(tokio::spawn(signals));
-        self.wait().await
-    }
-}
+use crate::link::{Link, PATIENCE, back_off};
+use crate::{ClientError, Error, Worker};
 
 /// What the parts of a running worker share.
 pub(crate) struct Engine {
     pub(crate) worker: Worker,
     pub(crate) state: watch::Sender<State>,
     /// The connection that says what became of jobs.
-    pub(crate) link: Mutex<Link>,
+    pub(crate) link: Arc<Mutex<Link>>,
 }
 
 /// What a worker does and has at a moment.
@@ -130,11 +55,47 @@ pub(crate) enum Stage {
     /// It fetches no more, and ends when its handlers have ended.
     Stop,
     /// They have the grace period to do so.
-    Leave,
+    Grace,
     /// They are cancelled.
     Cancel,
     /// None is waited for any more; what is left are results.
-    Idle,
+    End,
+}
+
+/// A result that the server does not have.
+pub(crate) struct Finish {
+    pub(crate) job: Arc<JobInfo>,
+    /// As `jobs.finish_many` has it.
+    pub(crate) json: String,
+    /// When it is to be sent.
+    pub(crate) due: Instant,
+    /// How often the server could not take it, though it took others.
+    pub(crate) failures: u32,
+    /// It was in a call that the server has refused as a whole.
+    pub(crate) is_alone: bool,
+}
+
+impl Finish {
+    pub(crate) fn new(job: &Arc<JobInfo>, ended: &Ended) -> Self {
+        let ending = match ended {
+            Ok(output) if output.get() == "null" => r#"{"do":"complete"}"#.into(),
+            Ok(output) => format!(r#"{{"do":"complete","output":{output}}}"#),
+            Err(error) => error.0.to_string(),
+        };
+        let (id, token) = (job.id, job.token);
+        Self {
+            json: format!(r#"{{"id":{id},"token":{token},{}"#, &ending[1..]),
+            job: job.clone(),
+            due: Instant::now(),
+            failures: 0,
+            is_alone: false,
+        }
+    }
+
+    pub(crate) fn put_off(&mut self) {
+        self.due = Instant::now() + back_off(self.failures);
+        self.failures += 1;
+    }
 }
 
 impl State {
@@ -158,6 +119,14 @@ impl State {
 }
 
 impl Engine {
+    pub(crate) fn new(worker: Worker) -> Arc<Self> {
+        Arc::new(Self {
+            state: watch::Sender::default(),
+            link: Arc::new(Mutex::new(worker.link(PATIENCE))),
+            worker,
+        })
+    }
+
     /// Nobody else gets at the state meanwhile: what may block, such as a log, comes later.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut done = None;
@@ -226,7 +195,7 @@ impl Engine {
     pub(crate) async fn attend(self: Arc<Self>, job: Arc<JobInfo>) {
         let _timing = self.part(self.clone().time_out(job.clone()));
         let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
-        let handling = self.worker.handling(job.clone(), Some(self.clone()));
+        let handling = self.worker.handling(job.clone(), Some(self.link.clone()));
         let ended = handling.instrument(span).await;
         // Of one that was dropped the transaction may be in its commit, and has the row.
         let is_dropped = |error: &Error| error.0["do"] == "release";
@@ -260,53 +229,5 @@ impl Engine {
         let failure = self.change(|state| state.settle(&job, &ended));
         job.cancel(Reason::Timeout);
         failure.inspect(|error| warn_of!(job, %error, "an attempt has failed"));
-    }
-
-    /// Works until the worker is stopped.
-    pub(crate) async fn serve(self: Arc<Self>) -> Result<()> {
-        let options = &self.worker.options;
-        tracing::info!(worker = options.name, "worker starts");
-        let _control = self.part(control::run(self.clone()));
-        let _finishing = self.part(finish::run(self.clone()));
-        let fetching = self.part(fetch::run(self.clone()));
-        let ending = async {
-            // What it takes is ours, however late it comes.
-            let _ = fetching.await;
-            let is_over = |state: &State| state.running.is_empty() || state.stage == Stage::Idle;
-            self.until(is_over).await;
-            self.enter(Stage::Idle);
-            let all_sent = self.until(|state| state.unsent.is_empty());
-            let _ = timeout(SEND_WITHIN, all_sent).await;
-        };
-        let too_late = async {
-            // An operator's command has no grace period. A signal has one, also after a command.
-            self.until(|state| state.stage >= Stage::Leave).await;
-            self.before(Stage::Cancel, sleep(options.grace)).await;
-            let running = || -> Vec<_> { self.state.borrow().running.values().cloned().collect() };
-            for job in running() {
-                job.cancel(Reason::Stopping);
-            }
-            sleep(GIVE_UP + Duration::from_millis(200)).await;
-            let left = running();
-            self.change(|state| {
-                // What is completed in a transaction of its handler is locked by that.
-                for job in left.iter().filter(|job| !job.is_completed()) {
-                    state.settle(job, &Err(Error::release()));
-                }
-            });
-            for job in left {
-                warn_of!(job, "handler does not stop, left behind");
-            }
-            self.enter(Stage::Idle);
-            sleep(SEND_WITHIN).await;
-        };
-        select! { biased; () = ending => {}, () = too_late => {} }
-        let (fault, unsent) = self.change(|state| (state.fault.take(), state.unsent.len()));
-        if unsent > 0 {
-            tracing::error!(results = unsent, "results could not be sent");
-        }
-        tracing::info!(worker = options.name, "worker has ended");
-        let unsent = (unsent > 0).then_some(ClientError::Unsent(unsent));
-        fault.or(unsent).map_or(Ok(()), Err)
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
         state.stage == Stage::Run && state.unsent.len() < finish::MOST && free(state) > 0
     };
     let of = [&*names(&options.queues), &options.name];
-    let mut link = Link::new(&engine.worker, PATIENCE);
+    let mut link = engine.worker.link(PATIENCE);
     while let Some(()) = engine.before(Stage::Stop, engine.until(has_room)).await {
         engine.gather(free).await;
         match engine.fetch(&mut link).await {

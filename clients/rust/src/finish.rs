@@ -7,18 +7,14 @@ use std::time::{Duration, Instant};
 use tokio::select;
 use tokio::time::timeout;
 
-use crate::engine::{Engine, State};
+use crate::engine::{Engine, Finish, State};
 use crate::executor::query;
-use crate::handler::Ended;
-use crate::job::{JobInfo, warn_of};
-use crate::link::back_off;
-use crate::{ClientError, Error, Result};
+use crate::job::warn_of;
+use crate::{ClientError, Error};
 
 /// The numbers of the results that are refused, from 1, and why.
 pub(crate) const FINISH: &str = "
 select json_build_array(ord, reason)::text from jobs.finish_many($1::jsonb) where not done";
-const PROGRESS: &str = "
-select cancel_requested::text from jobs.heartbeat($1::bigint, $2::bigint, progress => $3::jsonb)";
 
 /// The most results of a call, and the most bytes of one that has several.
 pub(crate) const MOST: usize = 1_000;
@@ -29,42 +25,6 @@ const LONGEST: usize = 16 << 20;
 const TOO_LARGE: &str = "invalid memory alloc request size";
 
 const UNSENT: &str = "it has not been sent";
-
-/// A result that the server does not have.
-pub(crate) struct Finish {
-    pub(crate) job: Arc<JobInfo>,
-    /// As `jobs.finish_many` has it.
-    pub(crate) json: String,
-    /// When it is to be sent.
-    pub(crate) due: Instant,
-    /// How often the server could not take it, though it took others.
-    pub(crate) failures: u32,
-    /// It was in a call that the server has refused as a whole.
-    is_alone: bool,
-}
-
-impl Finish {
-    pub(crate) fn new(job: &Arc<JobInfo>, ended: &Ended) -> Self {
-        let ending = match ended {
-            Ok(output) if output.get() == "null" => r#"{"do":"complete"}"#.into(),
-            Ok(output) => format!(r#"{{"do":"complete","output":{output}}}"#),
-            Err(error) => error.0.to_string(),
-        };
-        let (id, token) = (job.id, job.token);
-        Self {
-            json: format!(r#"{{"id":{id},"token":{token},{}"#, &ending[1..]),
-            job: job.clone(),
-            due: Instant::now(),
-            failures: 0,
-            is_alone: false,
-        }
-    }
-
-    fn put_off(&mut self) {
-        self.due = Instant::now() + back_off(self.failures);
-        self.failures += 1;
-    }
-}
 
 /// Sends results, those together that come while a call is under way.
 pub(crate) async fn run(engine: Arc<Engine>) {
@@ -152,23 +112,5 @@ impl Engine {
         for job in refused {
             warn_of!(job, %error, "a result is refused");
         }
-    }
-
-    /// Stores how far a job is.
-    pub(crate) async fn progress(&self, job: &JobInfo, value: &str) -> Result<()> {
-        let (id, token) = (job.id.to_string(), job.token.to_string());
-        let mut link = self.link.lock().await;
-        let heard = loop {
-            match query(&mut *link, PROGRESS, &[&id, &token, value]).await {
-                Err(error) if link.passes(&error) => link.pause(&error).await,
-                heard => break heard,
-            }
-        };
-        drop(link);
-        if (heard.as_ref()).is_err_and(|error| error.is(&["55000", "P0002"])) {
-            job.hear(None);
-        }
-        heard?.into_iter().for_each(|heard| job.hear(heard));
-        Ok(())
     }
 }

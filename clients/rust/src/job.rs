@@ -10,12 +10,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Engine;
-use crate::executor::json;
+use crate::executor::{json, query};
+use crate::link::Link;
 use crate::{Error, Executor, Result};
 
 /// A job that is being worked on, with args of the handler's type.
@@ -27,7 +28,7 @@ pub struct Job<A> {
     pub args: A,
     pub(crate) info: Arc<JobInfo>,
     /// What stores its progress; none in a test.
-    pub(crate) engine: Option<Arc<Engine>>,
+    pub(crate) link: Option<Arc<Mutex<Link>>>,
 }
 
 /// What the database says of a job that is being worked on.
@@ -76,6 +77,21 @@ pub struct JobInfo {
     pub(crate) is_completed: AtomicBool,
 }
 
+/// The state of a job. The last three are final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum State {
+    Available,
+    Scheduled,
+    Pending,
+    Running,
+    Retryable,
+    Completed,
+    Cancelled,
+    Discarded,
+}
+
 /// Why a handler is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -90,6 +106,8 @@ pub enum Reason {
     Lost,
 }
 
+const PROGRESS: &str = "
+select cancel_requested::text from jobs.heartbeat($1::bigint, $2::bigint, progress => $3::jsonb)";
 const COMPLETE: &str = "
 select jobs.complete($1::bigint, $2::bigint, nullif($3::jsonb, 'null'))::text";
 
@@ -188,8 +206,8 @@ impl<A> Job<A> {
     pub(crate) fn typed<B: DeserializeOwned>(self) -> Result<Job<B>, Error> {
         let args = serde_json::from_str(self.raw_args.get());
         let args = args.map_err(|error| Error::from(error).typed("invalid_args"))?;
-        let Job { info, engine, .. } = self;
-        Ok(Job { args, info, engine })
+        let Job { info, link, .. } = self;
+        Ok(Job { args, info, link })
     }
 
     /// Is cancelled when the handler is to stop: at its timeout, when somebody cancels the job,
@@ -212,9 +230,22 @@ impl<A> Job<A> {
     pub async fn progress(&self, value: impl Serialize) -> Result<()> {
         let value = json(&value)?;
         // Without a worker, as in a test, nobody looks at progress.
-        if let Some(engine) = &self.engine {
-            engine.progress(self, value.get()).await?;
+        let Some(link) = &self.link else {
+            return Ok(());
+        };
+        let (id, token) = (self.id.to_string(), self.token.to_string());
+        let mut link = link.lock().await;
+        let heard = loop {
+            match query(&mut *link, PROGRESS, &[&id, &token, value.get()]).await {
+                Err(error) if link.passes(&error) => link.pause(&error).await,
+                heard => break heard,
+            }
+        };
+        drop(link);
+        if (heard.as_ref()).is_err_and(|error| error.is(&["55000", "P0002"])) {
+            self.hear(None);
         }
+        heard?.into_iter().for_each(|heard| self.hear(heard));
         Ok(())
     }
 

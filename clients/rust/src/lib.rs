@@ -7,10 +7,12 @@ mod error;
 mod executor;
 mod fetch;
 mod finish;
+mod handle;
 mod handler;
 mod insert;
 mod job;
 mod link;
+mod new_job;
 #[cfg(feature = "opentelemetry")]
 mod opentelemetry;
 pub mod testing;
@@ -19,17 +21,16 @@ mod tests;
 mod unique;
 mod worker;
 
-pub use engine::Handle;
 pub use error::{ClientError, Error, Result, cancel, snooze};
 pub use executor::Executor;
+pub use handle::Handle;
 pub use handler::{AfterInsert, Blocking, Handler, Handling, Middleware};
-pub use insert::{
-    Inserted, JobResult, NewJob, Producer, State, Want, insert, insert_many, wait_for,
-};
-pub use job::{Job, JobInfo, Reason};
+pub use insert::{JobResult, Producer, Want, insert, insert_many, wait_for};
+pub use job::{Job, JobInfo, Reason, State};
 #[cfg(feature = "tls")]
 pub use link::trust;
 pub use link::{connect, connect_hearing};
+pub use new_job::{Inserted, NewJob};
 #[cfg(feature = "opentelemetry")]
 pub use opentelemetry::OpenTelemetry;
 pub use tokio_util::sync::CancellationToken;

@@ -16,7 +16,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Sta
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::executor::{Executor, texts, typed};
-use crate::{ClientError, Result, Worker};
+use crate::{ClientError, Result};
 
 /// Connects as workers do: with TLS, if the feature `tls` is there, unless the configuration says
 /// `sslmode=disable`. The server's certificate must be one that the system trusts, or that `trust`
@@ -128,8 +128,7 @@ impl Executor for Link {
 }
 
 impl Link {
-    pub(crate) fn new(worker: &Worker, patience: Duration) -> Self {
-        let config = worker.config.clone();
+    pub(crate) fn new(config: &Config, prepares: bool, patience: Duration) -> Self {
         // Each host has its turn, though a call may have less time. A turn ends when the socket is
         // open: a server that accepts and says nothing then is left when all turns are over.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()) as u32;
@@ -140,9 +139,9 @@ impl Link {
         Self {
             patience,
             connecting: patience.max(turns),
-            config,
+            config: config.clone(),
             opened: None,
-            prepares: worker.options.prepare,
+            prepares,
             failures: 0,
         }
     }

@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::engine::Finish;
 use crate::executor::query;
-use crate::finish::{FINISH, Finish};
+use crate::finish::FINISH;
 use crate::job::JobInfo;
 use crate::worker::names;
 use crate::{ClientError, Error, Executor, Job, Result, State, Worker, fetch};
@@ -102,7 +103,7 @@ pub fn job<A: DeserializeOwned>(members: Value) -> serde_json::Result<Job<A>> {
     Ok(Job {
         args: serde_json::from_str(info.raw_args.get())?,
         info: Arc::new(info),
-        engine: None,
+        link: None,
     })
 }
 

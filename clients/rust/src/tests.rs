@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_postgres::Config;
 
 use crate::engine::{Engine, Stage};
-use crate::link::{Link, PATIENCE};
+use crate::link::PATIENCE;
 use crate::*;
 
 mod server;
@@ -79,11 +79,7 @@ fn engine<A>(config: Config, handler: impl Handler<A>) -> Arc<Engine> {
         ..Options::default()
     };
     let worker = Worker::new(config, options).unwrap().kind("k", handler);
-    Arc::new(Engine {
-        state: Default::default(),
-        link: Link::new(&worker, PATIENCE).into(),
-        worker,
-    })
+    Engine::new(worker)
 }
 
 #[tokio::test]
@@ -496,7 +492,7 @@ async fn every_host_has_its_turn_however_soon_a_call_is_to_be_answered() {
     config.connect_timeout(Duration::from_secs(3));
     config.ssl_mode(server.get_ssl_mode()).user("anybody");
     let engine = engine(config, nothing);
-    let mut link = Link::new(&engine.worker, Duration::from_secs(2));
+    let mut link = engine.worker.link(Duration::from_secs(2));
     link.run("select", &[]).await.unwrap();
 }
 
@@ -505,7 +501,7 @@ async fn a_server_that_accepts_and_says_nothing_is_left_soon() {
     let (_listener, mut config) = server::silent().await;
     config.connect_timeout(Duration::from_secs(1));
     let engine = engine(config, nothing);
-    let mut link = Link::new(&engine.worker, Duration::from_secs(2));
+    let mut link = engine.worker.link(Duration::from_secs(2));
     let called = timeout(PATIENCE / 2, link.run("select", &[])).await;
     called.expect("it is left").unwrap_err();
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
+use tokio::sync::Mutex;
 use tokio_postgres::Config;
 use unicode_normalization::UnicodeNormalization;
 
-use crate::engine::Engine;
 use crate::handler::Ended;
-use crate::link::random;
-use crate::{ClientError, Error, Handle, Handler, Handling, Job, JobInfo, Middleware, Result};
+use crate::link::{Link, random};
+use crate::{ClientError, Error, Handler, Handling, Job, JobInfo, Middleware, Result};
 
 /// The options of a worker.
 ///
@@ -187,9 +187,9 @@ impl Worker {
     }
 
     /// The handler of a job at work, with its middleware around it. A panic is an error.
-    pub(crate) fn handling(&self, info: Arc<JobInfo>, engine: Option<Arc<Engine>>) -> Handling {
+    pub(crate) fn handling(&self, info: Arc<JobInfo>, link: Option<Arc<Mutex<Link>>>) -> Handling {
         let args = ();
-        let job = Job { args, info, engine };
+        let job = Job { args, info, link };
         let handler = self.handlers.get(&Some(job.kind.clone()));
         let handler = handler.or(self.handlers.get(&None)).cloned();
         let middleware = self.middleware.clone();
@@ -207,21 +207,8 @@ impl Worker {
         kinds.map_or("\n".into(), |kinds| kinds.join("\n"))
     }
 
-    /// Runs until SIGTERM or SIGINT, and stops as [`Handle::stop`] does, at a second signal as
-    /// [`Handle::stop_and_cancel`]. An operator's command `stop` ends it as well.
-    ///
-    /// # Errors
-    /// As of [`Worker::start`] and [`Handle::wait`].
-    pub async fn run(self) -> Result<()> {
-        self.start()?.until_signal().await
-    }
-
-    /// Runs in the background, with signals left to the program.
-    ///
-    /// # Errors
-    /// It has no handler, or two for a kind, or a timeout of a kind without one. A database that
-    /// cannot be reached is tried again.
-    pub fn start(mut self) -> Result<Handle> {
+    /// Refuses what cannot start.
+    pub(crate) fn check(&mut self) -> Result<()> {
         std::mem::replace(&mut self.fit, Ok(()))?;
         require(!self.handlers.is_empty(), "the worker has no handler")?;
         for kind in self.options.kind_timeouts.keys() {
@@ -229,7 +216,12 @@ impl Worker {
             let fault = format!("kind_timeouts has {kind}, which has no handler");
             require(has(None) || has(Some(kind.clone())), fault)?;
         }
-        Ok(Handle::start(self))
+        Ok(())
+    }
+
+    /// A connection of the worker.
+    pub(crate) fn link(&self, patience: Duration) -> Link {
+        Link::new(&self.config, self.options.prepare, patience)
     }
 }
 

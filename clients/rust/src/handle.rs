@@ -1,0 +1,151 @@
+//! A worker that runs: how it begins and ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::select;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::engine::{Engine, Stage, State};
+use crate::handler::GIVE_UP;
+use crate::job::{Reason, warn_of};
+use crate::{ClientError, Error, Result, Worker, control, fetch, finish};
+
+/// How long a worker that ends tries to send the last results.
+const SEND_WITHIN: Duration = Duration::from_secs(10);
+
+impl Worker {
+    /// Runs until SIGTERM or SIGINT, and stops as [`Handle::stop`] does, at a second signal as
+    /// [`Handle::stop_and_cancel`]. An operator's command `stop` ends it as well.
+    ///
+    /// # Errors
+    /// As of [`Worker::start`] and [`Handle::wait`].
+    pub async fn run(self) -> Result<()> {
+        self.start()?.until_signal().await
+    }
+
+    /// Runs in the background, with signals left to the program.
+    ///
+    /// # Errors
+    /// It has no handler, or two for a kind, or a timeout of a kind without one. A database that
+    /// cannot be reached is tried again.
+    pub fn start(mut self) -> Result<Handle> {
+        self.check()?;
+        let engine = Engine::new(self);
+        let task = tokio::spawn(engine.clone().serve());
+        Ok(Handle { engine, task })
+    }
+}
+
+/// A worker that runs. It goes on if this is dropped.
+pub struct Handle {
+    engine: Arc<Engine>,
+    task: JoinHandle<Result<()>>,
+}
+
+impl Handle {
+    /// Waits until the database knows of the worker, or the worker has ended.
+    pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
+        let engine = self.engine.clone();
+        async move { engine.until(|state| state.stage > Stage::Start).await }
+    }
+
+    /// Fetches no more, and gives handlers the grace period. Those that still run are cancelled,
+    /// and their jobs released: another worker gets them, and the attempt does not count.
+    ///
+    /// # Errors
+    /// As of [`Handle::wait`].
+    pub async fn stop(self) -> Result<()> {
+        self.engine.enter(Stage::Grace);
+        self.wait().await
+    }
+
+    /// Cancels all handlers at once, and ends when they have ended.
+    ///
+    /// # Errors
+    /// As of [`Handle::wait`].
+    pub async fn stop_and_cancel(self) -> Result<()> {
+        self.engine.enter(Stage::Cancel);
+        self.wait().await
+    }
+
+    /// Waits until the worker has ended, as an operator's command `stop` makes it.
+    ///
+    /// # Errors
+    /// Results could not be sent: their jobs run again when their leases have run out. Or the
+    /// database refused the worker when it started, or a part of it has panicked.
+    pub async fn wait(self) -> Result<()> {
+        self.task.await.map_err(std::io::Error::other)?
+    }
+
+    /// Stops at SIGTERM or SIGINT, as [`Worker::run`] says.
+    ///
+    /// # Errors
+    /// As of [`Handle::wait`].
+    pub async fn until_signal(self) -> Result<()> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let engine = self.engine.clone();
+        let signals = async move {
+            for stage in [Stage::Grace, Stage::Cancel] {
+                select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+                engine.enter(stage);
+            }
+        };
+        let _signals = AbortOnDropHandle::new(tokio::spawn(signals));
+        self.wait().await
+    }
+}
+
+impl Engine {
+    /// Works until the worker is stopped.
+    pub(crate) async fn serve(self: Arc<Self>) -> Result<()> {
+        let options = &self.worker.options;
+        tracing::info!(worker = options.name, "the worker starts");
+        let _control = self.part(control::run(self.clone()));
+        let _finishing = self.part(finish::run(self.clone()));
+        let fetching = self.part(fetch::run(self.clone()));
+        let ending = async {
+            // What it takes is ours, however late it comes.
+            let _ = fetching.await;
+            let is_over = |state: &State| state.running.is_empty() || state.stage == Stage::End;
+            self.until(is_over).await;
+            self.enter(Stage::End);
+            let all_sent = self.until(|state| state.unsent.is_empty());
+            let _ = timeout(SEND_WITHIN, all_sent).await;
+        };
+        let too_late = async {
+            // An operator's command has no grace period. A signal has one, also after a command.
+            self.until(|state| state.stage >= Stage::Grace).await;
+            self.before(Stage::Cancel, sleep(options.grace)).await;
+            let running = || -> Vec<_> { self.state.borrow().running.values().cloned().collect() };
+            for job in running() {
+                job.cancel(Reason::Stopping);
+            }
+            sleep(GIVE_UP + Duration::from_millis(200)).await;
+            let left = running();
+            self.change(|state| {
+                // What is completed in a transaction of its handler is locked by that.
+                for job in left.iter().filter(|job| !job.is_completed()) {
+                    state.settle(job, &Err(Error::release()));
+                }
+            });
+            for job in left {
+                warn_of!(job, "a handler is left behind");
+            }
+            self.enter(Stage::End);
+            sleep(SEND_WITHIN).await;
+        };
+        select! { biased; () = ending => {}, () = too_late => {} }
+        let (fault, unsent) = self.change(|state| (state.fault.take(), state.unsent.len()));
+        if unsent > 0 {
+            tracing::error!(results = unsent, "results could not be sent");
+        }
+        tracing::info!(worker = options.name, "the worker has ended");
+        let unsent = (unsent > 0).then_some(ClientError::Unsent(unsent));
+        fault.or(unsent).map_or(Ok(()), Err)
+    }
+}
