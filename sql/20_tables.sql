@@ -1,8 +1,37 @@
--- The state of a job is the table its row lives in; docs/architecture.md says why.
--- job holds what to do and is not rewritten by work; a transition deletes a row
--- from one of ready, scheduled, running, finished and inserts one into another.
--- There are no CHECK constraints: Postgres reads them anew from their text with each statement, and
--- only the extension writes.
+-- The schema
+--
+-- A job's state is the table that its second row is in. The first row, in job, says what to do: it
+-- is written once and work never rewrites it. The second row is narrow. A transition deletes it
+-- from one table and inserts it into another, in the caller's transaction:
+--
+--     insert ------> ready <------ scheduled <----- insert, with a scheduled_at or pending
+--                    |   ^            ^
+--              fetch |   | release,   | fail, snooze
+--                    v   | retry      |
+--                    running ---------+
+--                    |
+--                    | complete, fail for good, cancel
+--                    v
+--                    finished ------> deleted, when its retention ends
+--
+-- ready       available. A lane is a queue and a priority; a fetch takes the lowest seq of a lane.
+-- scheduled   scheduled, retryable or pending (due_at is infinity), until due_at.
+-- running     a lease: the worker, its token, when the lease and the attempt end.
+-- finished    completed, cancelled or discarded, with the outcome.
+-- error       one row per failed attempt.
+-- answer      what a used token did, for an hour, where no other table shows it.
+--
+-- A unique job has a third row. unique_claim has one row per key, and its primary key decides which
+-- of several inserts wins. unique_note says what later happened to jobs under a key.
+--
+-- kind, queue, queue_slot, queue_start and retention_change hold settings and limits,
+-- periodic_schedule the schedules, worker and worker_command the workers, maintenance_* what
+-- maintenance did, history_* and kept_* counts, audit_record every change made by a call.
+--
+-- jobs.check() tests what must hold between these tables. docs/architecture.md has more.
+--
+-- There are no CHECK constraints: only the extension writes these tables, and Postgres would parse
+-- a constraint's text again for each statement.
 
 -- Ids of jobs and positions in the ready lanes come from one sequence: a job that
 -- is available at once has seq = id, so its ready row is found without an index of
