@@ -701,11 +701,6 @@ fn other_durations_than_fixed_ones_are_refused() {
             Some("Write \"@monthly\" for the first of each month, or \"every 30 days\"."),
         ),
         (
-            "every 1 year",
-            "has no fixed length",
-            Some("Write \"@yearly\" for the first of each year, or \"every 365 days\"."),
-        ),
-        (
             "every 90",
             "has no duration",
             Some("Write \"every 90 seconds\" or \"every PT1H\"."),

@@ -20,7 +20,7 @@ select jobs.unschedule(repeat('ä', 127));
 select pg_temp.try('select jobs.unschedule('''')');
 -- Schedules: each rule once, and what reads durations as the server does. The other cases are in
 -- core/tests/core/schedule.rs.
-select cron, pg_temp.schedule(format('''n'', %L, ''k''', cron)) from unnest(array['', '60 * * * *', '* 24 * * *', '* * 0 * *', '* * * 13 *', '* * * * 8', '0 0 30 2 *', '@dayly', 'every day', 'every 1 month', 'every 00:05:00', 'every 1 day 09:00']) cron;
+select cron, pg_temp.schedule(format('''n'', %L, ''k''', cron)) from unnest(array['', '60 * * * *', '* 24 * * *', '* * 0 * *', '* * * 13 *', '* * * * 8', '0 0 30 2 *', '@dayly', 'every day', 'every 1 month', 'every 1 year', 'every 00:05:00', 'every 1 day 09:00']) cron;
 -- A duration has units.
 select opts, pg_temp.try(format('select jobs.insert(''k'', unique_opts => %L)', opts)) from unnest(array['{"by_period": "1 day 09:00"}', '{"by_period": "(5 minutes)"}', '{"by_period": "1 day 9"}']) opts;
 -- A hint names the time zone that a schedule has in it.
