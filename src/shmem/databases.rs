@@ -229,16 +229,22 @@ pub fn forget(database: Oid) {
         beyond.free();
     }
     if let Some(slot) = known(database) {
-        let work = slot.give_back();
-        if work != Work::Nothing as u8 {
-            with_slot(database, |slot| slot.touch(work));
-        }
+        free(slot, database);
     }
 }
 
-/// Whether a transaction may be prepared in this session's database that made something.
+/// Gives a slot of a database back, and asks anew for what was asked for meanwhile.
+fn free(slot: &Slot, database: Oid) {
+    let work = slot.give_back();
+    if work != Work::Nothing as u8 {
+        with_slot(database, |slot| slot.touch(work));
+    }
+}
+
+/// Whether a transaction may be prepared in this session's database that made something. Nobody
+/// counts them where there is no slot.
 pub fn has_prepared() -> bool {
-    own_slot().is_some_and(|slot| slot.prepared.load(Ordering::SeqCst) != 0)
+    own_slot().map_or_else(is_beyond, |slot| slot.prepared.load(Ordering::SeqCst) != 0)
 }
 
 /// The latest runs in this session's database that found nothing to do.
@@ -261,13 +267,23 @@ pub fn idle_runs() -> Vec<IdleRun> {
     runs.filter(|run| run.at != 0).collect()
 }
 
+/// Whether everybody who looks for the slot of this database finds this one.
+fn is_first(slot: &Slot, oid: u32) -> bool {
+    known(Oid::from(oid)).is_none_or(|first| std::ptr::eq(first, slot))
+}
+
 /// Frees the places of databases that are gone: nobody is connected to those. And those beyond the
-/// slots of databases that have got one.
+/// slots of databases that have got one, and a second slot: two sessions can each take one, if
+/// another becomes free meanwhile.
 pub fn keep_only(databases: &[Oid]) {
     let is_gone = |oid| oid != 0 && oid != NOBODY && !databases.contains(&Oid::from(oid));
     for slot in &SHARED.get().slots {
-        if is_gone(slot.oid.load(Ordering::SeqCst)) {
+        let oid = slot.oid.load(Ordering::SeqCst);
+        if is_gone(oid) {
             slot.give_back();
+        } else if databases.contains(&Oid::from(oid)) && !is_first(slot, oid) && !slot.is_attended()
+        {
+            free(slot, Oid::from(oid));
         }
     }
     for beyond in &SHARED.get().beyond {
@@ -452,4 +468,27 @@ fn set_latch(latch: &AtomicUsize) -> bool {
     let latch = latch.load(Ordering::SeqCst);
     server::set_latch(latch);
     latch != 0
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    use super::*;
+
+    #[pg_test]
+    fn a_second_slot_of_a_database_is_freed_and_its_work_is_kept() {
+        let database = server::database();
+        let first = slot(database).expect("a slot");
+        let second = slots().last().expect("there are some");
+        assert_eq!(second.oid.swap(database.to_u32(), Ordering::SeqCst), 0);
+        second.ask();
+        let oids = slots().iter().map(|slot| slot.oid.load(Ordering::SeqCst));
+        let known = oids.filter(|oid| *oid != 0).map(Oid::from);
+        keep_only(&known.collect::<Vec<_>>());
+        assert_eq!(second.oid.load(Ordering::SeqCst), 0);
+        assert!(first.is_asked_for());
+        assert!(std::ptr::eq(slot(database).expect("a slot"), first));
+    }
 }

@@ -4,19 +4,24 @@
 //! extension is visited again.
 
 use jobs_tests::{
-    Client, Cluster, Listener, Mode, SOON, becomes, comes_true, insert, is, poll_until, promptly,
-    run, with_faults,
+    Builder, Client, Cluster, Listener, Mode, SOON, becomes, comes_true, insert, is, poll_until,
+    promptly, run, with_faults,
 };
+
+use crate::wait::woken_by;
 
 const NO_SLOT: &str = "count(*) = 1 from jobs.health() where finding = 'no_slot'";
 const HAS_SLOT: &str = "count(*) = 0 from jobs.health() where finding = 'no_slot'";
 
-fn two_slots() -> Cluster {
+fn with_two_slots(faults: &str) -> Builder {
     Cluster::builder()
         .postgres(&with_faults())
-        .set("jobs.fault", "few_slots")
+        .set("jobs.fault", faults)
         .set("autovacuum", "off")
-        .start()
+}
+
+fn two_slots() -> Cluster {
+    with_two_slots("few_slots").start()
 }
 
 /// A session in a new database, a copy of another one.
@@ -103,4 +108,25 @@ async fn databases_beyond_the_slots_are_maintained() {
     cluster.restart(Mode::Fast);
     let db = cluster.connect("six").await;
     is_maintained(&cluster, &db, "six").await;
+}
+
+/// Nobody counts what is prepared there.
+#[tokio::test]
+async fn a_prepared_transaction_wakes_who_waits_in_a_database_beyond_the_slots() {
+    let cluster = with_two_slots("few_slots,no_looks")
+        .set("jobs.enabled", "off")
+        .set("max_prepared_transactions", 1)
+        .start();
+    for name in ["one", "two"] {
+        drop(cluster.database(name).await);
+    }
+    let db = cluster.database("three").await;
+    run(
+        &db,
+        "begin; select jobs.insert('k', queue => 'q'); prepare transaction 'later'",
+    )
+    .await;
+    assert!(is(&db, NO_SLOT).await);
+    let waits = cluster.connect("three").await;
+    woken_by(&db, waits, "q", "commit prepared 'later'").await;
 }

@@ -84,7 +84,7 @@ impl Waiter {
 }
 
 /// How long a session that waits takes to return after a statement made a job available.
-async fn woken_by(db: &Client, client: Client, queue: &str, sql: &str) -> (Duration, Client) {
+pub async fn woken_by(db: &Client, client: Client, queue: &str, sql: &str) -> (Duration, Client) {
     let waiter = Waiter::start(db, client, &format!("call jobs.wait('{queue}', '1 h')")).await;
     let begun = Instant::now();
     run(db, sql).await;
