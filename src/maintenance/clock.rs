@@ -1,9 +1,9 @@
 //! Cuts stored times that lie ahead of a clock that was put back, as part of the rescue: see
 //! [`crate::store::clock`].
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use crate::pg::time;
+use crate::pg::{time, versions};
 use crate::store::clock;
 use crate::{shmem, ticks};
 
@@ -20,10 +20,19 @@ static AFTER: AtomicI64 = AtomicI64::new(0);
 /// How many times were cut since the first of these jobs, and how far ahead of the clock they lay.
 static CUT: AtomicI64 = AtomicI64::new(0);
 static BY: AtomicI64 = AtomicI64::new(0);
+/// The transaction of a session that cut something last.
+static TRANSACTION: AtomicU32 = AtomicU32::new(0);
 
 /// Cuts about `limit` times at most. Returns how many, and whether there may be more.
 pub fn cut(limit: i64) -> (usize, bool) {
     let now = time::now();
+    // What a session has cut in another transaction may have been rolled back.
+    let transaction = versions::local_transaction();
+    if !shmem::is_worker() && TRANSACTION.swap(transaction, Ordering::Relaxed) != transaction {
+        for state in [&AFTER, &CUT, &BY] {
+            state.store(0, Ordering::Relaxed);
+        }
+    }
     let after = AFTER.load(Ordering::Relaxed);
     let since = now - LOOKED.load(Ordering::Relaxed);
     if shmem::is_worker() && after == 0 && (0..LOOK_EVERY).contains(&since) {
