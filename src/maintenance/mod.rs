@@ -275,3 +275,24 @@ fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
         failed,
     }
 }
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    use super::ALL;
+
+    #[pg_test]
+    fn every_task_has_its_row_and_is_described() {
+        let read = |sql| Spi::get_one::<String>(sql).expect(sql).expect(sql);
+        let mut names = ALL.map(|task| task.name);
+        names.sort_unstable();
+        let rows = "SELECT string_agg(task, ' ' ORDER BY task) FROM jobs.maintenance_task";
+        assert_eq!(read(rows), names.join(" "));
+        let comment = read("SELECT obj_description('jobs.maintain()'::regprocedure)");
+        for name in names {
+            assert!(comment.contains(&format!(" {name}")), "{name}: {comment}");
+        }
+    }
+}
