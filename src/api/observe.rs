@@ -223,8 +223,9 @@ fn explain(id: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
             explain::reasons(id, time::now(), sees_payload, |found| {
                 for row in 0..found.len() {
                     let (mut values, nulls) = found.datums(row);
-                    if let Some(detail) = found.text(row, 2) {
-                        values[1] = text(&visible::line(&detail)).expect("it is not null");
+                    if let Some(detail) = found.at::<String>(row, explain::DETAIL) {
+                        values[explain::DETAIL as usize - 1] =
+                            text(&visible::line(&detail)).expect("it is not null");
                     }
                     rows.push_datums((values, nulls));
                 }

@@ -7,10 +7,12 @@
 //! COMMITTED, and reading stays reading. And none runs with a caller's search_path.
 
 use std::borrow::Cow;
-use std::ffi::{CString, c_char};
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use jobs_core::interval::Interval;
+use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
@@ -18,12 +20,13 @@ use pgrx::{FromDatum, IntoDatum};
 use crate::fault;
 use crate::pg::array;
 use crate::pg::extension;
-use crate::pg::jsonb::Jsonb;
+use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::path;
 use crate::pg::planner;
 use crate::pg::report;
 use crate::pg::time;
 use crate::pg::transaction;
+use crate::pg::versions;
 
 /// A parameter; `None` is null.
 pub type Arg = Option<Datum>;
@@ -52,6 +55,73 @@ pub fn texts(values: &[impl AsRef<str>]) -> Arg {
 pub fn column<T>(of: Oid, things: &[T], value: impl Fn(&T) -> Arg) -> Arg {
     let values: Vec<Arg> = things.iter().map(value).collect();
     Some(array::build(of, &values))
+}
+
+/// A type of columns and parameters.
+pub trait Value: Sized {
+    /// What Postgres calls it.
+    const TYPE: Oid;
+
+    /// A copy of what a row has; `None` where that is no such value.
+    fn read(datum: Datum) -> Option<Self>;
+
+    /// As a parameter.
+    fn arg(&self) -> Arg;
+}
+
+macro_rules! values {
+    ($($type:ty: $oid:ident, $read:expr, $arg:expr;)*) => {$(
+        impl Value for $type {
+            const TYPE: Oid = pg_sys::$oid;
+
+            fn read(datum: Datum) -> Option<$type> {
+                $read(datum)
+            }
+
+            fn arg(&self) -> Arg {
+                $arg(self)
+            }
+        }
+    )*};
+}
+values! {
+    bool: BOOLOID, plain, plain_arg;
+    i8: CHAROID, plain, plain_arg;
+    i16: INT2OID, plain, plain_arg;
+    i32: INT4OID, plain, plain_arg;
+    i64: INT8OID, plain, plain_arg;
+    Oid: OIDOID, plain, plain_arg;
+    String: TEXTOID, plain, plain_arg;
+    Vec<u8>: BYTEAOID, plain, plain_arg;
+    Vec<i64>: INT8ARRAYOID, plain, plain_arg;
+    Vec<String>: TEXTARRAYOID, plain, plain_arg;
+    Interval: INTERVALOID, |datum| Some(time::read_datum(datum)), |span: &Interval| Some(time::interval_datum(*span));
+    Jsonb: JSONBOID, copied, |value: &Jsonb| Some(value.datum());
+    OwnedJsonb: JSONBOID, |datum| Some(OwnedJsonb::new(Jsonb::from_datum(datum))), |value: &OwnedJsonb| Some(value.get().datum());
+    Key: BYTEAOID, |datum| Key::from_bytes(&Vec::read(datum)?), |key: &Key| key.0.as_slice().into_datum();
+    State: TEXTOID, named, |state: &State| text(state.as_str());
+}
+
+fn plain<T: FromDatum>(datum: Datum) -> Option<T> {
+    // SAFETY: the column has this type, and none of the above points into the row.
+    unsafe { T::from_datum(datum, false) }
+}
+
+fn plain_arg<T: IntoDatum + Clone>(value: &T) -> Arg {
+    value.clone().into_datum()
+}
+
+/// A copy in the memory of the caller.
+fn copied(datum: Datum) -> Option<Jsonb> {
+    let value = Jsonb::from_datum(datum);
+    // SAFETY: a varlena, copied into the memory that was current before SPI_connect.
+    let copy = unsafe { pg_sys::SPI_datumTransfer(value.datum(), false, -1) };
+    Some(Jsonb::from_datum(copy))
+}
+
+fn named(datum: Datum) -> Option<State> {
+    let name = String::read(datum)?;
+    Some(State::from_str(&name).unwrap_or_else(|| panic!("unknown state {name}")))
 }
 
 /// What a statement sees.
@@ -178,6 +248,7 @@ impl Plan {
             let answer = read(&Tuples {
                 table: pg_sys::SPI_tuptable,
                 processed: pg_sys::SPI_processed as usize,
+                next: Cell::new(0),
             });
             pg_sys::SPI_finish();
             answer
@@ -212,6 +283,23 @@ impl Plan {
         self.run_as_of(snapshot, args, |rows| {
             (!rows.is_empty()).then(|| read(rows))
         })
+    }
+
+    /// Runs the statement and reads the only column of its first row; `None`: there is no row, or
+    /// it is null.
+    pub fn value<T: Value>(&self, args: &[Arg]) -> Option<T> {
+        self.value_as_of(Snapshot::Own, args)
+    }
+
+    /// [`Plan::value`], by what this snapshot shows.
+    pub fn value_as_of<T: Value>(&self, snapshot: Snapshot, args: &[Arg]) -> Option<T> {
+        let value = self.first_as_of(snapshot, args, |rows| rows.at(0, ONLY));
+        value.flatten()
+    }
+
+    /// Runs the statement and reads its only column, but for nulls.
+    pub fn values<T: Value>(&self, args: &[Arg]) -> Vec<T> {
+        self.list(args, |rows, row| rows.at(row, ONLY))
     }
 
     /// Runs the statement for its effect; how many rows it touched or returned.
@@ -258,7 +346,12 @@ pub fn run_text(statement: &str) {
 pub struct Tuples {
     table: *mut pg_sys::SPITupleTable,
     processed: usize,
+    /// Where the next name is looked up first: behind the column that was named last.
+    next: Cell<usize>,
 }
+
+/// The column of a statement that has one.
+const ONLY: i32 = 1;
 
 impl Tuples {
     /// How many rows.
@@ -291,7 +384,7 @@ impl Tuples {
     }
 
     /// A column (from 1) as it is; valid only while the rows are.
-    pub fn datum(&self, row: usize, column: i32) -> Option<Datum> {
+    fn datum(&self, row: usize, column: i32) -> Option<Datum> {
         let mut is_null = false;
         // SAFETY: SPI checks the column's number and answers null for a wrong one.
         let datum = unsafe {
@@ -300,76 +393,47 @@ impl Tuples {
         (!is_null).then_some(datum)
     }
 
-    /// A column that is a bigint or a timestamptz.
-    pub fn big(&self, row: usize, column: i32) -> Option<i64> {
-        self.datum(row, column).map(|d| d.value() as i64)
+    /// A column's value, by the number of the column, which has a name in `columns!`.
+    pub fn at<T: Value>(&self, row: usize, column: i32) -> Option<T> {
+        T::read(self.datum(row, column)?)
     }
 
-    /// A column that is an integer.
-    pub fn int(&self, row: usize, column: i32) -> Option<i32> {
-        self.datum(row, column).map(|d| d.value() as i32)
+    /// A column as it is; valid only while the rows are.
+    pub fn raw(&self, row: usize, column: &str) -> Option<Datum> {
+        let number = self.number(column);
+        let number = number.unwrap_or_else(|| panic!("there is no column {column}"));
+        self.datum(row, number)
     }
 
-    /// A column that is a smallint.
-    pub fn small(&self, row: usize, column: i32) -> Option<i16> {
-        self.datum(row, column).map(|d| d.value() as i16)
+    /// A column's value; `None`: it is null.
+    pub fn get<T: Value>(&self, row: usize, column: &str) -> Option<T> {
+        T::read(self.raw(row, column)?)
     }
 
-    /// A column that is an object id.
-    pub fn oid(&self, row: usize, column: i32) -> Option<Oid> {
-        self.datum(row, column).map(|d| Oid::from(d.value() as u32))
+    /// The value of a column that is never null.
+    pub fn given<T: Value>(&self, row: usize, column: &str) -> T {
+        let value = self.get(row, column);
+        value.unwrap_or_else(|| panic!("{column} is null"))
     }
 
-    /// A column that is a boolean.
-    pub fn bool(&self, row: usize, column: i32) -> Option<bool> {
-        self.datum(row, column).map(|d| d.value() != 0)
+    /// A column's value; `None`: it is null, or there is no such column.
+    pub fn find<T: Value>(&self, row: usize, column: &str) -> Option<T> {
+        self.at(row, self.number(column)?)
     }
 
-    /// A column that is text.
-    pub fn text(&self, row: usize, column: i32) -> Option<String> {
-        let datum = self.datum(row, column)?;
-        // SAFETY: the column is text.
-        unsafe { String::from_datum(datum, false) }
-    }
-
-    /// A column that is bytea.
-    pub fn bytes(&self, row: usize, column: i32) -> Option<Vec<u8>> {
-        let datum = self.datum(row, column)?;
-        // SAFETY: the column is bytea.
-        unsafe { Vec::<u8>::from_datum(datum, false) }
-    }
-
-    /// A column that is jsonb, copied out of the rows into the memory of the caller.
-    pub fn jsonb(&self, row: usize, column: i32) -> Option<Jsonb> {
-        let value = Jsonb::from_datum(self.datum(row, column)?);
-        // SAFETY: a varlena, copied into the memory that was current before SPI_connect.
-        let copy = unsafe { pg_sys::SPI_datumTransfer(value.datum(), false, -1) };
-        Some(Jsonb::from_datum(copy))
-    }
-
-    /// A column that is an interval.
-    pub fn span(&self, row: usize, column: i32) -> Option<Interval> {
-        self.datum(row, column).map(time::read_datum)
-    }
-
-    /// A column that is bigint[] without nulls.
-    pub fn bigs(&self, row: usize, column: i32) -> Option<Vec<i64>> {
-        let datum = self.datum(row, column)?;
-        // SAFETY: the column is bigint[].
-        unsafe { Vec::<i64>::from_datum(datum, false) }
-    }
-
-    /// A column that is text[] without nulls.
-    pub fn texts(&self, row: usize, column: i32) -> Option<Vec<String>> {
-        let datum = self.datum(row, column)?;
-        // SAFETY: the column is text[].
-        unsafe { Vec::<String>::from_datum(datum, false) }
-    }
-
-    /// A column that is a state's name as text.
-    pub fn state(&self, row: usize, column: i32) -> Option<State> {
-        self.text(row, column)
-            .map(|name| State::from_str(&name).unwrap_or_else(|| panic!("unknown state {name}")))
+    /// The number of a column. Rows are mostly read in the order of their columns: the first look
+    /// finds it.
+    fn number(&self, column: &str) -> Option<i32> {
+        let next = self.next.get();
+        // SAFETY: rows have a description, and names end with a zero byte.
+        let found = unsafe {
+            let columns = versions::columns((*self.table).tupdesc);
+            let name = |n: usize| CStr::from_ptr(columns[n].attname.data.as_ptr());
+            let mut all = (next..columns.len()).chain(0..next);
+            all.find(|n| name(*n).to_bytes() == column.as_bytes())
+        };
+        self.next.set(found? + 1);
+        found.map(|n| n as i32 + 1)
     }
 }
 
@@ -389,10 +453,7 @@ mod tests {
             &[],
         );
         for _ in 0..2 {
-            assert_eq!(
-                SHOW.run(&[], |rows| rows.text(0, 1)).as_deref(),
-                Some("onon")
-            );
+            assert_eq!(SHOW.value::<String>(&[]).as_deref(), Some("onon"));
         }
     }
 
@@ -419,7 +480,7 @@ mod tests {
             &[pg_sys::INT4OID],
         );
         make_table();
-        let find = || FIND.run(&[Some(2.into())], |rows| rows.int(0, 1));
+        let find = || FIND.value::<i32>(&[Some(2.into())]);
         let before = scans();
         Spi::run("SELECT n FROM jobs.numbers WHERE n = 2").expect("a query");
         assert_eq!(scans(), before + 1, "what others ask is planned as ever");
@@ -461,7 +522,7 @@ mod tests {
         Spi::run("SET search_path = evil, pg_catalog").expect("set");
         for _ in 0..2 {
             assert_eq!(
-                SHOW.run(&[], |rows| rows.text(0, 1)).as_deref(),
+                SHOW.value::<String>(&[]).as_deref(),
                 Some("pg_catalog, pg_temp")
             );
             assert_eq!(callers().as_deref(), Some("evil, pg_catalog"));
@@ -475,6 +536,6 @@ mod tests {
         static READ: Plan = Plan::new("SELECT count(*) FROM jobs.job", &[]);
         static ID: Plan = Plan::new("SELECT pg_current_xact_id_if_assigned()::text", &[]);
         READ.execute(&[]);
-        assert_eq!(ID.run(&[], |rows| rows.text(0, 1)), None);
+        assert_eq!(ID.value::<String>(&[]), None);
     }
 }

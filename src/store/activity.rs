@@ -71,7 +71,7 @@ pub fn passes_over(queue: &str, kind: &str, now: i64) -> Option<i64> {
 /// When each of these queues was fetched from last, by the jobs that run and those that ended last.
 fn fetched_by_jobs(snapshot: Snapshot, queues: &[&str]) -> HashMap<String, i64> {
     FETCHED_BY_JOBS.run_as_of(snapshot, &[texts(queues)], |rows| {
-        let read = |row| rows.text(row, 1).zip(rows.big(row, 2));
+        let read = |row| rows.get(row, "queue").zip(rows.get(row, "at"));
         (0..rows.len()).filter_map(read).collect()
     })
 }
@@ -80,13 +80,13 @@ fn fetched_by_jobs(snapshot: Snapshot, queues: &[&str]) -> HashMap<String, i64> 
 fn at_work(snapshot: Snapshot, queues: &[&str], now: i64) -> HashSet<String> {
     AT_WORK.run_as_of(snapshot, &[texts(queues), big(now)], |rows| {
         (0..rows.len())
-            .filter_map(|row| rows.text(row, 1))
+            .filter_map(|row| rows.get(row, "queue"))
             .collect()
     })
 }
 
 static FETCHED_BY_JOBS: Plan = Plan::new(
-    "SELECT a.queue, max(a.at)
+    "SELECT a.queue, max(a.at) AS at
        FROM (SELECT COALESCE(r.queue, j.queue) AS queue, r.attempted_at AS at FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
              UNION ALL
              SELECT j.queue, f.attempted_at
@@ -98,7 +98,7 @@ static FETCHED_BY_JOBS: Plan = Plan::new(
     &[TEXTS],
 );
 static AT_WORK: Plan = Plan::new(
-    "SELECT DISTINCT COALESCE(r.queue, j.queue) FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+    "SELECT DISTINCT COALESCE(r.queue, j.queue) AS queue FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
       WHERE r.lease_expires_at > $2 AND NOT EXISTS (SELECT FROM jobs.worker_command c WHERE c.worker = r.worker)
         AND COALESCE(r.queue, j.queue) = ANY ($1)",
     &[TEXTS, AT],

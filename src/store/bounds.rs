@@ -113,8 +113,7 @@ fn count(queue: &str, bound: i64) -> i64 {
     let puts = puts::noted(queue);
     let Some(waiting) = direct::bounds::count(queue, bound as usize) else {
         let args = [text(queue), big(bound)];
-        let depth = COUNT.run_as_of(Snapshot::Latest, &args, |rows| rows.big(0, 1));
-        return depth.unwrap_or(0);
+        return COUNT.value_as_of(Snapshot::Latest, &args).unwrap_or(0);
     };
     if let Some(puts) = puts {
         let rest = AGAIN_AFTER.max(begun.elapsed() * SHARE);

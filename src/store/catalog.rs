@@ -7,9 +7,7 @@ use super::spi::{Plan, Tuples};
 /// The extension of a database.
 #[derive(Clone, Copy)]
 pub struct Extension {
-    /// its object id
     pub oid: Oid,
-    /// its owner
     pub owner: Oid,
 }
 
@@ -17,8 +15,8 @@ pub struct Extension {
 pub fn find() -> Option<Extension> {
     let extension = |rows: &Tuples| {
         Some(Extension {
-            oid: rows.oid(0, 1)?,
-            owner: rows.oid(0, 2)?,
+            oid: rows.get(0, "oid")?,
+            owner: rows.get(0, "extowner")?,
         })
     };
     FIND.first(&[], extension).flatten()
@@ -26,9 +24,7 @@ pub fn find() -> Option<Extension> {
 
 /// The name of the database.
 pub fn database() -> String {
-    DATABASE
-        .run(&[], |rows| rows.text(0, 1))
-        .expect("it has a name")
+    DATABASE.value(&[]).expect("it has a name")
 }
 
 static FIND: Plan = Plan::of_catalogs(
@@ -41,14 +37,14 @@ static FIND: Plan = Plan::of_catalogs(
 /// own are none.
 pub fn settings_of_database() -> Vec<(String, String)> {
     SETTINGS.list(&[], |rows, row| {
-        Some((rows.text(row, 1)?, rows.text(row, 2)?))
+        Some((rows.get(row, "name")?, rows.get(row, "setting")?))
     })
 }
 
 static SETTINGS: Plan = Plan::of_catalogs(
     "SELECT s.name,
             COALESCE((SELECT f.setting FROM pg_catalog.pg_file_settings f
-                       WHERE lower(f.name) = lower(s.name) AND f.error IS NULL ORDER BY f.seqno DESC LIMIT 1), s.boot_val)
+                       WHERE lower(f.name) = lower(s.name) AND f.error IS NULL ORDER BY f.seqno DESC LIMIT 1), s.boot_val) AS setting
        FROM pg_catalog.pg_settings s
       WHERE s.source IN ('global', 'database', 'user', 'database user') AND s.context IN ('user', 'superuser')
         AND strpos(s.name, '.') = 0 AND NOT starts_with(s.name, 'log_')

@@ -46,8 +46,7 @@ pub fn claim_or_lock(
         despite_rebuilt_index(|| {
             CLAIM_OR_LOCK.run(&columns(some), |rows| {
                 for row in 0..rows.len() {
-                    let key = rows.bytes(row, 1).expect("keys are not null");
-                    let key = Key::from_bytes(&key).expect("keys have 32 bytes");
+                    let key: Key = rows.given(row, "key");
                     let index = some.binary_search_by_key(&key, |claim| claim.key);
                     fresh(done + index.expect("it was given"));
                 }

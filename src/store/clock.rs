@@ -38,10 +38,10 @@ pub(super) fn lease_began(at: i64, now: i64) {
 
 /// How far stored times lie ahead of the clock, if they do.
 pub fn ahead() -> Option<i64> {
-    let leases = || RUNNING_LATEST.run(&[], |rows| rows.big(0, 1));
+    let leases = || RUNNING_LATEST.value(&[]);
     let has_lease = HAS_LEASE_AHEAD.swap(false, Ordering::Relaxed);
     let lease = has_lease.then(leases).flatten();
-    let latest = LATEST.run(&[], |rows| rows.big(0, 1)).max(lease)?;
+    let latest: i64 = LATEST.value(&[]).max(lease)?;
     let ahead = latest.saturating_sub(time::now());
     (ahead > TOLERATED).then_some(ahead)
 }
@@ -58,8 +58,9 @@ pub struct Page {
 /// and windows, but not those that somebody has locked.
 pub fn cut_jobs(after_id: i64, limit: i64) -> Page {
     let (last, cut) = CUT_JOBS.run(&[big(after_id), big(limit)], |rows| {
-        let cut = (0..rows.len()).filter_map(|row| Some((rows.big(row, 2)?, read_key(rows, row))));
-        (rows.big(0, 1), cut.collect::<Vec<_>>())
+        let job = |row| Some((rows.get(row, "id")?, rows.get(row, "key")));
+        let cut: Vec<(i64, Option<Key>)> = (0..rows.len()).filter_map(job).collect();
+        (rows.get(0, "last"), cut)
     });
     // Others may have been folded for a final job that is now kept for less long.
     for (id, key) in &cut {
@@ -73,16 +74,11 @@ pub fn cut_jobs(after_id: i64, limit: i64) -> Page {
     }
 }
 
-/// The key that a final job was inserted under.
-fn read_key(rows: &Tuples, row: usize) -> Option<Key> {
-    rows.bytes(row, 3).and_then(|key| Key::from_bytes(&key))
-}
-
 /// Cuts times ahead of the clock in all tables but those of jobs and schedules, up to `limit` of
 /// each. Returns how many in all, and whether there may be more.
 pub fn cut_others(limit: i64) -> (usize, bool) {
     let failed = CUT_ERRORS.list(&[big(limit)], |rows, row| {
-        Some(rows.big(row, 1).zip(rows.big(row, 2)))
+        Some(rows.get(row, "job_id").zip(rows.get(row, "by")))
     });
     for (id, by) in failed.iter().flatten() {
         retry_earlier(*id, *by);
@@ -94,7 +90,7 @@ pub fn cut_others(limit: i64) -> (usize, bool) {
         cut += done;
         more |= done as i64 >= limit;
     }
-    let ends = CUT_LEASES.list(&[], |rows, row| rows.big(row, 1));
+    let ends: Vec<i64> = CUT_LEASES.values(&[]);
     ends.iter().for_each(|end| leases::noted(*end));
     cut += ends.len() + limits::cut_all_starts();
     let queues = CUT_QUEUES.execute(&[]);
@@ -226,7 +222,7 @@ static CUT_JOBS: Plan = Plan::new(
               SET hold_ends_at = (SELECT array_agg(l.ends_at - COALESCE(o.by, '0') ORDER BY l.n)
                                     FROM unnest(c.jobs, c.hold_ends_at) WITH ORDINALITY AS l(id, ends_at, n) LEFT JOIN job o ON o.id = l.id)
             WHERE c.key IN (SELECT l.key FROM claim l) AND c.hold_ends_at IS NOT NULL)
-         SELECT p.last, o.id, CASE WHEN EXISTS (SELECT FROM jobs.finished f WHERE f.job_id = o.id) THEN o.unique_key END
+         SELECT p.last, o.id, CASE WHEN EXISTS (SELECT FROM jobs.finished f WHERE f.job_id = o.id) THEN o.unique_key END AS key
            FROM (SELECT max(p.id) AS last FROM page p) p LEFT JOIN job o ON true"
     ),
     &[INT8, INT8],
@@ -250,7 +246,7 @@ static CUT_ERRORS: Plan = Plan::new(
         "     AND (e.job_id IN (SELECT r.job_id FROM retry r)
                    OR NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.job_id = e.job_id AND s.state = 'retryable'))
            RETURNING e.job_id, f.by)
-         SELECT r.job_id, (extract(epoch FROM c.by) * 1000000)::bigint
+         SELECT r.job_id, (extract(epoch FROM c.by) * 1000000)::bigint AS by
            FROM (SELECT DISTINCT c.job_id, c.by FROM cut c) c LEFT JOIN retry r ON r.job_id = c.job_id"
     ),
     &[INT8],

@@ -93,16 +93,12 @@ pub enum Rare {
 /// The defaults of a kind.
 pub fn kind(name: &str) -> Kind {
     let kind = KIND.first(&[text(name)], |rows| Kind {
-        queue: rows.text(0, 1),
-        priority: rows.small(0, 2),
-        max_attempts: rows.int(0, 3),
-        timeout: rows.span(0, 4),
-        retry: rows
-            .datum(0, 5)
-            .map(|d| OwnedJsonb::new(Jsonb::from_datum(d))),
-        unique_opts: rows
-            .datum(0, 6)
-            .map(|d| OwnedJsonb::new(Jsonb::from_datum(d))),
+        queue: rows.get(0, "queue"),
+        priority: rows.get(0, "priority"),
+        max_attempts: rows.get(0, "max_attempts"),
+        timeout: rows.get(0, "timeout"),
+        retry: rows.get(0, "retry"),
+        unique_opts: rows.get(0, "unique_opts"),
     });
     kind.unwrap_or_default()
 }
@@ -110,12 +106,12 @@ pub fn kind(name: &str) -> Kind {
 /// What is set of a queue.
 pub fn queue(name: &str, seen: Snapshot) -> Queue {
     let queue = QUEUE.first_as_of(seen, &[text(name)], |rows| Queue {
-        is_paused: rows.bool(0, 1) == Some(true),
-        concurrency: rows.int(0, 2),
-        rate: rows.int(0, 3).zip(rows.span(0, 4)),
-        max_waiting: rows.int(0, 5),
-        retention: [6, 7, 8].map(|n| kept(rows, n)),
-        resumed_at: rows.big(0, 9),
+        is_paused: rows.given(0, "is_paused"),
+        concurrency: rows.get(0, "concurrency"),
+        rate: rows.get(0, "rate").zip(rows.get(0, "rate_period")),
+        max_waiting: rows.get(0, "max_waiting"),
+        retention: kept(rows),
+        resumed_at: rows.get(0, "resumed_at"),
     });
     queue.unwrap_or_default()
 }
@@ -160,7 +156,7 @@ pub fn pause(queue: &str, at: i64, by: &str, reason: Option<&str>) -> bool {
 
 /// Lets a queue go on; whether it was paused. Waits for who is pausing it.
 pub fn resume(queue: &str, at: i64) -> bool {
-    let is_paused = IS_PAUSED.first(&[text(queue)], |rows| rows.bool(0, 1) == Some(true));
+    let is_paused = IS_PAUSED.value(&[text(queue)]);
     let is_resumed = is_paused == Some(true) && RESUME.execute(&[text(queue), big(at)]) > 0;
     FORGET_QUEUE.execute(&[text(queue)]);
     is_resumed
@@ -178,8 +174,7 @@ pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
     // So that it can be locked, and nobody else changes it meanwhile.
     let before = loop {
         MAKE_QUEUE.execute(&[text(queue)]);
-        let retention = |rows: &Tuples| [1, 2, 3].map(|n| kept(rows, n));
-        if let Some(before) = LOCK_QUEUE.first(&[text(queue)], retention) {
+        if let Some(before) = LOCK_QUEUE.first(&[text(queue)], kept) {
             break before;
         }
     };
@@ -202,9 +197,12 @@ pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
 }
 
 /// How long jobs are kept, as it is stored.
-fn kept(rows: &Tuples, column: i32) -> Option<Option<i64>> {
-    let micros = rows.big(0, column)?;
-    Some((micros >= 0).then_some(micros))
+fn kept(rows: &Tuples) -> [Option<Option<i64>>; 3] {
+    let columns = ["completed", "cancelled", "discarded"];
+    columns.map(|state| {
+        let micros: i64 = rows.get(0, &format!("retention_{state}"))?;
+        Some((micros >= 0).then_some(micros))
+    })
 }
 
 static KIND: Plan = Plan::new(
@@ -212,7 +210,7 @@ static KIND: Plan = Plan::new(
     &[TEXT],
 );
 static QUEUE: Plan = Plan::new(
-    "SELECT q.paused_at IS NOT NULL, q.concurrency, q.rate, q.rate_period, q.max_waiting, q.retention_completed, q.retention_cancelled,
+    "SELECT q.paused_at IS NOT NULL AS is_paused, q.concurrency, q.rate, q.rate_period, q.max_waiting, q.retention_completed, q.retention_cancelled,
             q.retention_discarded, q.resumed_at
        FROM jobs.queue q WHERE q.queue = $1",
     &[TEXT],

@@ -95,7 +95,7 @@ impl StateTable {
         self.part.run(&args, |found| {
             let counted = add(&mut to.counts, found);
             for row in 0..found.len() {
-                let head = found.text(row, 1).zip(found.big(row, 6));
+                let head = found.get(row, "queue").zip(found.get(row, "since"));
                 if let Some((queue, since)) = head {
                     let oldest = to.oldest.entry(queue).or_insert(since);
                     *oldest = since.min(*oldest);
@@ -109,13 +109,15 @@ impl StateTable {
                 Position::Lane(..) => {
                     let last = found.len() - 1;
                     Position::Lane(
-                        found.text(last, 1)?,
-                        found.small(last, 5)?,
-                        found.big(last, 4)?,
+                        found.get(last, "queue")?,
+                        found.get(last, "priority")?,
+                        found.get(last, "last")?,
                     )
                 }
                 Position::Job(_) => {
-                    let last = (0..found.len()).filter_map(|row| found.big(row, 4)).max();
+                    let last = (0..found.len())
+                        .filter_map(|row| found.get(row, "last"))
+                        .max();
                     Position::Job(last?)
                 }
             })
@@ -126,9 +128,9 @@ impl StateTable {
     pub fn kept(&self, snapshot: Snapshot) -> Option<KeptCounts> {
         let kept = KEPT.first_as_of(snapshot, &[text(self.name)], |rows| {
             Some(KeptCounts {
-                counted_at: rows.big(0, 1)?,
-                took: rows.big(0, 2)?,
-                changes: rows.big(0, 3)?,
+                counted_at: rows.get(0, "counted_at")?,
+                took: rows.get(0, "took")?,
+                changes: rows.get(0, "changes")?,
             })
         });
         kept.flatten()
@@ -136,9 +138,7 @@ impl StateTable {
 
     /// Rows inserted and deleted so far, by the server's statistics.
     pub fn changes(&self) -> i64 {
-        CHANGES
-            .run(&[text(self.name)], |rows| rows.big(0, 1))
-            .unwrap_or(0)
+        CHANGES.value(&[text(self.name)]).unwrap_or(0)
     }
 
     /// Keeps what was counted, unless somebody else keeps something; whether it did. Of many queues
@@ -235,7 +235,7 @@ fn sum(rows: &Tuples) -> Counts {
 pub fn oldest_available() -> Vec<(String, i64)> {
     OLDEST.run_as_of(Snapshot::Callers, &[], |rows| {
         (0..rows.len())
-            .filter_map(|row| Some((rows.text(row, 1)?, rows.big(row, 2)?)))
+            .filter_map(|row| Some((rows.get(row, "queue")?, rows.get(row, "since")?)))
             .collect()
     })
 }
@@ -245,10 +245,10 @@ pub fn oldest_available() -> Vec<(String, i64)> {
 fn add(counts: &mut Counts, rows: &Tuples) -> i64 {
     let mut total = 0;
     for row in 0..rows.len() {
-        let count = rows.big(row, 3).unwrap_or(0);
+        let count = rows.get(row, "count").unwrap_or(0);
         total += count;
-        if let (Some(queue), Some(state)) = (rows.text(row, 1), rows.state(row, 2)) {
-            *counts.entry((queue, state)).or_default() += count;
+        if let Some(place) = rows.get(row, "queue").zip(rows.get(row, "state")) {
+            *counts.entry(place).or_default() += count;
         }
     }
     total
@@ -317,7 +317,7 @@ pub(super) use heads;
 static OLDEST: Plan = Plan::new(
     concat!(
         heads!(),
-        "SELECT h.queue, min(h.since) FROM head h GROUP BY h.queue"
+        "SELECT h.queue, min(h.since) AS since FROM head h GROUP BY h.queue"
     ),
     &[],
 );
@@ -352,19 +352,19 @@ pub static TABLES: [StateTable; 4] = [
         states: &[State::Available],
         is_long: is_long!("jobs.ready"),
         count: Plan::new(
-            "SELECT t.queue, 'available', count(*) FROM (SELECT r.queue FROM jobs.ready r LIMIT $1) t GROUP BY t.queue",
+            "SELECT t.queue, 'available' AS state, count(*) FROM (SELECT r.queue FROM jobs.ready r LIMIT $1) t GROUP BY t.queue",
             &[INT8],
         ),
         part: Plan::new(
             // The first of a lane is its head, but where the part begins within it.
             concat!(
-                "SELECT t.queue, 'available', t.n, t.last, t.priority,
+                "SELECT t.queue, 'available' AS state, t.count, t.last, t.priority,
                         CASE WHEN (t.queue, t.priority) <> ($1, $2) THEN (
                           SELECT ",
                 waits_since!("r", "j"),
                 "          FROM jobs.ready r JOIN jobs.job j ON j.id = r.job_id
-                            WHERE r.queue = t.queue AND r.priority = t.priority AND r.seq = t.first) END
-                   FROM (SELECT t.queue, t.priority, count(*) AS n, max(t.seq) AS last, min(t.seq) AS first
+                            WHERE r.queue = t.queue AND r.priority = t.priority AND r.seq = t.first) END AS since
+                   FROM (SELECT t.queue, t.priority, count(*), max(t.seq) AS last, min(t.seq) AS first
                            FROM (SELECT r.queue, r.priority, r.seq FROM jobs.ready r WHERE (r.queue, r.priority, r.seq) > ($1, $2, $3)
                                   ORDER BY r.queue, r.priority, r.seq LIMIT $4) t
                           GROUP BY t.queue, t.priority) t
@@ -386,7 +386,7 @@ pub static TABLES: [StateTable; 4] = [
             &[INT8],
         ),
         part: Plan::new(
-            "SELECT t.queue, t.state::text, count(*), max(t.job_id)
+            "SELECT t.queue, t.state::text, count(*), max(t.job_id) AS last, NULL::timestamptz AS since
                FROM (SELECT s.queue, s.state, s.job_id FROM jobs.scheduled s WHERE s.job_id > $1 ORDER BY s.job_id LIMIT $2) t
               GROUP BY t.queue, t.state",
             &[INT8, INT8],
@@ -401,12 +401,12 @@ pub static TABLES: [StateTable; 4] = [
         states: &[State::Running],
         is_long: is_long!("jobs.running"),
         count: Plan::new(
-            "SELECT COALESCE(t.queue, j.queue), 'running', count(*)
+            "SELECT COALESCE(t.queue, j.queue) AS queue, 'running' AS state, count(*)
                FROM (SELECT r.job_id, r.queue FROM jobs.running r LIMIT $1) t JOIN jobs.job j ON j.id = t.job_id GROUP BY 1",
             &[INT8],
         ),
         part: Plan::new(
-            "SELECT COALESCE(t.queue, j.queue), 'running', count(*), max(t.job_id)
+            "SELECT COALESCE(t.queue, j.queue) AS queue, 'running' AS state, count(*), max(t.job_id) AS last, NULL::timestamptz AS since
                FROM (SELECT r.job_id, r.queue FROM jobs.running r WHERE r.job_id > $1 ORDER BY r.job_id LIMIT $2) t LEFT JOIN jobs.job j ON j.id = t.job_id
               GROUP BY 1",
             &[INT8, INT8],
@@ -423,7 +423,7 @@ pub static TABLES: [StateTable; 4] = [
             &[INT8],
         ),
         part: Plan::new(
-            "SELECT j.queue, t.state::text, count(*), max(t.job_id)
+            "SELECT j.queue, t.state::text, count(*), max(t.job_id) AS last, NULL::timestamptz AS since
                FROM (SELECT f.job_id, f.state FROM jobs.finished f WHERE f.job_id > $1 ORDER BY f.job_id LIMIT $2) t
                LEFT JOIN jobs.job j ON j.id = t.job_id
               GROUP BY j.queue, t.state",
@@ -437,12 +437,12 @@ pub static TABLES: [StateTable; 4] = [
 ];
 
 static KEPT: Plan = Plan::new(
-    "SELECT k.counted_at, (EXTRACT(epoch FROM k.took) * 1000000)::bigint, k.changes FROM jobs.kept_count k
+    "SELECT k.counted_at, (EXTRACT(epoch FROM k.took) * 1000000)::bigint AS took, k.changes FROM jobs.kept_count k
       WHERE k.place = $1 AND k.counted_at IS NOT NULL",
     &[TEXT],
 );
 static KEPT_COUNTS: Plan = Plan::new(
-    "SELECT q.key, s.key, s.value::bigint
+    "SELECT q.key AS queue, s.key AS state, s.value::bigint AS count
        FROM jobs.kept_count k, LATERAL jsonb_each(k.counts) q, LATERAL jsonb_each_text(q.value) s WHERE k.place = $1",
     &[TEXT],
 );

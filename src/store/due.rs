@@ -8,7 +8,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::lanes::Reach;
-use super::spi::{Arg, Plan, Snapshot, big, bigs, column, text};
+use super::spi::{Plan, Snapshot, big, bigs, column, text};
 use super::types::*;
 use super::{direct, effects, retention};
 use crate::shmem::leases;
@@ -29,7 +29,7 @@ pub fn queues_with_due(
 
 fn queues_by_statement(now: i64, most: usize, after: &mut String) -> Vec<(String, i64)> {
     let queues = QUEUES_WITH_DUE.list(&[big(now), text(after)], |rows, row| {
-        Some((rows.text(row, 1)?, i64::MIN))
+        Some((rows.get(row, "queue")?, i64::MIN))
     });
     // No more of them than `most` have their turn now: the next ones are first the next time.
     if let Some((last, _)) = queues.iter().take(most).next_back() {
@@ -46,7 +46,7 @@ pub fn has_due(queue: &str, now: i64) -> bool {
 
 /// Jobs of a queue that are due, but not these.
 pub fn scheduled(queue: &str, now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
-    ids(&DUE, &[text(queue), big(now), big(limit), bigs(but)])
+    DUE.values(&[text(queue), big(now), big(limit), bigs(but)])
 }
 
 /// Discards available and waiting jobs whose `expires_at` has passed, but not these; how many.
@@ -64,7 +64,7 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
     .filter(|(_, first)| is_due(first()))
     .fold(0, |expired, (plan, _)| {
         let left = big(limit - expired as i64);
-        let gone = ids(plan, &[big(now), left, bigs(but), Some(details)]);
+        let gone = plan.values(&[big(now), left, bigs(but), Some(details)]);
         let count = gone.len();
         effects::expired(&gone, now);
         let finalized = gone.into_iter().map(|id| (id, now));
@@ -77,15 +77,13 @@ pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
 pub fn expired(now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
     [&EXPIRED_READY, &EXPIRED_SCHEDULED]
         .into_iter()
-        .flat_map(|plan| ids(plan, &[big(now), big(limit), bigs(but)]))
+        .flat_map(|plan| plan.values(&[big(now), big(limit), bigs(but)]))
         .collect()
 }
 
 /// A lease that ran out, locked.
 pub struct Expired {
-    /// the job
     pub id: i64,
-    /// its current token
     pub token: i64,
     /// whether the attempt's time is over, not just its lease
     pub timed_out: bool,
@@ -112,10 +110,10 @@ pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
     };
     let mut expired = plan.list(&[big(now), big(limit), whose], |rows, row| {
         Some(Lease {
-            id: rows.big(row, 1)?,
-            token: rows.big(row, 2)?,
-            ends_at: rows.big(row, 3)?,
-            deadline_at: rows.big(row, 4),
+            id: rows.get(row, "job_id")?,
+            token: rows.get(row, "token")?,
+            ends_at: rows.get(row, "lease_expires_at")?,
+            deadline_at: rows.get(row, "deadline_at"),
         })
     });
     let noted = noted_ends(&expired);
@@ -158,7 +156,7 @@ fn noted_ends(leases: &[Lease]) -> HashMap<i64, i64> {
     ];
     // Also of those that came since this transaction took its snapshot.
     NOTED_ENDS.run_as_of(Snapshot::Latest, &args, |rows| {
-        let end = |row| Some((rows.big(row, 1)?, rows.big(row, 2)?));
+        let end = |row| Some((rows.get(row, "job_id")?, rows.get(row, "goes_on_until")?));
         (0..rows.len()).filter_map(end).collect()
     })
 }
@@ -183,12 +181,12 @@ fn renew(leases: &[&Lease]) {
 /// When something will be due next for maintenance, but for final jobs, after a pass that looked at
 /// what was due then. What is only to be cleared away can wait for the next pass.
 pub fn next_due(looked_at: i64) -> Option<i64> {
-    let next = |plan: &Plan| plan.run(&[], |rows| rows.big(0, 1));
+    let next = |plan: &Plan| plan.value(&[]);
     let lease = match leases::none_before() {
         Some(at) => Some(at),
         None => direct::due::first_lease(looked_at).unwrap_or_else(|| {
             let args = [big(looked_at), big(again(looked_at))];
-            NEXT_LEASE.run(&args, |rows| rows.big(0, 1))
+            NEXT_LEASE.value(&args)
         }),
     };
     let scheduled = direct::due::first_due().unwrap_or_else(|| next(&NEXT_SCHEDULED));
@@ -220,10 +218,6 @@ fn again(looked_at: i64) -> i64 {
 /// Whether some transaction of this database is prepared.
 pub fn has_prepared() -> bool {
     HAS_PREPARED.execute(&[]) > 0
-}
-
-fn ids(plan: &Plan, args: &[Arg]) -> Vec<i64> {
-    plan.list(args, |rows, row| rows.big(row, 1))
 }
 
 // Walks from queue to queue along the index instead of reading all that waits.

@@ -13,8 +13,11 @@ use super::{activity, workers};
 
 /// Whether the caller may see what jobs carry.
 pub fn sees_payload() -> bool {
-    SEES_PAYLOAD.run(&[], |rows| rows.bool(0, 1)) == Some(true)
+    SEES_PAYLOAD.value(&[]) == Some(true)
 }
+
+/// The column of a reason that has text of callers in it.
+pub const DETAIL: i32 = 2;
 
 /// Hands the reasons to `take`, the decisive one first; `None`: there is no such job.
 pub fn reasons<T>(
@@ -23,9 +26,10 @@ pub fn reasons<T>(
     sees_payload: bool,
     take: impl FnOnce(&Tuples) -> T,
 ) -> Option<T> {
-    let (queue, kind) = QUEUE.first_as_of(Snapshot::Callers, &[big(id)], |rows| {
-        rows.text(0, 1).zip(rows.text(0, 2))
-    })??;
+    let (queue, kind): (String, String) =
+        QUEUE.first_as_of(Snapshot::Callers, &[big(id)], |rows| {
+            rows.get(0, "queue").zip(rows.get(0, "kind"))
+        })??;
     let fetched_at = activity::last_fetched(&queue);
     let is_left_since = |since| activity::is_unattended(&queue, fetched_at, since, now);
     let is_left = is_left_since(now - activity::UNATTENDED);
@@ -57,7 +61,7 @@ static SEES_PAYLOAD: Plan = Plan::new(
 );
 
 static QUEUE: Plan = Plan::new(
-    "SELECT COALESCE(r.queue, j.queue), j.kind FROM jobs.job j LEFT JOIN jobs.running r ON r.job_id = j.id WHERE j.id = $1",
+    "SELECT COALESCE(r.queue, j.queue) AS queue, j.kind FROM jobs.job j LEFT JOIN jobs.running r ON r.job_id = j.id WHERE j.id = $1",
     &[INT8],
 );
 

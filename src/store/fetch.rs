@@ -23,7 +23,6 @@ pub const DEFAULT_LEASE: Interval = Interval::of_micros(3_600_000_000);
 pub struct Fetch<'a> {
     /// the clock
     pub now: i64,
-    /// the holder's name
     pub worker: &'a str,
     /// `None`: the job's timeout, else [`DEFAULT_LEASE`]
     pub lease: Option<Interval>,
@@ -126,7 +125,7 @@ pub fn available_since(queue: &str, fetch: &Fetch, most: usize) -> Vec<i64> {
             big(most as i64),
             fetch.kinds.and_then(texts),
         ];
-        AVAILABLE_SINCE.list(&args, |rows, row| rows.big(row, 1))
+        AVAILABLE_SINCE.values(&args)
     })
 }
 
@@ -159,11 +158,11 @@ fn claim_by_statement(
         let (values, nulls) = rows.datums(row);
         emit(values, nulls);
         Some(Claimed {
-            id: rows.big(row, fetched::ID)?,
-            pair: tally::pair(queue, &rows.text(row, fetched::KIND)?),
-            since: rows.big(row, fetched::WAITS_SINCE)?,
-            hold_ends_at: rows.big(row, fetched::HOLD_ENDS_AT),
-            lease_ends_at: rows.big(row, fetched::LEASE_EXPIRES_AT)?,
+            id: rows.at(row, fetched::ID)?,
+            pair: tally::pair(queue, &rows.at::<String>(row, fetched::KIND)?),
+            since: rows.at(row, fetched::WAITS_SINCE)?,
+            hold_ends_at: rows.at(row, fetched::HOLD_ENDS_AT),
+            lease_ends_at: rows.at(row, fetched::LEASE_EXPIRES_AT)?,
         })
     })
 }
@@ -173,7 +172,7 @@ fn claim_by_statement(
 pub fn promote_due(queue: &str, from: i64, now: i64, limit: i64, but: &[i64], told: Told) -> usize {
     let args = [text(queue), big(now), big(limit), bigs(but), big(from)];
     let promoted = PROMOTE_DUE.list(&args, |rows, row| {
-        Some((rows.small(row, 1)?, rows.big(row, 2)?))
+        Some((rows.get(row, "priority")?, rows.get(row, "seq")?))
     });
     effects::promoted(queue, &promoted, told);
     promoted.len()

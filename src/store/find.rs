@@ -10,15 +10,10 @@ use super::types::*;
 
 /// Which jobs; `None`: whatever it is.
 pub struct Filter<'a> {
-    /// in this queue
     pub queue: Option<Cow<'a, str>>,
-    /// of this kind
     pub kind: Option<Cow<'a, str>>,
-    /// in one of these states
     pub states: Vec<State>,
-    /// with this tag
     pub tag: Option<&'a str>,
-    /// inserted before
     pub created_before: Option<i64>,
     /// whose latest error is like this pattern
     pub error_like: Option<&'a str>,
@@ -26,7 +21,6 @@ pub struct Filter<'a> {
     pub failed_after: Option<i64>,
     /// also those that somebody asked to cancel already
     pub with_cancel_requested: bool,
-    /// at most so many
     pub max_jobs: usize,
 }
 
@@ -49,7 +43,7 @@ pub fn jobs(filter: &Filter) -> Vec<i64> {
         args.push(filter.failed_after.map(Datum::from));
     }
     let plan = if by_error { &FIND_FAILED } else { &FIND };
-    plan.list(&args, |rows, row| rows.big(row, 1))
+    plan.values(&args)
 }
 
 macro_rules! find {

@@ -159,20 +159,20 @@ fn end_by_statement(attempts: &[Attempt], wait: Wait) -> Ended {
     let mut ended = END.run(&args, |rows| {
         let mut ended = Ended::default();
         for row in 0..rows.len() {
-            let n = ours[place_of(rows, row)];
-            ended.slots.extend(rows.big(row, 2));
+            let n = ours[rows.given::<i64>(row, "n") as usize - 1];
+            ended.slots.extend(rows.get::<i64>(row, "slot"));
             if matches!(attempts[n].then, Then::Taken) {
-                ended.taken.push((n, read_taken(rows, row)));
+                ended.taken.push((n, TakenRow::read(rows, row)));
                 continue;
             }
             ended.completed.push(Completed {
                 n,
                 id: attempts[n].id,
-                history_key: rows.int(row, 10),
-                queue: rows.text(row, 11),
-                began_at: rows.big(row, 6),
-                ended_at: rows.big(row, 12).expect("a time"),
-                hold_ends_at: rows.big(row, 3),
+                history_key: rows.get(row, "history_key"),
+                queue: rows.get(row, "queue"),
+                began_at: rows.get(row, "attempted_at"),
+                ended_at: rows.given(row, "ended_at"),
+                hold_ends_at: rows.get(row, "hold_ends_at"),
             });
         }
         ended
@@ -209,33 +209,10 @@ fn lock(attempts: &[Attempt], wait: Wait) -> (Vec<usize>, Vec<usize>) {
     (ours, others)
 }
 
-/// The place, from 0, that a row has first.
-fn place_of(rows: &Tuples, row: usize) -> usize {
-    rows.big(row, 1).expect("a number") as usize - 1
-}
-
-fn read_taken(rows: &Tuples, row: usize) -> TakenRow {
-    TakenRow {
-        attempt: rows.int(row, 4).expect("attempt"),
-        scheduled_at: rows.big(row, 5),
-        attempted_at: rows.big(row, 6),
-        worker: rows.text(row, 7),
-        cancel_requested_at: rows.big(row, 8),
-        cancel_reason: rows.text(row, 9),
-        token: None,
-        available_at: None,
-        history_key: rows.int(row, 10),
-        queue: rows.text(row, 11),
-    }
-}
-
 /// A lease after a heartbeat.
 pub struct Lease {
-    /// until when
     pub expires_at: i64,
-    /// end of the attempt's time
     pub deadline_at: Option<i64>,
-    /// somebody asked to cancel the job
     pub cancel_requested: bool,
 }
 
@@ -286,11 +263,11 @@ fn columns_of(pairs: &BTreeSet<(i64, i64)>) -> (Arg, Arg) {
 /// A lease, by its job and token.
 fn read_lease(rows: &Tuples, row: usize) -> Option<((i64, i64), Lease)> {
     let lease = Lease {
-        expires_at: rows.big(row, 3)?,
-        deadline_at: rows.big(row, 4),
-        cancel_requested: rows.bool(row, 5)?,
+        expires_at: rows.get(row, "lease_expires_at")?,
+        deadline_at: rows.get(row, "deadline_at"),
+        cancel_requested: rows.get(row, "cancel_requested")?,
     };
-    Some(((rows.big(row, 1)?, rows.big(row, 2)?), lease))
+    Some(((rows.get(row, "job_id")?, rows.get(row, "token")?), lease))
 }
 
 static END: Plan = Plan::new(
@@ -339,7 +316,7 @@ macro_rules! held {
 }
 macro_rules! lease {
     () => {
-        "r.job_id, r.token, r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL"
+        "r.job_id, r.token, r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL AS cancel_requested"
     };
 }
 static RENEW: Plan = Plan::new(
@@ -358,7 +335,7 @@ static NOTE_LOCKED: Plan = Plan::new(
     concat!(
         "WITH locked AS MATERIALIZED (SELECT ",
         lease!(),
-        " AS cancel_requested, ",
+        ", ",
         renewed_until!(),
         " AS goes_on_until ",
         held!(),

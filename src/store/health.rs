@@ -78,20 +78,26 @@ pub(super) const COUNTED: i64 = 1000;
 /// Findings of a kind as they are shown. A statement that may find the same of many things says how
 /// many there are, what they are together, and the hint for all.
 pub fn grouped(found: &Tuples) -> Vec<[Option<String>; 4]> {
-    let single = |row| [1, 2, 3, 4].map(|n| found.text(row, n));
+    let single = |row| [1, 2, 3, 4].map(|n| found.at(row, n));
     let total = match found.is_empty() {
         true => 0,
-        false => found.big(0, 5).unwrap_or(0),
+        false => found.find(0, "total").unwrap_or(0),
     };
     if total <= MOST_ALIKE {
         return (0..found.len()).map(single).collect();
     }
-    let worst: Vec<String> = (0..WORST).filter_map(|row| found.text(row, 3)).collect();
+    let message = |row| single(row)[2].take();
+    let worst: Vec<String> = (0..WORST).filter_map(message).collect();
     let at_least = if total >= COUNTED { "at least " } else { "" };
-    let many = found.text(0, 6).unwrap_or_default();
+    let many: String = found.find(0, "many").unwrap_or_default();
     let message = format!("{at_least}{total} {many}; the worst: {}", worst.join("; "));
     let [severity, finding, ..] = single(0);
-    vec![[severity, finding, Some(message), found.text(0, 7)]]
+    vec![[
+        severity,
+        finding,
+        Some(message),
+        found.find(0, "hint_for_all"),
+    ]]
 }
 
 /// Finds tables that are not as they were made.
@@ -257,8 +263,8 @@ static OLDEST_AVAILABLE: Plan = Plan::new(
                 format('the oldest available job of queue %s has waited %s', o.queue, ",
         age!("o.since"),
         "), format('Why: SELECT * FROM jobs.explain(%s); Who works: SELECT * FROM jobs.workers; If nobody wants it: SELECT jobs.cancel(%1$s);', o.id),
-                count(*) OVER (), format('queues have available jobs that have waited for more than %s', $1),
-                'SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;'
+                count(*) OVER () AS total, format('queues have available jobs that have waited for more than %s', $1) AS many,
+                'SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;' AS hint_for_all
            FROM (SELECT h.queue, min(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id FROM head h GROUP BY h.queue) o
           WHERE o.since < clock_timestamp() - $1
             AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = o.queue AND q.paused_at IS NOT NULL)

@@ -34,7 +34,7 @@ pub fn find(take: &mut impl FnMut(&Tuples)) {
 fn find_unattended(take: &mut impl FnMut(&Tuples)) {
     let now = time::now();
     let since = now - activity::UNATTENDED;
-    let waiting = WAITING.list(&[big(since)], |rows, row| rows.text(row, 1));
+    let waiting = WAITING.values(&[big(since)]);
     let unattended = activity::unattended(waiting, since, now);
     let (queues, fetched_at): (Vec<String>, Vec<Option<i64>>) = unattended.into_iter().unzip();
     if !queues.is_empty() {
@@ -141,8 +141,8 @@ static UNATTENDED_QUEUES: Plan = Plan::new(
         age!("u.fetched_at"),
         ", 'nobody is known to have fetched from it'),
                 format('Start a worker that fetches from it, or see why none does: SELECT * FROM jobs.workers WHERE %L = ANY (queues); Its jobs: SELECT * FROM jobs.jobs WHERE queue = %1$L AND state = ''available'' ORDER BY priority, id LIMIT 10;', u.queue),
-                count(*) OVER (), 'queues have waiting jobs, and no worker fetches from them',
-                'Start workers that fetch from these queues. Known workers: SELECT worker, status, queues FROM jobs.workers; The queues: SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;'
+                count(*) OVER () AS total, 'queues have waiting jobs, and no worker fetches from them' AS many,
+                'Start workers that fetch from these queues. Known workers: SELECT worker, status, queues FROM jobs.workers; The queues: SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;' AS hint_for_all
            FROM unnest($1, $2) WITH ORDINALITY AS u(queue, fetched_at, n) ORDER BY u.n LIMIT 20"
     ),
     &[TEXTS, ATS],
@@ -154,8 +154,8 @@ static QUEUE_PAUSED: Plan = Plan::new(
                 format('queue %s was paused %s ago%s, and %s of its jobs wait', q.queue, ",
         age!("q.paused_at"),
         ", ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', ''), CASE WHEN w.n > 1000 THEN 'more than 1000' ELSE w.n::text END), format('SELECT jobs.resume_queue(%L);', q.queue),
-                count(*) OVER (), 'queues are paused while their jobs wait',
-                'SELECT queue, paused_at, paused_by, pause_reason FROM jobs.queues WHERE paused ORDER BY paused_at LIMIT 20;'
+                count(*) OVER () AS total, 'queues are paused while their jobs wait' AS many,
+                'SELECT queue, paused_at, paused_by, pause_reason FROM jobs.queues WHERE paused ORDER BY paused_at LIMIT 20;' AS hint_for_all
            FROM (SELECT * FROM jobs.queue q WHERE q.paused_at IS NOT NULL ORDER BY q.paused_at LIMIT 1000) q, LATERAL (SELECT count(*) AS n FROM (
                   SELECT 1 FROM jobs.ready r WHERE r.queue = q.queue
                   UNION ALL
@@ -174,9 +174,9 @@ static LOST_WORKERS: Plan = Plan::new(
         age!("w.last_seen_at"),
         ", greatest(date_trunc('second', w.last_lease_expires_at - clock_timestamp()), interval '0')),
                 format('Each job is retried when its lease ends. SELECT * FROM jobs.workers WHERE worker = %L;', w.worker),
-                count(*) OVER (), format('lost workers hold %s jobs; the last of their leases ends in %s', sum(w.running) OVER (),
-                  greatest(date_trunc('second', max(w.last_lease_expires_at) OVER () - clock_timestamp()), interval '0')),
-                'SELECT * FROM jobs.workers WHERE status = ''lost'' AND running > 0;'
+                count(*) OVER () AS total, format('lost workers hold %s jobs; the last of their leases ends in %s', sum(w.running) OVER (),
+                  greatest(date_trunc('second', max(w.last_lease_expires_at) OVER () - clock_timestamp()), interval '0')) AS many,
+                'SELECT * FROM jobs.workers WHERE status = ''lost'' AND running > 0;' AS hint_for_all
            FROM jobs.workers w WHERE w.status = 'lost' AND w.running > 0 ORDER BY w.running DESC, w.worker LIMIT 20"
     ),
     &[],
@@ -187,7 +187,7 @@ static PERIODIC_FAILED: Plan = Plan::new(
         "SELECT 'warning', 'periodic_failed', format('the latest tick of periodic job %s has no job: %s', p.name, ",
         line!("p.last_error"),
         "), format('SELECT * FROM jobs.periodic WHERE name = %L; next_run_at is when it is tried again.', p.name),
-                count(*) OVER (), 'periodic jobs have a latest tick without a job', 'SELECT name, last_error, next_run_at FROM jobs.periodic WHERE last_error IS NOT NULL;'
+                count(*) OVER () AS total, 'periodic jobs have a latest tick without a job' AS many, 'SELECT name, last_error, next_run_at FROM jobs.periodic WHERE last_error IS NOT NULL;' AS hint_for_all
            FROM jobs.periodic_schedule p WHERE p.last_error IS NOT NULL AND p.last_error <> $1 AND p.paused_at IS NULL ORDER BY p.name LIMIT 20"
     ),
     &[TEXT],

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jobs_core::counts::{Counts, Event, Time};
+use pgrx::pg_sys::Oid;
 
 use super::catalog;
 use super::job::NewJob;
@@ -91,7 +92,8 @@ pub fn over<'a>(all: impl Iterator<Item = Over<'a>>, event: Event) {
     let unknown: HashMap<i64, Over> = unknown.into_iter().map(|one| (one.id, one)).collect();
     let ids: Vec<i64> = unknown.keys().copied().collect();
     let names = NAMES.list(&[bigs(&ids)], |rows, row| {
-        Some((rows.big(row, 1)?, rows.text(row, 2)?, rows.text(row, 3)?))
+        let text = |column| rows.get::<String>(row, column);
+        Some((rows.get(row, "id")?, text("queue")?, text("kind")?))
     });
     for (id, queue, kind) in &names {
         if let Some(one) = unknown.get(id) {
@@ -245,7 +247,7 @@ impl Totals {
     fn add(&mut self, counted: &Counted) {
         let Counted { queue, kind, .. } = counted;
         let names = [text(queue), text(kind), big(entries::epoch())];
-        let before = TOTAL.first(&names, |rows| rows.bigs(0, 1));
+        let before: Option<Option<Vec<i64>>> = TOTAL.first(&names, |rows| rows.get(0, "counts"));
         if before.is_none() && !self.has_room() {
             self.others.add_all(&counted.counts);
             return;
@@ -260,7 +262,7 @@ impl Totals {
         let minute = self.minute;
         let room = self.room.get_or_insert_with(|| {
             let left = || {
-                let count = COUNT_TOTALS.run(&[], |rows| rows.big(0, 1)).unwrap_or(0);
+                let count: i64 = COUNT_TOTALS.value(&[]).unwrap_or(0);
                 most_totals().saturating_sub(count as usize)
             };
             match left() {
@@ -280,8 +282,8 @@ impl Totals {
         if self.others != Counts::default() {
             let mut total = self.others;
             let names = [text(OTHERS), text(OTHERS), big(entries::epoch())];
-            let before = TOTAL.first(&names, |rows| rows.bigs(0, 1));
-            total.add_stored(&before.flatten().unwrap_or_default());
+            let before: Option<Vec<i64>> = TOTAL.value(&names);
+            total.add_stored(&before.unwrap_or_default());
             put_total(OTHERS, OTHERS, self.minute, &total);
         }
     }
@@ -334,7 +336,7 @@ pub fn since(
             next = MINUTES.run_as_of(Snapshot::Callers, &args, |rows| {
                 add_rows(rows, begin, &mut found);
                 let last = rows.len().checked_sub(1).filter(|last| *last + 1 >= PAGE)?;
-                Some(rows.big(last, 1)? + 1)
+                rows.get(last, "at").map(|at: i64| at + 1)
             });
             // What is yet to be read adds to nothing before this.
             let open = next.map_or(i64::MAX, begin);
@@ -403,7 +405,10 @@ fn add_copies(copies: Vec<Counted>, begin: impl Fn(i64) -> i64, to: &mut CountsB
 /// each with the transaction that has written it.
 fn written(counted: &[Counted]) -> HashMap<i64, u32> {
     let first = counted.iter().map(|counted| counted.minute).min();
-    let entry = |rows: &Tuples, row| Some((rows.big(row, 1)?, rows.oid(row, 2)?.to_u32()));
+    let entry = |rows: &Tuples, row| {
+        let made_by: Oid = rows.get(row, "xmin")?;
+        Some((rows.get(row, "entry")?, made_by.to_u32()))
+    };
     let from = [big(first.unwrap_or(i64::MAX))];
     ENTRIES.run_as_of(Snapshot::Callers, &from, |rows| {
         (0..rows.len()).filter_map(|row| entry(rows, row)).collect()
@@ -418,9 +423,9 @@ fn add_rows(rows: &Tuples, begin: impl Fn(i64) -> i64, to: &mut CountsByMinute) 
 }
 
 fn add_row(rows: &Tuples, row: usize, begin: impl Fn(i64) -> i64, to: &mut CountsByMinute) {
-    let names = rows.text(row, 2).zip(rows.text(row, 3));
-    if let Some((at, (queue, kind))) = rows.big(row, 1).zip(names) {
-        let counts = rows.bigs(row, 4).unwrap_or_default();
+    let (at, queue) = (rows.get(row, "at"), rows.get(row, "queue"));
+    if let Some(((at, queue), kind)) = at.zip(queue).zip(rows.get(row, "kind")) {
+        let counts: Vec<i64> = rows.get(row, "counts").unwrap_or_default();
         let place = (begin(at), queue, kind);
         to.entry(place).or_default().add_stored(&counts);
     }
@@ -445,7 +450,7 @@ static FOLD: Plan = Plan::new(
     &[AT, INT8],
 );
 static TOTAL: Plan = Plan::new(
-    "SELECT CASE WHEN t.epoch = $3 THEN t.counts END FROM jobs.history_total t WHERE t.queue = $1 AND t.kind = $2",
+    "SELECT CASE WHEN t.epoch = $3 THEN t.counts END AS counts FROM jobs.history_total t WHERE t.queue = $1 AND t.kind = $2",
     &[TEXT, TEXT, INT8],
 );
 static COUNT_TOTALS: Plan = Plan::new("SELECT count(*) FROM jobs.history_total", &[]);

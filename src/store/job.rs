@@ -17,13 +17,10 @@ use crate::pg::time;
 
 /// What jobs of a batch mostly have in common, valid and with all defaults filled in.
 pub struct Common {
-    /// what to do
     pub kind: String,
-    /// where
     pub queue: String,
     /// lower runs first
     pub priority: i16,
-    /// as given
     pub expires_at: Option<i64>,
     /// all tries, the first one too
     pub max_attempts: i32,
@@ -46,13 +43,10 @@ pub struct Common {
 pub struct NewJob {
     /// what it shares with others
     pub common: Rc<Common>,
-    /// with what
     pub args: Jsonb,
     /// available, scheduled or pending
     pub state: State,
-    /// the clock at the insertion
     pub created_at: i64,
-    /// as given
     pub scheduled_at: Option<i64>,
     /// `None`: not unique
     pub unique_key: Option<Key>,

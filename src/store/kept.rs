@@ -4,6 +4,7 @@
 use jobs_core::interval::Interval;
 use jobs_core::state::{State, States};
 
+use super::spi::Tuples;
 use crate::pg::time;
 
 /// The period or window for which a job is to be unique.
@@ -22,7 +23,17 @@ pub struct Kept {
 const ZONES_DIFFER: i64 = 96 * 3600 * 1_000_000;
 
 impl Kept {
-    /// Reads the columns of `job`.
+    /// Reads the columns of `job` by name.
+    pub fn read(rows: &Tuples, row: usize) -> Option<Kept> {
+        let window = rows.get(row, "unique_window");
+        Kept::of(
+            rows.get(row, "unique_until"),
+            window,
+            rows.get(row, "unique_final"),
+        )
+    }
+
+    /// From the columns of `job`.
     pub fn of(until: Option<i64>, window: Option<Interval>, states: Option<i16>) -> Option<Kept> {
         states.map(|bits| Kept {
             states: States::of_final_bits(bits as u8),

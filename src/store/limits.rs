@@ -11,7 +11,7 @@ use crate::shmem::leases;
 /// Locks up to so many free slots of a queue with this limit.
 pub fn lock_slots(queue: &str, limit: i32, most: usize) -> Vec<i64> {
     let args = [text(queue), big(limit.into()), big(most as i64)];
-    LOCK_SLOTS.list(&args, |rows, row| rows.big(row, 1))
+    LOCK_SLOTS.values(&args)
 }
 
 /// Gives slots to jobs that run, a job a slot.
@@ -26,7 +26,7 @@ pub fn free(slots: &[i64]) -> Vec<String> {
     if slots.is_empty() {
         return Vec::new();
     }
-    FREE.list(&[bigs(slots)], |rows, row| rows.text(row, 1))
+    FREE.values(&[bigs(slots)])
 }
 
 /// Whether a queue has a free slot.
@@ -37,14 +37,14 @@ pub fn has_free_slot(queue: &str, limit: i32) -> bool {
 /// When the next start of a queue may be made; `None`: a fetch can make one now, or cuts it.
 pub fn next_start(queue: &str, now: i64, period: Interval) -> Option<i64> {
     let args = [text(queue), big(now), Some(time::interval_datum(period))];
-    NEXT_START.first(&args, |rows| rows.big(0, 1)).flatten()
+    NEXT_START.value(&args)
 }
 
 /// Locks up to so many of a queue's starts that may be made now. Where there are fewer, starts are
 /// cut.
 pub fn lock_starts(queue: &str, most: usize, now: i64, period: Interval) -> Vec<i64> {
     let args = [text(queue), big(most as i64), big(now)];
-    let starts = LOCK_STARTS.list(&args, |rows, row| rows.big(row, 1));
+    let starts = LOCK_STARTS.values(&args);
     if starts.len() < most {
         cut_starts(queue, period);
     }
@@ -59,7 +59,9 @@ fn cut_starts(queue: &str, period: Interval) -> usize {
 
 /// Cuts the starts of every queue likewise.
 pub fn cut_all_starts() -> usize {
-    let rates = RATES.list(&[], |rows, row| rows.text(row, 1).zip(rows.span(row, 2)));
+    let rates = RATES.list(&[], |rows, row| {
+        rows.get(row, "queue").zip(rows.get(row, "rate_period"))
+    });
     let cut = |(queue, period): &(String, Interval)| cut_starts(queue, *period);
     rates.iter().map(cut).sum()
 }

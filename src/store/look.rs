@@ -128,28 +128,27 @@ impl UnderKey {
     /// A claim without any job gives one row of nulls. A job in no place at all is not
     /// there: its row is left from something that went wrong.
     fn read(&mut self, rows: &Tuples, row: usize) {
-        let Some(id) = rows.big(row, 2) else {
+        let Some(id) = rows.get(row, "id") else {
             return;
         };
-        let (released, returned) = (rows.big(row, 9), rows.big(row, 10));
+        let (released, returned) = (rows.get(row, "released"), rows.get(row, "returned"));
         let released_note = released.map(|seq| (Kind::Released, seq));
         let returned_note = returned.map(|seq| (Kind::Returned, seq));
         self.notes.extend(released_note);
         self.notes.extend(returned_note);
         self.is_outdated |= returned.is_some();
-        let job = rows.state(row, 3).map(|state| HolderJob {
+        let job = rows.get(row, "state").map(|state| HolderJob {
             state,
-            queue: shared(&rows.text(row, 4).expect("queues are not null")),
-            created_at: rows.big(row, 5).expect("it is not null"),
-            scheduled_at: rows.big(row, 6).expect("it has a default"),
-            finalized_at: rows.big(row, 7),
-            kept: Kept::of(rows.big(row, 11), rows.span(row, 12), rows.small(row, 13))
-                .map(Box::new),
+            queue: shared(&rows.given::<String>(row, "queue")),
+            created_at: rows.given(row, "created_at"),
+            scheduled_at: rows.given(row, "scheduled_at"),
+            finalized_at: rows.get(row, "finalized_at"),
+            kept: Kept::read(rows, row).map(Box::new),
         });
         self.add(Holder {
             id,
             job,
-            hold_ends_at: rows.big(row, 8).filter(|_| released.is_none()),
+            hold_ends_at: rows.get(row, "hold_ends_at").filter(|_| released.is_none()),
         });
     }
 
@@ -212,7 +211,7 @@ fn by_statement(keys: &[Key], folded: bool) -> BTreeMap<Key, UnderKey> {
     let mut found: BTreeMap<Key, UnderKey> = BTreeMap::new();
     LOOK.run(&[key_args(keys), Some(Datum::from(folded))], |rows| {
         for row in 0..rows.len() {
-            let ord = rows.big(row, 1).expect("ordinality") as usize;
+            let ord = rows.given::<i64>(row, "ord") as usize;
             found.entry(keys[ord - 1]).or_default().read(rows, row);
         }
     });
@@ -224,8 +223,8 @@ fn by_statement(keys: &[Key], folded: bool) -> BTreeMap<Key, UnderKey> {
 // column would stop at the first.
 static LOOK: Plan = Plan::new(
     concat!(
-        "SELECT k.ord, h.id, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at, h.hold_ends_at,
-            h.released, h.returned, h.unique_until, h.unique_window, h.unique_final
+        "SELECT k.ord, h.id, h.released, h.returned, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at,
+            h.unique_until, h.unique_window, h.unique_final, h.hold_ends_at
        FROM unnest($1) WITH ORDINALITY AS k(key, ord)
        CROSS JOIN LATERAL (SELECT u.* FROM jobs.unique_claim u WHERE u.key = k.key OFFSET 0) c
        LEFT JOIN LATERAL (

@@ -64,11 +64,12 @@ pub(super) use granted;
 /// have. What was granted otherwise stays.
 pub fn keep_to_the_owner() {
     let granted = GRANTED.list(&[], |rows, row| {
-        let text = |column| rows.text(row, column);
-        let made_by: u32 = text(4)?.parse().ok()?;
+        let text = |column| rows.get::<String>(row, column);
+        let made_by: u32 = text("made_by")?.parse().ok()?;
         let is_new = transaction::is_ours(made_by);
-        let rights = if is_new { text(2) } else { text(3) };
-        Some((text(1)?, rights?, !is_new && rows.bool(row, 5)?))
+        let rights = text(if is_new { "rights" } else { "never" });
+        let is_granted = !is_new && rows.get(row, "is_granted")?;
+        Some((text("from_whom")?, rights?, is_granted))
     });
     for (from, rights, is_granted) in granted {
         let revoke = || execute(&format!("REVOKE {rights} ON {from} CASCADE"));
@@ -85,8 +86,8 @@ pub fn keep_to_the_owner() {
 static GRANTED: Plan = Plan::new(
     concat!(
         granted!(),
-        "SELECT format('%s %s FROM %s', g.kind, g.name, g.grantee), g.rights, g.never, g.made_by,
-                bool_or(g.never IS DISTINCT FROM g.rights) OVER (PARTITION BY g.kind, g.name)
+        "SELECT format('%s %s FROM %s', g.kind, g.name, g.grantee) AS from_whom, g.rights, g.never, g.made_by,
+                bool_or(g.never IS DISTINCT FROM g.rights) OVER (PARTITION BY g.kind, g.name) AS is_granted
            FROM granted g ORDER BY 1"
     ),
     &[],

@@ -32,9 +32,9 @@ pub fn tries(ids: &[i64]) -> Vec<Option<Tries>> {
     direct::moves::tries(ids).unwrap_or_else(|| {
         let read = |id: &i64| {
             TRIES.first(&[big(*id)], |rows| Tries {
-                max_attempts: rows.int(0, 1).expect("max_attempts"),
-                errors: rows.big(0, 2).expect("count"),
-                retry: read_retry(rows.datum(0, 3)),
+                max_attempts: rows.given(0, "max_attempts"),
+                errors: rows.given(0, "errors"),
+                retry: read_retry(rows.raw(0, "retry")),
             })
         };
         ids.iter().map(read).collect()
@@ -176,9 +176,9 @@ fn put_ready(one: &Move, back_to: Option<i64>) -> Option<Arrived> {
         back_to.and_then(big),
     ];
     let read = |rows: &Tuples| {
-        let (priority, seq) = (rows.small(0, 2)?, rows.big(0, 3)?);
+        let (priority, seq) = (rows.get(0, "priority")?, rows.get(0, "seq")?);
         Some(Arrived {
-            queue: rows.text(0, 1)?,
+            queue: rows.get(0, "queue")?,
             spot: match back_to {
                 None => Spot::Ready { priority, seq },
                 Some(_) => Spot::Back { priority, seq },
@@ -195,9 +195,7 @@ fn put_scheduled(one: &Move, state: State, due_at: i64) -> Option<Arrived> {
         big(due_at),
         Some(Datum::from(one.row.attempt)),
     ];
-    let queue = PUT_SCHEDULED
-        .first(&args, |rows| rows.text(0, 1))
-        .flatten()?;
+    let queue = PUT_SCHEDULED.value(&args)?;
     let spot = Spot::Scheduled { due_at };
     Some(Arrived { queue, spot })
 }
@@ -272,7 +270,7 @@ fn kept(error: &str) -> Cow<'_, str> {
 }
 
 static TRIES: Plan = Plan::new(
-    "SELECT j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = j.id), j.retry FROM jobs.job j WHERE j.id = $1",
+    "SELECT j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = j.id) AS errors, j.retry FROM jobs.job j WHERE j.id = $1",
     &[INT8],
 );
 static NOTE_ERRORS: Plan = Plan::new(

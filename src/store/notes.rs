@@ -139,17 +139,16 @@ pub fn take_due_of(now: i64, key: Key) -> Due {
 /// The keys that so many notes are on that are due, but not these.
 pub fn due(now: i64, limit: i64, but: &[Key]) -> Vec<Key> {
     let args = [big(now), big(limit), key_args(but)];
-    DUE.list(&args, |rows, row| Key::from_bytes(&rows.bytes(row, 1)?))
+    DUE.values(&args)
 }
 
 fn take(plan: &Plan, args: &[Arg]) -> Due {
     let mut due = Due::default();
     let notes = plan.list(args, |rows, row| {
-        let kind = rows.datum(row, 2)?.value() as u8;
-        Some((Key::from_bytes(&rows.bytes(row, 1)?)?, kind))
+        Some((rows.get(row, "key")?, rows.get::<i8>(row, "kind")?))
     });
     for (key, kind) in notes {
-        match kind == Kind::Orphaned as u8 {
+        match kind == Kind::Orphaned as i8 {
             true => due.orphaned.push(key),
             false => due.others += 1,
         }

@@ -6,12 +6,12 @@ use super::types::*;
 
 /// Queues that have available jobs.
 pub fn available_queues() -> Vec<String> {
-    AVAILABLE_QUEUES.list(&[], |rows, row| rows.text(row, 1))
+    AVAILABLE_QUEUES.values(&[])
 }
 
 /// Running jobs that somebody asked to cancel.
 pub fn cancel_requests() -> Vec<i64> {
-    CANCEL_REQUESTS.list(&[], |rows, row| rows.big(row, 1))
+    CANCEL_REQUESTS.values(&[])
 }
 
 /// Sends notifications when this transaction commits; each payload once. Whoever else is

@@ -15,15 +15,10 @@ pub const BUSY: &str = "another transaction is inserting a job with the same uni
 
 /// What is inserted when.
 pub struct Definition {
-    /// what it is called
     pub name: String,
-    /// its schedule
     pub cron: String,
-    /// the time zone of the schedule
     pub time_zone: String,
-    /// the jobs' kind
     pub kind: String,
-    /// the jobs' args
     pub args: Jsonb,
     /// what becomes of ticks that were missed
     pub missed: Missed,
@@ -66,7 +61,6 @@ pub struct Periodic {
     pub next_run_at: Option<i64>,
     /// its latest tick that was dealt with
     pub last_run_at: Option<i64>,
-    /// whether its ticks are stopped
     pub is_paused: bool,
 }
 
@@ -160,7 +154,7 @@ pub fn find(name: &str) -> Option<Definition> {
 
 /// The names of all definitions.
 pub fn names() -> Vec<String> {
-    NAMES.list(&[], |rows, row| rows.text(row, 1))
+    NAMES.values(&[])
 }
 
 /// Definitions whose time has come, locked, but those that somebody else has locked, and these.
@@ -191,41 +185,36 @@ pub fn put_off(name: &str, next_run_at: Option<i64>, error: Option<&str>) {
 }
 
 fn read(rows: &Tuples, row: usize) -> Periodic {
-    let given = |column| rows.text(row, column).expect("not null");
     Periodic {
-        defined_at: rows.big(row, stored::DEFINED_AT).expect("not null"),
-        next_run_at: rows.big(row, stored::NEXT_RUN_AT),
-        last_run_at: rows.big(row, LAST_RUN_AT),
-        is_paused: rows.bool(row, IS_PAUSED) == Some(true),
+        defined_at: rows.given(row, "defined_at"),
+        next_run_at: rows.get(row, "next_run_at"),
+        last_run_at: rows.get(row, "last_run_at"),
+        is_paused: rows.given(row, "is_paused"),
         definition: Definition {
-            name: given(stored::NAME),
-            cron: given(stored::CRON),
-            time_zone: given(stored::TIME_ZONE),
-            kind: given(stored::KIND),
-            args: rows.jsonb(row, stored::ARGS).expect("not null"),
-            missed: Missed::of(&given(stored::MISSED)).unwrap_or(Missed::Once),
+            name: rows.given(row, "name"),
+            cron: rows.given(row, "cron"),
+            time_zone: rows.given(row, "time_zone"),
+            kind: rows.given(row, "kind"),
+            args: rows.given(row, "args"),
+            missed: Missed::of(&rows.given::<String>(row, "missed")).unwrap_or(Missed::Once),
             options: Options {
-                unique: rows.jsonb(row, stored::UNIQUE_OPTS),
-                queue: rows.text(row, stored::QUEUE),
-                priority: rows.small(row, stored::PRIORITY),
-                max_attempts: rows.int(row, stored::MAX_ATTEMPTS),
-                tags: rows.texts(row, stored::TAGS),
-                meta: rows.jsonb(row, stored::META),
-                timeout: rows.span(row, stored::TIMEOUT),
-                retry: rows.jsonb(row, stored::RETRY),
+                unique: rows.get(row, "unique_opts"),
+                queue: rows.get(row, "queue"),
+                priority: rows.get(row, "priority"),
+                max_attempts: rows.get(row, "max_attempts"),
+                tags: rows.get(row, "tags"),
+                meta: rows.get(row, "meta"),
+                timeout: rows.get(row, "timeout"),
+                retry: rows.get(row, "retry"),
                 ..Options::default()
             },
         },
     }
 }
 
-/// A definition is read with what was done about it.
-const LAST_RUN_AT: i32 = stored::COUNT as i32 + 1;
-const IS_PAUSED: i32 = LAST_RUN_AT + 1;
-
 fn select() -> String {
     format!(
-        "SELECT {}, last_run_at, paused_at IS NOT NULL FROM jobs.periodic_schedule",
+        "SELECT {}, last_run_at, paused_at IS NOT NULL AS is_paused FROM jobs.periodic_schedule",
         stored::list()
     )
 }

@@ -22,7 +22,6 @@ use crate::shmem::leases;
 /// A job as one snapshot shows it.
 #[derive(Clone)]
 pub struct Place {
-    /// its id
     pub id: i64,
     /// the table that its row is in
     pub state: State,
@@ -44,7 +43,6 @@ pub struct Place {
 /// The row of a job that was taken out of where it was: what the next one is to say, too.
 #[derive(Clone, Debug, Default)]
 pub struct TakenRow {
-    /// tries so far
     pub attempt: i32,
     /// when it was due, where that differs from its first schedule
     pub scheduled_at: Option<i64>,
@@ -52,7 +50,6 @@ pub struct TakenRow {
     pub available_at: Option<i64>,
     /// when the last try began
     pub attempted_at: Option<i64>,
-    /// who made it
     pub worker: Option<String>,
     /// when somebody asked to cancel it
     pub cancel_requested_at: Option<i64>,
@@ -66,18 +63,36 @@ pub struct TakenRow {
     pub queue: Option<String>,
 }
 
+impl TakenRow {
+    /// Reads what a statement says of it.
+    pub(super) fn read(rows: &Tuples, row: usize) -> TakenRow {
+        TakenRow {
+            attempt: rows.given(row, "attempt"),
+            scheduled_at: rows.find(row, "scheduled_at"),
+            available_at: rows.find(row, "available_at"),
+            attempted_at: rows.find(row, "attempted_at"),
+            worker: rows.find(row, "worker"),
+            cancel_requested_at: rows.find(row, "cancel_requested_at"),
+            cancel_reason: rows.find(row, "cancel_reason"),
+            token: rows.find(row, "token"),
+            history_key: rows.find(row, "history_key"),
+            queue: rows.find(row, "queue"),
+        }
+    }
+}
+
 /// Finds a job; `None` if there is none of this id.
 pub fn locate(id: i64) -> Option<Place> {
     let found = LOCATE.first(&[big(id)], |rows| Place {
         id,
-        state: rows.state(0, 1).expect("states are not null"),
-        seq: rows.big(0, 2),
-        queue: rows.text(0, 3).expect("queues are not null"),
-        priority: rows.small(0, 4).expect("priorities are not null"),
-        token: rows.big(0, 5),
-        unique_key: rows.bytes(0, 6).and_then(|bytes| Key::from_bytes(&bytes)),
-        is_asked_to_stop: rows.bool(0, 7) == Some(true),
-        cancel_reason: rows.text(0, 8),
+        state: rows.given(0, "state"),
+        seq: rows.get(0, "seq"),
+        queue: rows.given(0, "queue"),
+        priority: rows.given(0, "priority"),
+        token: rows.get(0, "token"),
+        unique_key: rows.get(0, "unique_key"),
+        is_asked_to_stop: rows.given(0, "is_asked_to_stop"),
+        cancel_reason: rows.get(0, "cancel_reason"),
     });
     // A row of job that is in no place at all is no job: nothing could ever take it.
     found.filter(|place| place.state != State::Available || place.seq.is_some())
@@ -103,13 +118,7 @@ impl Place {
             State::Scheduled | State::Pending | State::Retryable => &TAKE_SCHEDULED,
             State::Completed | State::Cancelled | State::Discarded => &TAKE_FINISHED,
         };
-        let row = plan.first(&self.row(), |rows| TakenRow {
-            attempt: rows.int(0, 1).expect("attempt"),
-            scheduled_at: rows.big(0, 2),
-            token: rows.big(0, 3),
-            available_at: rows.big(0, 4),
-            ..TakenRow::default()
-        })?;
+        let row = plan.first(&self.row(), |rows| TakenRow::read(rows, 0))?;
         if self.state.is_final() {
             fail_if_changed(&[self.id]);
         }
@@ -174,10 +183,10 @@ impl Place {
         let token = self.token.map(Datum::from);
         let args = [big(self.id), token, big(at), reason.and_then(text)];
         let asked = |rows: &Tuples| {
-            rows.big(0, 1).into_iter().for_each(leases::noted);
-            rows.text(0, 2)
+            leases::noted(rows.given(0, "lease_expires_at"));
+            rows.get(0, "worker")
         };
-        let worker = REQUEST_CANCEL.first(&args, asked).flatten();
+        let worker: Option<String> = REQUEST_CANCEL.first(&args, asked).flatten();
         if let Some(worker) = &worker {
             effects::asked_to_stop(self.id, worker);
         }
@@ -187,8 +196,7 @@ impl Place {
 
 /// Writes the row of a running job anew. The statement returns when the lease ends.
 fn rewrite_running(plan: &Plan, args: &[Arg]) {
-    let lease = plan.first(args, |rows| rows.big(0, 1));
-    lease.flatten().into_iter().for_each(leases::noted);
+    plan.value(args).into_iter().for_each(leases::noted);
 }
 
 /// What runs or is final may have got other values where it is, by an insert that updates it. Who
@@ -203,9 +211,7 @@ pub(super) fn fail_if_changed(ids: &[i64]) {
 /// When a job that was taken was to be due, as given. Read after it was, for who changes that puts
 /// it where it is found again.
 pub fn scheduled_at(id: i64) -> Option<i64> {
-    SCHEDULED_AT
-        .first(&[big(id)], |rows| rows.big(0, 1))
-        .flatten()
+    SCHEDULED_AT.value(&[big(id)])
 }
 
 /// Locks those of these jobs that wait, so that nobody fetches them.
@@ -233,7 +239,6 @@ pub fn details_of_type(name: &str) -> Jsonb {
 pub struct Used {
     /// which call; `None`: one that gave the job back, too long ago to tell which
     pub call: Option<String>,
-    /// what the job became
     pub state: State,
     /// and when it was to be due again
     pub scheduled_at: Option<i64>,
@@ -251,17 +256,16 @@ impl Used {
 
 /// Which worker holds a running job, and since when.
 pub fn holder(id: i64) -> Option<(String, i64)> {
-    HOLDER
-        .first(&[big(id)], |rows| Some((rows.text(0, 1)?, rows.big(0, 2)?)))
-        .flatten()
+    let held = |rows: &Tuples| rows.get(0, "worker").zip(rows.get(0, "attempted_at"));
+    HOLDER.first(&[big(id)], held).flatten()
 }
 
 /// What a finishing call made of a job with this token, if one did.
 pub fn used(id: i64, token: i64) -> Option<Used> {
     USED.first(&[big(id), big(token)], |rows| Used {
-        call: rows.text(0, 1),
-        state: rows.state(0, 2).expect("state"),
-        scheduled_at: rows.big(0, 3),
+        call: rows.get(0, "call"),
+        state: rows.given(0, "state"),
+        scheduled_at: rows.get(0, "scheduled_at"),
     })
 }
 
@@ -327,7 +331,7 @@ pub fn rewrite(id: i64, changes: &Changes, most: u64) -> Option<u64> {
         if changes.args.is_none() && changes.meta.is_none() {
             return None;
         }
-        let carried = [1, 2].map(|n| rows.datum(0, n).map(Jsonb::from_datum));
+        let carried = ["args", "meta"].map(|part| rows.raw(0, part).map(Jsonb::from_datum));
         jsonb::length_above(most, &carried)
     })?
 }
@@ -366,9 +370,9 @@ pub(super) use joined_to_its_row;
 static LOCATE: Plan = Plan::new(
     concat!(
         "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
-                 ELSE COALESCE(s.state::text, f.state::text, 'available') END,
-            COALESCE(a.seq, b.seq), COALESCE(b.queue, j.queue), COALESCE(b.priority, j.priority), COALESCE(r.token, f.token),
-            j.unique_key, r.cancel_requested_at IS NOT NULL, r.cancel_reason
+                 ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
+            COALESCE(a.seq, b.seq) AS seq, COALESCE(b.queue, j.queue) AS queue, COALESCE(b.priority, j.priority) AS priority,
+            COALESCE(r.token, f.token) AS token, j.unique_key, r.cancel_requested_at IS NOT NULL AS is_asked_to_stop, r.cancel_reason
        FROM jobs.job j ",
         joined_to_its_row!(),
         " WHERE j.id = $1"
@@ -378,17 +382,17 @@ static LOCATE: Plan = Plan::new(
 
 static TAKE_READY: Plan = Plan::new(
     "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3
-     RETURNING attempt, scheduled_at, NULL::bigint, available_at",
+     RETURNING attempt, scheduled_at, available_at",
     &[TEXT, INT2, INT8],
 );
 static TAKE_SCHEDULED: Plan = Plan::new(
     "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
-     RETURNING attempt, NULLIF(due_at, 'infinity'), NULL::bigint, NULL::timestamptz",
+     RETURNING attempt, NULLIF(due_at, 'infinity') AS scheduled_at",
     &[INT8, TEXT],
 );
 static TAKE_FINISHED: Plan = Plan::new(
     "DELETE FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state
-     RETURNING attempt, scheduled_at, token, NULL::timestamptz",
+     RETURNING attempt, scheduled_at, token",
     &[INT8, TEXT],
 );
 static HOLDER: Plan = Plan::new(

@@ -3,13 +3,12 @@
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-use super::spi::{self, Arg, Plan, Tuples, text, texts};
+use super::spi::{self, Plan, Tuples, text, texts};
 use super::types::*;
 use crate::pg::role::as_role;
 
 /// A role, and its name as it stands in statements.
 pub struct Role {
-    /// its object id
     pub oid: Oid,
     /// its name, quoted where that is needed
     pub name: String,
@@ -19,8 +18,8 @@ pub struct Role {
 pub fn role(name: &str) -> Option<Role> {
     let role = |rows: &Tuples| {
         Some(Role {
-            oid: rows.oid(0, 1)?,
-            name: rows.text(0, 2)?,
+            oid: rows.get(0, "oid")?,
+            name: rows.get(0, "name")?,
         })
     };
     ROLE.first(&[text(name)], role).flatten()
@@ -28,7 +27,7 @@ pub fn role(name: &str) -> Option<Role> {
 
 /// The names of the roles that there are.
 pub fn roles() -> Vec<String> {
-    list(&ROLES, &[])
+    ROLES.values(&[])
 }
 
 /// Lets a role call these functions and procedures, whatever their parameters.
@@ -42,7 +41,7 @@ pub fn grant_functions_but(role: &Role, names: &[&str]) {
 }
 
 fn grant_each(role: &Role, which: &Plan, names: &[&str]) {
-    for function in list(which, &[texts(names)]) {
+    for function in which.values::<String>(&[texts(names)]) {
         let name = &role.name;
         execute(&format!("GRANT EXECUTE ON ROUTINE {function} TO {name}"));
     }
@@ -59,14 +58,14 @@ pub fn one_at_a_time() {
 /// types.
 pub fn grant_schema(role: &Role) {
     execute(&format!("GRANT USAGE ON SCHEMA jobs TO {}", role.name));
-    for of in list(&TYPES, &[]) {
+    for of in TYPES.values::<String>(&[]) {
         execute(&format!("GRANT USAGE ON TYPE {of} TO {}", role.name));
     }
 }
 
 /// Lets a role read every view.
 pub fn grant_views(role: &Role) {
-    for view in list(&VIEWS, &[]) {
+    for view in VIEWS.values::<String>(&[]) {
         execute(&format!("GRANT SELECT ON {view} TO {}", role.name));
     }
 }
@@ -80,7 +79,8 @@ pub fn grant_payload(role: &Role) {
 /// be taken back in the name of that role: REVOKE leaves it alone otherwise.
 pub fn revoke(role: &Role) {
     let grants = GRANTS.list(&[Some(Datum::from(role.oid))], |rows, row| {
-        Some((rows.oid(row, 1)?, rows.text(row, 2)?))
+        let what: String = rows.get(row, "what")?;
+        Some((rows.get(row, "grantor")?, what))
     });
     for (grantor, what) in grants {
         as_role(grantor, || {
@@ -91,11 +91,7 @@ pub fn revoke(role: &Role) {
 
 /// How many rights a role has. Granting adds to them, and revoking takes away.
 pub fn rights(role: &Role) -> Option<i64> {
-    RIGHTS.run(&[Some(Datum::from(role.oid))], |rows| rows.big(0, 1))
-}
-
-fn list(plan: &Plan, args: &[Arg]) -> Vec<String> {
-    plan.list(args, |rows, row| rows.text(row, 1))
+    RIGHTS.value(&[Some(Datum::from(role.oid))])
 }
 
 /// Runs a statement that has names in it.
@@ -104,7 +100,7 @@ pub(super) fn execute(statement: &str) {
 }
 
 static ROLE: Plan = Plan::new(
-    "SELECT r.oid, pg_catalog.quote_ident(r.rolname) FROM pg_catalog.pg_roles r WHERE r.rolname = $1",
+    "SELECT r.oid, pg_catalog.quote_ident(r.rolname) AS name FROM pg_catalog.pg_roles r WHERE r.rolname = $1",
     &[TEXT],
 );
 static ROLES: Plan = Plan::new("SELECT r.rolname::text FROM pg_catalog.pg_roles r", &[]);

@@ -53,8 +53,8 @@ impl Kind {
     pub fn first(self, system: Retention) -> Option<i64> {
         self.kept(system)?;
         direct::prune::first(self).unwrap_or_else(|| match self {
-            Kind::Aged(state) => FIRST_AGED.run(&[text(state.as_str())], |rows| rows.big(0, 1)),
-            Kind::Kept => FIRST_KEPT.run(&[], |rows| rows.big(0, 1)),
+            Kind::Aged(state) => FIRST_AGED.value(&[text(state.as_str())]),
+            Kind::Kept => FIRST_KEPT.value(&[]),
         })
     }
 }
@@ -74,7 +74,6 @@ pub fn next_due() -> Option<i64> {
 
 /// A final job that goes.
 pub struct Old {
-    /// its id
     pub id: i64,
     /// the key that it was inserted under
     pub key: Option<Key>,
@@ -98,7 +97,6 @@ impl Dealt {
 
 /// Which final jobs are meant.
 pub struct Wanted<'a> {
-    /// of this kind
     pub kind: Kind,
     /// from there on in its order, where the first one is
     pub from: i64,
@@ -108,7 +106,6 @@ pub struct Wanted<'a> {
     pub now: i64,
     /// with these settings
     pub system: Retention,
-    /// so many
     pub limit: i64,
     /// but not these
     pub but: &'a [i64],
@@ -116,19 +113,14 @@ pub struct Wanted<'a> {
 
 /// A final job.
 pub struct Final {
-    /// its id
     pub id: i64,
     /// the key that it was inserted under
     pub key: Option<Key>,
-    /// how it ended
     pub state: State,
-    /// and when
     pub finalized_at: i64,
     /// what its row says of that
     pub kept_until: Option<i64>,
-    /// its queue
     pub queue: String,
-    /// when it was due
     pub scheduled_at: Option<i64>,
     /// what its uniqueness says
     pub kept: Option<Kept>,
@@ -212,8 +204,8 @@ pub fn set_anew(limit: i64, system: Retention) -> bool {
     };
     let these = changes.iter().filter(|change| change.after_id == after_id);
     let these: Vec<i64> = these.map(|change| change.made_by).collect();
-    let (last, count) = NEXT.run(&[big(after_id), big(limit)], |rows| {
-        (rows.big(0, 1), rows.big(0, 2).expect("count"))
+    let (last, count): (_, i64) = NEXT.run(&[big(after_id), big(limit)], |rows| {
+        (rows.get(0, "last"), rows.given(0, "count"))
     });
     let Some(last) = last else {
         retention::note_progress(&these, None);
@@ -235,14 +227,14 @@ pub fn set_anew(limit: i64, system: Retention) -> bool {
 fn read_all(rows: &Tuples) -> Vec<Final> {
     (0..rows.len())
         .map(|row| Final {
-            id: rows.big(row, 1).expect("id"),
-            key: rows.bytes(row, 2).and_then(|bytes| Key::from_bytes(&bytes)),
-            state: rows.state(row, 3).expect("state"),
-            finalized_at: rows.big(row, 4).expect("time"),
-            kept_until: rows.big(row, 5),
-            queue: rows.text(row, 6).expect("queue"),
-            scheduled_at: rows.big(row, 7),
-            kept: Kept::of(rows.big(row, 8), rows.span(row, 9), rows.small(row, 10)),
+            id: rows.given(row, "job_id"),
+            key: rows.get(row, "unique_key"),
+            state: rows.given(row, "state"),
+            finalized_at: rows.given(row, "finalized_at"),
+            kept_until: rows.get(row, "kept_until"),
+            queue: rows.given(row, "queue"),
+            scheduled_at: rows.get(row, "scheduled_at"),
+            kept: Kept::read(rows, row),
         })
         .collect()
 }
@@ -283,7 +275,7 @@ macro_rules! final_jobs {
     ($which:literal) => {
         concat!(
             "SELECT f.job_id, j.unique_key, f.state::text, f.finalized_at, f.kept_until, j.queue,
-                    COALESCE(f.scheduled_at, j.scheduled_at, j.created_at), j.unique_until, j.unique_window, j.unique_final
+                    COALESCE(f.scheduled_at, j.scheduled_at, j.created_at) AS scheduled_at, j.unique_until, j.unique_window, j.unique_final
                FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id WHERE ",
             $which
         )
@@ -309,7 +301,7 @@ static THESE: Plan = Plan::new(
     &[INT8S],
 );
 static NEXT: Plan = Plan::new(
-    "SELECT max(n.job_id), count(*) FROM (
+    "SELECT max(n.job_id) AS last, count(*) FROM (
        SELECT f.job_id FROM jobs.finished f WHERE f.job_id > $1 ORDER BY f.job_id LIMIT $2) n",
     &[INT8, INT8],
 );

@@ -34,12 +34,8 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
         return claims;
     }
     let list: Vec<Key> = keys.iter().copied().collect();
-    let read = |plan: &Plan| -> BTreeSet<Key> {
-        let keys = plan.list(&[key_args(&list)], |rows, row| {
-            Key::from_bytes(&rows.bytes(row, 1)?)
-        });
-        keys.into_iter().collect()
-    };
+    let read =
+        |plan: &Plan| -> BTreeSet<Key> { plan.values(&[key_args(&list)]).into_iter().collect() };
     claims.locked = read(&LOCK_CLAIMS);
     if claims.locked.len() < keys.len() {
         let existing = read(&EXISTING_CLAIMS);
@@ -76,9 +72,8 @@ pub fn reap_claims(keys: &BTreeSet<Key>, now: i64) {
     let (mut free, mut held) = (Vec::new(), Vec::new());
     WITHOUT_JOB.run(&[key_args(&list), big(now)], |rows| {
         for row in 0..rows.len() {
-            let key = rows.bytes(row, 1).and_then(|key| Key::from_bytes(&key));
-            let key = key.expect("keys have 32 bytes");
-            match rows.big(row, 2) {
+            let key: Key = rows.given(row, "key");
+            match rows.get(row, "ends_at") {
                 None => free.push(key),
                 Some(ends_at) => held.push((key, ends_at)),
             }
@@ -126,7 +121,7 @@ static WITHOUT_JOB: Plan = Plan::new(
     "SELECT c.key, (SELECT max(u.ends_at) FROM unnest(c.jobs, c.hold_ends_at) AS u(id, ends_at)
                      WHERE u.ends_at > $2
                        AND NOT EXISTS (SELECT FROM jobs.unique_note n
-                                        WHERE n.key = c.key AND n.kind = 'h' AND n.seq = u.id))
+                                        WHERE n.key = c.key AND n.kind = 'h' AND n.seq = u.id)) AS ends_at
        FROM jobs.unique_claim c
       WHERE c.key = ANY ($1)
         AND NOT EXISTS (SELECT FROM unnest(c.jobs) AS u(id) JOIN jobs.job j ON j.id = u.id)

@@ -11,7 +11,6 @@ use crate::pg::jsonb::Jsonb;
 pub struct Outcome {
     /// which of those that were asked for, from 1
     pub ord: i32,
-    /// its id
     pub id: i64,
     /// `None`: there is no such job
     pub state: Option<State>,
@@ -19,7 +18,6 @@ pub struct Outcome {
     pub output: Option<Jsonb>,
     /// the latest error, if the reader may see it
     pub error: Option<String>,
-    /// when it became final
     pub finalized_at: Option<i64>,
 }
 
@@ -29,12 +27,12 @@ pub fn of(ids: &[i64], reader: Oid, mut emit: impl FnMut(Outcome)) {
     RESULTS.run(&[bigs(ids), Some(Datum::from(reader))], |rows| {
         for row in 0..rows.len() {
             emit(Outcome {
-                ord: rows.int(row, 1).expect("ord"),
-                id: rows.big(row, 2).expect("id"),
-                state: rows.state(row, 3),
-                output: rows.datum(row, 4).map(Jsonb::from_datum),
-                error: rows.text(row, 5),
-                finalized_at: rows.big(row, 6),
+                ord: rows.given(row, "ord"),
+                id: rows.given(row, "id"),
+                state: rows.get(row, "state"),
+                output: rows.raw(row, "output").map(Jsonb::from_datum),
+                error: rows.get(row, "error"),
+                finalized_at: rows.get(row, "finalized_at"),
             });
         }
     });
@@ -45,11 +43,11 @@ static RESULTS: Plan = Plan::new(
     "SELECT n.ord::integer, n.id,
             CASE WHEN j.id IS NULL THEN NULL WHEN f.job_id IS NOT NULL THEN f.state::text
                  ELSE COALESCE((SELECT 'running' FROM jobs.running r WHERE r.job_id = n.id),
-                               (SELECT s.state::text FROM jobs.scheduled s WHERE s.job_id = n.id), 'available') END,
-            CASE WHEN (SELECT pg_catalog.has_table_privilege($2, 'jobs.job'::pg_catalog.regclass::oid, 'SELECT')) THEN f.output END,
+                               (SELECT s.state::text FROM jobs.scheduled s WHERE s.job_id = n.id), 'available') END AS state,
+            CASE WHEN (SELECT pg_catalog.has_table_privilege($2, 'jobs.job'::pg_catalog.regclass::oid, 'SELECT')) THEN f.output END AS output,
             CASE WHEN j.id IS NOT NULL AND (SELECT pg_catalog.has_table_privilege($2, 'jobs.errors'::pg_catalog.regclass::oid, 'SELECT'))
-                 THEN (SELECT e.error FROM jobs.error e WHERE e.job_id = n.id ORDER BY e.at DESC LIMIT 1) END,
-            CASE WHEN j.id IS NOT NULL THEN f.finalized_at END
+                 THEN (SELECT e.error FROM jobs.error e WHERE e.job_id = n.id ORDER BY e.at DESC LIMIT 1) END AS error,
+            CASE WHEN j.id IS NOT NULL THEN f.finalized_at END AS finalized_at
        FROM unnest($1) WITH ORDINALITY AS n(id, ord)
        LEFT JOIN LATERAL (SELECT j.id FROM jobs.job j WHERE j.id = n.id OFFSET 0) j ON true
        LEFT JOIN LATERAL (SELECT f.* FROM jobs.finished f WHERE f.job_id = n.id OFFSET 0) f ON true

@@ -60,10 +60,8 @@ pub fn kept_until(id: i64, state: State, finalized_at: i64) -> Option<i64> {
     if !config_cache::some(Rare::Retention) {
         return None;
     }
-    let queue = direct::prune::queue_of(id).unwrap_or_else(|| {
-        let queue = QUEUE.first_as_of(Snapshot::Latest, &[big(id)], |rows| rows.text(0, 1));
-        queue.flatten()
-    })?;
+    let queue = direct::prune::queue_of(id)
+        .unwrap_or_else(|| QUEUE.value_as_of(Snapshot::Latest, &[big(id)]))?;
     let own = of_queue(&queue, state)?;
     Some(time::end_of(finalized_at, Some(own?)))
 }
@@ -79,7 +77,7 @@ pub fn keep(finalized: impl Iterator<Item = (i64, i64)>, state: State) {
 /// Notes it of a final job that has another queue, or is due at another time. What its uniqueness
 /// keeps is seen later.
 pub fn keep_anew(id: i64, state: State) {
-    if let Some(Some(at)) = FINALIZED_AT.first(&[big(id)], |rows| rows.big(0, 1)) {
+    if let Some(at) = FINALIZED_AT.value(&[big(id)]) {
         set(&[(id, kept_until(id, state, at))]);
     }
 }
@@ -118,8 +116,8 @@ pub fn changes() -> Vec<Change> {
     }
     CHANGES.list(&[], |rows, row| {
         Some(Change {
-            made_by: rows.big(row, 1)?,
-            after_id: rows.big(row, 2)?,
+            made_by: rows.get(row, "made_by")?,
+            after_id: rows.get(row, "after_id")?,
         })
     })
 }

@@ -51,7 +51,7 @@ const LONGEST_ERROR: usize = 1000;
 pub fn standing() -> Standing {
     Standing {
         hindrance: hindrance(),
-        failing: FAILING.list(&[], |rows, row| rows.text(row, 1)),
+        failing: FAILING.values(&[]),
     }
 }
 
@@ -59,7 +59,7 @@ pub fn standing() -> Standing {
 /// transaction has ended.
 pub fn hindrance() -> Option<Hindrance> {
     pause().or_else(|| {
-        let is_restored = IS_BEING_RESTORED.run(&[], |rows| rows.bool(0, 1) == Some(true));
+        let is_restored = IS_BEING_RESTORED.value(&[]) == Some(true);
         is_restored.then(|| Hindrance {
             why: "the database is being restored: pg_restore is connected to it".into(),
             is_passing: false,
@@ -82,8 +82,8 @@ fn pause() -> Option<Hindrance> {
         });
     }
     // Also what is committed since this transaction took its snapshot.
-    let by = PAUSED_BY.first_as_of(Snapshot::Latest, &[], |rows| rows.text(0, 1));
-    by.flatten().map(|who| Hindrance {
+    let by: Option<String> = PAUSED_BY.value_as_of(Snapshot::Latest, &[]);
+    by.map(|who| Hindrance {
         why: format!("maintenance was paused by {who}; jobs.resume_maintenance() lets it go on"),
         is_passing: false,
     })
@@ -93,7 +93,7 @@ fn pause() -> Option<Hindrance> {
 /// so while rows are restored the sequence is as it was made: what is done now could meet rows that
 /// are yet to come.
 pub fn has_begun() -> bool {
-    HAS_BEGUN.run(&[], |rows| rows.bool(0, 1) == Some(true))
+    HAS_BEGUN.value(&[]) == Some(true)
 }
 
 /// Notes a run, unless somebody else is noting one of that task just now.

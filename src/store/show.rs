@@ -12,12 +12,13 @@ use crate::pg::jsonb;
 pub fn lines(id: i64) -> Vec<String> {
     let is_too_long = |value| jsonb::stored_length_above(LONGEST, &[value]).is_some();
     let too_long = CARRIED.first(&[big(id)], |rows| {
-        [1, 2, 3, 4].map(|n| Some(Datum::from(rows.datum(0, n).is_some_and(is_too_long))))
+        let carried = ["args", "meta", "output", "progress"];
+        carried.map(|part| Some(Datum::from(rows.raw(0, part).is_some_and(is_too_long))))
     });
     let args = [&[big(id)], &too_long.unwrap_or_default()[..]].concat();
     STORY.list(&args, |rows, row| {
-        let line = rows.text(row, 1)?;
-        Some(match rows.bool(row, 2) {
+        let line: String = rows.get(row, "line")?;
+        Some(match rows.get(row, "is_error") {
             Some(true) => visible::lines(&line).replace('\n', "\n    "),
             _ => visible::line(&line).into_owned(),
         })
@@ -93,7 +94,7 @@ static STORY: Plan = Plan::new(
           (3, 'Progress: ' || ",
         unless_too_long!("$5", "j.progress::text"),
         r")) n(n, line))
-      SELECT l.line, l.part = 2 AND l.n = 4 FROM line l WHERE l.line IS NOT NULL ORDER BY l.part, l.at, l.n"
+      SELECT l.line, l.part = 2 AND l.n = 4 AS is_error FROM line l WHERE l.line IS NOT NULL ORDER BY l.part, l.at, l.n"
     ),
     &[INT8, BOOL, BOOL, BOOL, BOOL],
 );

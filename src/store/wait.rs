@@ -32,13 +32,14 @@ pub type First = (Option<i64>, Option<(i64, i64)>);
 
 fn first_by_statement(queue: &str, now: i64) -> First {
     FIRST.run(&[text(queue), Some(Datum::from(now))], |rows| {
-        (rows.big(0, 1), rows.big(0, 2).zip(rows.big(0, 3)))
+        let at_and_id = rows.get(0, "due_at").zip(rows.get(0, "job_id"));
+        (rows.get(0, "seq"), at_and_id)
     })
 }
 
 /// Those of some jobs that are not over: each that is there and not final, in order.
 pub fn not_over(ids: &[i64]) -> Vec<i64> {
-    NOT_OVER.list(&[bigs(ids)], |rows, row| rows.big(row, 1))
+    NOT_OVER.values(&[bigs(ids)])
 }
 
 // By their keys, whatever the planner thinks of how many there are.

@@ -35,7 +35,6 @@ impl Command {
 
 /// What a worker says of itself.
 pub struct Beat<'a> {
-    /// its name
     pub worker: &'a str,
     /// where it fetches from
     pub queues: &'a [String],
@@ -61,7 +60,6 @@ pub fn beat(beat: &Beat, now: i64) {
 
 /// Workers that say that they fetch from a queue, and are not to.
 pub struct Quiet {
-    /// their names
     pub names: String,
     /// when the last of them got its command
     pub commanded_at: i64,
@@ -74,9 +72,9 @@ pub struct Quiet {
 pub fn quiet_for(queue: &str) -> Option<Quiet> {
     QUIET.run_as_of(Snapshot::Callers, &[text(queue)], |rows| {
         Some(Quiet {
-            names: rows.text(0, 1)?,
-            commanded_at: rows.big(0, 2)?,
-            are_all: rows.bool(0, 3)?,
+            names: rows.get(0, "names")?,
+            commanded_at: rows.get(0, "commanded_at")?,
+            are_all: rows.get(0, "are_all")?,
         })
     })
 }
@@ -88,7 +86,8 @@ pub fn commands() -> HashMap<String, Command> {
         _ => Command::Quiet,
     };
     let commands = COMMANDS.list(&[], |rows, row| {
-        Some((rows.text(row, 1)?, command(&rows.text(row, 2)?)))
+        let named: String = rows.get(row, "command")?;
+        Some((rows.get(row, "worker")?, command(&named)))
     });
     commands.into_iter().collect()
 }
@@ -98,7 +97,8 @@ pub fn commands() -> HashMap<String, Command> {
 pub fn requests(worker: &str) -> u64 {
     REQUESTS.run(&[text(worker)], |rows| {
         let mut hasher = DefaultHasher::new();
-        (rows.big(0, 1), rows.big(0, 2)).hash(&mut hasher);
+        let at = |column| rows.get::<i64>(0, column);
+        (at("cancel_requested_at"), at("commanded_at")).hash(&mut hasher);
         hasher.finish()
     })
 }
@@ -149,15 +149,16 @@ static SAY: Plan = Plan::new(
     &[TEXT, TEXTS, INT4, JSONB, AT],
 );
 static QUIET: Plan = Plan::new(
-    "SELECT string_agg(w.worker, ', ' ORDER BY w.worker) FILTER (WHERE w.command IS NOT NULL), max(w.commanded_at), bool_and(w.command IS NOT NULL)
+    "SELECT string_agg(w.worker, ', ' ORDER BY w.worker) FILTER (WHERE w.command IS NOT NULL) AS names,
+            max(w.commanded_at) AS commanded_at, bool_and(w.command IS NOT NULL) AS are_all
        FROM jobs.workers w
       WHERE $1 = ANY (w.queues) AND w.last_seen_at IS NOT NULL AND w.status <> 'lost'",
     &[TEXT],
 );
 static COMMANDS: Plan = Plan::new("SELECT c.worker, c.command FROM jobs.worker_command c", &[]);
 static REQUESTS: Plan = Plan::new(
-    "SELECT (SELECT max(r.cancel_requested_at) FROM jobs.running r WHERE r.worker = $1),
-            (SELECT c.commanded_at FROM jobs.worker_command c WHERE c.worker = $1)",
+    "SELECT (SELECT max(r.cancel_requested_at) FROM jobs.running r WHERE r.worker = $1) AS cancel_requested_at,
+            (SELECT c.commanded_at FROM jobs.worker_command c WHERE c.worker = $1) AS commanded_at",
     &[TEXT],
 );
 static GIVE: Plan = Plan::new(
