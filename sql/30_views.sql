@@ -136,7 +136,7 @@ SELECT c.queue,
         UNION ALL
         SELECT s.queue, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL
           FROM jobs.queue s
-         WHERE num_nonnulls(s.paused_at, s.concurrency, s.rate, s.max_waiting, s.retention_completed, s.retention_cancelled, s.retention_discarded) > 0
+         WHERE num_nonnulls(s.paused_at, s.concurrency, s.rate, s.rate_period, s.max_waiting, s.retention_completed, s.retention_cancelled, s.retention_discarded) > 0
            AND s.queue NOT IN (SELECT f.queue FROM counted f) AND NOT EXISTS (SELECT FROM jobs.kept_queue k WHERE k.queue = s.queue)) c
   LEFT JOIN jobs.queue q ON q.queue = c.queue;
 COMMENT ON VIEW jobs.queues IS

@@ -7,11 +7,11 @@ use pgrx::prelude::*;
 use super::parameters::Parameters;
 use crate::check;
 use crate::error::{Error, Result, answer};
-use crate::pg::jsonb::Jsonb;
+use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::{role, time};
 use crate::shmem::commit::{self, Work};
 use crate::store::config as store;
-use crate::store::config::Queue;
+use crate::store::config::{FOR_EVER, Kind, Queue};
 use crate::store::{audit, config_cache, effects, limits, retention};
 use crate::unique::policy;
 
@@ -46,10 +46,17 @@ fn define_kind(
             unique_opts,
             ..Parameters::default()
         };
-        let (mut valid, attempts) = given.options()?.valid()?;
+        let (valid, attempts) = given.options()?.valid()?;
         policy::parse(valid.unique)?;
-        valid.max_attempts = valid.max_attempts.or(attempts.default());
-        if store::set_kind(kind, &valid) {
+        let defaults = Kind {
+            queue: valid.queue,
+            priority: valid.priority,
+            max_attempts: valid.max_attempts.or(attempts.default()),
+            timeout: valid.timeout,
+            retry: valid.retry.map(OwnedJsonb::new),
+            unique_opts: valid.unique.map(OwnedJsonb::new),
+        };
+        if store::set_kind(kind, &defaults) {
             config_cache::changed();
             audit::note(fcinfo, None);
         }
@@ -128,29 +135,21 @@ fn configure_queue(
         check::writable()?;
         check::reason(reason)?;
         let queue = &*check::name("queue", queue)?;
+        match (rate, rate_period) {
+            (Some(_), None) => return Err(half_a_rate("rate", "rate_period")),
+            (None, Some(_)) => return Err(half_a_rate("rate_period", "rate")),
+            _ => {}
+        }
+        let period = |given| check::positive("rate_period", check::interval(given));
         let settings = Queue {
-            is_paused: false,
-            resumed_at: None,
-            concurrency: concurrency
-                .map(|limit| up_to("concurrency", limit, MOST_SLOTS))
-                .transpose()?,
-            rate: match (rate, rate_period) {
-                (None, None) => None,
-                (Some(rate), Some(period)) => Some((
-                    up_to("rate", rate, MOST_STARTS)?,
-                    check::positive("rate_period", check::interval(period))?,
-                )),
-                (Some(_), None) => return Err(half_a_rate("rate", "rate_period")),
-                (None, Some(_)) => return Err(half_a_rate("rate_period", "rate")),
-            },
-            max_waiting: max_waiting
-                .map(|most| up_to("max_waiting", most, i32::MAX))
-                .transpose()?,
-            retention: [
-                retention("retention_completed", retention_completed)?,
-                retention("retention_cancelled", retention_cancelled)?,
-                retention("retention_discarded", retention_discarded)?,
-            ],
+            concurrency: up_to("concurrency", concurrency, MOST_SLOTS)?,
+            rate: up_to("rate", rate, MOST_STARTS)?,
+            rate_period: rate_period.map(period).transpose()?,
+            max_waiting: up_to("max_waiting", max_waiting, i32::MAX)?,
+            retention_completed: retention("retention_completed", retention_completed)?,
+            retention_cancelled: retention("retention_cancelled", retention_cancelled)?,
+            retention_discarded: retention("retention_discarded", retention_discarded)?,
+            ..Queue::default()
         };
         set(queue, &settings, fcinfo);
         Ok(())
@@ -182,7 +181,7 @@ fn set(queue: &str, settings: &Queue, fcinfo: FunctionCallInfo) -> bool {
     if settings.concurrency.is_some() {
         limits::set_slots(queue);
     }
-    limits::set_starts(queue, settings.rate.map(|(rate, _)| rate), time::now());
+    limits::set_starts(queue, settings.rate, time::now());
     config_cache::changed();
     effects::opened(queue);
     commit::wake_worker(Work::MayBeDue);
@@ -196,10 +195,10 @@ fn half_a_rate(given: &str, other: &str) -> Error {
         .hint("Give both, or leave both out for no limit.")
 }
 
-fn up_to(parameter: &str, limit: i32, most: i32) -> Result<i32> {
-    if (1..=most).contains(&limit) {
+fn up_to(parameter: &str, limit: Option<i32>, most: i32) -> Result<Option<i32>> {
+    let Some(limit) = limit.filter(|limit| !(1..=most).contains(limit)) else {
         return Ok(limit);
-    }
+    };
     let error = Error::invalid(
         parameter,
         format!("{parameter} {limit} is out of range"),
@@ -212,14 +211,14 @@ fn up_to(parameter: &str, limit: i32, most: i32) -> Result<i32> {
 }
 
 /// In microseconds; -1 second: for ever.
-fn retention(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Option<Option<i64>>> {
+fn retention(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Option<i64>> {
     let Some(given) = given.map(check::interval) else {
         return Ok(None);
     };
     if given == Interval::of_micros(-1_000_000) {
-        return Ok(Some(None));
+        return Ok(Some(FOR_EVER));
     }
     check::not_negative(parameter, given)
-        .map(|kept| Some(Some(kept.approximate_micros() as i64)))
+        .map(|kept| Some(kept.approximate_micros() as i64))
         .map_err(|error| error.hint("Use -1 second to keep them for ever."))
 }

@@ -176,7 +176,7 @@ fn discard(too_long: &[((i64, i64), u64)]) {
 /// Claims up to so many jobs of a queue; how many.
 fn take_from(queue: &str, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
     let set = config_cache::queue(queue);
-    if set.is_paused {
+    if set.is_paused() {
         return 0;
     }
     let mut most = wanted;
@@ -184,7 +184,7 @@ fn take_from(queue: &str, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
         .concurrency
         .map(|limit| limits::lock_slots(queue, limit, most));
     most = slots.as_ref().map_or(most, Vec::len);
-    let starts = set.rate.map(|(_, period)| {
+    let starts = set.rate_period.map(|period| {
         let starts = limits::lock_starts(queue, most, fetch.now, period);
         most = starts.len();
         (starts, period)
@@ -272,7 +272,7 @@ impl AtLeast {
     fn are_there(&self, queues: &[String], fetch: &Fetch) -> bool {
         let (mut count, mut first) = (0, i64::MAX);
         for queue in queues {
-            if config_cache::queue(queue).is_paused {
+            if config_cache::queue(queue).is_paused() {
                 continue;
             }
             if due::has_due(queue, fetch.now) {

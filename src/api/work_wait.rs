@@ -294,11 +294,11 @@ fn with_room(queue: &str, now: i64) -> Look {
         set.concurrency
             .is_some_and(|limit| !limits::has_free_slot(queue, limit))
     };
-    if set.is_paused || is_full() {
+    if set.is_paused() || is_full() {
         return Look::default();
     }
     let mut look = wait::look(queue, now);
-    if let Some((_, period)) = set.rate
+    if let Some(period) = set.rate_period
         && let Some(free_at) = limits::next_start(queue, now, period)
     {
         look.due_at = look

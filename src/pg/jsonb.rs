@@ -88,7 +88,7 @@ varlena_argument!(Jsonb, "jsonb", |p: *mut pg_sys::varlena| Jsonb(
 ));
 
 /// A jsonb that outlives the call that it came in.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct OwnedJsonb(Box<[u64]>);
 
 impl OwnedJsonb {

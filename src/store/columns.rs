@@ -44,15 +44,72 @@ macro_rules! columns {
 
             /// The columns as a statement lists them.
             pub fn list() -> String {
-                NAMES.join(", ").to_lowercase()
+                $crate::store::columns::list(&NAMES)
             }
 
             /// As many parameters, from the first on.
             pub fn parameters() -> String {
-                let parameters: Vec<String> = (1..=COUNT).map(|n| format!("${n}")).collect();
-                parameters.join(", ")
+                $crate::store::columns::parameters(COUNT)
             }
         }
     };
 }
 pub(super) use columns;
+
+/// A struct of what is set in a row of a table, a field a column, after the key; and of what else
+/// is read of the row. A field of `None` is null.
+macro_rules! record {
+    (
+        $(#[$doc:meta])*
+        $name:ident: $table:literal by $key:ident {
+            $($(#[$set_doc:meta])* $set:ident: $set_type:ty,)*
+        } $({ $($(#[$more_doc:meta])* $more:ident: $more_type:ty,)* })?
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Default, PartialEq)]
+        pub struct $name {
+            $($(#[$set_doc])* pub $set: Option<$set_type>,)*
+            $($($(#[$more_doc])* pub $more: Option<$more_type>,)*)?
+        }
+
+        impl $name {
+            const SET: &[&str] = &[stringify!($key), $(stringify!($set)),*];
+            const READ: &[&str] = &[$(stringify!($set),)* $($(stringify!($more),)*)?];
+            const TYPES: &[Oid] = &[TEXT, $(<$set_type as Value>::TYPE),*];
+
+            fn row(&self, key: &str) -> Vec<Arg> {
+                vec![text(key), $(self.$set.as_ref().and_then(Value::arg)),*]
+            }
+
+            fn read(rows: &Tuples) -> $name {
+                $name {
+                    $($set: rows.get(0, stringify!($set)),)*
+                    $($($more: rows.get(0, stringify!($more)),)*)?
+                }
+            }
+
+            fn select() -> String {
+                let (columns, table, key) = (list(Self::READ), $table, stringify!($key));
+                format!("SELECT {columns} FROM {table} WHERE {key} = $1")
+            }
+        }
+    };
+}
+pub(super) use record;
+
+/// Columns as a statement lists them.
+pub fn list(columns: &[&str]) -> String {
+    columns.join(", ").to_lowercase()
+}
+
+/// As many parameters, from the first on.
+pub fn parameters(count: usize) -> String {
+    let parameters: Vec<String> = (1..=count).map(|n| format!("${n}")).collect();
+    parameters.join(", ")
+}
+
+/// That columns become the parameters, as an UPDATE says it.
+pub fn set(columns: &[&str]) -> String {
+    let values = parameters(columns.len());
+    format!("SET ({}) = ROW ({values})", list(columns))
+}

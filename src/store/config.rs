@@ -3,31 +3,25 @@
 
 use jobs_core::interval::Interval;
 use jobs_core::state::State;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 
-use super::spi::{Plan, Snapshot, Tuples, big, text};
+use super::columns::{list, parameters, record, set};
+use super::spi::{Arg, Plan, Snapshot, Tuples, Value, big, text};
 use super::types::*;
-use crate::pg::jsonb::Jsonb;
-use crate::pg::jsonb::OwnedJsonb;
+use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::name::Name;
-use crate::pg::time;
 
-/// What jobs of a kind are inserted with where the insert says nothing; `None`: the system's
-/// default.
-#[derive(Clone, Default)]
-pub struct Kind {
-    /// where
-    pub queue: Option<String>,
-    /// lower runs first
-    pub priority: Option<i16>,
-    /// all tries
-    pub max_attempts: Option<i32>,
-    /// how long an attempt may run
-    pub timeout: Option<Interval>,
-    /// how it is retried
-    pub retry: Option<OwnedJsonb>,
-    /// what it is unique by
-    pub unique_opts: Option<OwnedJsonb>,
+record! {
+    /// What jobs of a kind are inserted with where the insert says nothing; `None`: the system's
+    /// default.
+    Kind: "jobs.kind" by kind {
+        queue: String,
+        priority: i16,
+        max_attempts: i32,
+        timeout: Interval,
+        retry: OwnedJsonb,
+        unique_opts: OwnedJsonb,
+    }
 }
 
 /// What is given of a job but its kind and args; `None` is the default.
@@ -57,27 +51,48 @@ pub struct Options {
     pub pending: bool,
 }
 
-/// What is set of a queue.
-#[derive(Clone, Default)]
-pub struct Queue {
-    /// nothing is fetched
-    pub is_paused: bool,
-    /// when a pause ended during which jobs waited
-    pub resumed_at: Option<i64>,
-    /// the most jobs that run at a time
-    pub concurrency: Option<i32>,
-    /// the most jobs that start in a period, and the period
-    pub rate: Option<(i32, Interval)>,
-    /// the most jobs that wait
-    pub max_waiting: Option<i32>,
-    /// how long jobs of each final state are kept, in microseconds; the inner `None`: for ever
-    pub retention: [Option<Option<i64>>; 3],
+record! {
+    /// What is set of a queue. One of which nothing is set is like those that were never named. So
+    /// says the view `jobs.queues`, too.
+    Queue: "jobs.queue" by queue {
+        /// The most jobs that run at a time.
+        concurrency: i32,
+        /// The most jobs that start in a period.
+        rate: i32,
+        rate_period: Interval,
+        /// The most jobs that wait.
+        max_waiting: i32,
+        /// How long final jobs are kept: microseconds, or [`FOR_EVER`].
+        retention_completed: i64,
+        retention_cancelled: i64,
+        retention_discarded: i64,
+    } {
+        paused_at: i64,
+        /// When a pause ended during which jobs waited.
+        resumed_at: i64,
+    }
 }
 
+/// As a retention: the jobs are never deleted.
+pub const FOR_EVER: i64 = -1;
+
 impl Queue {
+    /// Whether nothing is fetched.
+    pub fn is_paused(&self) -> bool {
+        self.paused_at.is_some()
+    }
+
+    /// How long jobs of each final state are kept, where the queue says so; the inner `None`: for
+    /// ever.
+    fn retentions(&self) -> [Option<Option<i64>>; 3] {
+        let kept = |kept: i64| (kept != FOR_EVER).then_some(kept);
+        let (completed, cancelled) = (self.retention_completed, self.retention_cancelled);
+        [completed, cancelled, self.retention_discarded].map(|own| own.map(kept))
+    }
+
     /// How long a job in this state is kept, if the queue says so.
     pub fn retention(&self, state: State) -> Option<Option<i64>> {
-        self.retention[state.final_number()?]
+        self.retentions()[state.final_number()?]
     }
 }
 
@@ -92,27 +107,12 @@ pub enum Rare {
 
 /// The defaults of a kind.
 pub fn kind(name: &str) -> Kind {
-    let kind = KIND.first(&[text(name)], |rows| Kind {
-        queue: rows.get(0, "queue"),
-        priority: rows.get(0, "priority"),
-        max_attempts: rows.get(0, "max_attempts"),
-        timeout: rows.get(0, "timeout"),
-        retry: rows.get(0, "retry"),
-        unique_opts: rows.get(0, "unique_opts"),
-    });
-    kind.unwrap_or_default()
+    KIND.first(&[text(name)], Kind::read).unwrap_or_default()
 }
 
 /// What is set of a queue.
 pub fn queue(name: &str, seen: Snapshot) -> Queue {
-    let queue = QUEUE.first_as_of(seen, &[text(name)], |rows| Queue {
-        is_paused: rows.given(0, "is_paused"),
-        concurrency: rows.get(0, "concurrency"),
-        rate: rows.get(0, "rate").zip(rows.get(0, "rate_period")),
-        max_waiting: rows.get(0, "max_waiting"),
-        retention: kept(rows),
-        resumed_at: rows.get(0, "resumed_at"),
-    });
+    let queue = QUEUE.first_as_of(seen, &[text(name)], Queue::read);
     queue.unwrap_or_default()
 }
 
@@ -129,18 +129,10 @@ pub fn tables() -> [Oid; 3] {
     [&KIND, &QUEUE, &COMMAND].map(Name::oid)
 }
 
-/// Writes the defaults of a kind: those of the options that it can have. Whether they are others
-/// than before.
-pub fn set_kind(name: &str, defaults: &Options) -> bool {
-    SET_KIND.execute(&[
-        text(name),
-        defaults.queue.as_deref().and_then(text),
-        defaults.priority.map(Datum::from),
-        defaults.max_attempts.map(Datum::from),
-        defaults.timeout.map(time::interval_datum),
-        defaults.retry.map(Jsonb::datum),
-        defaults.unique.map(Jsonb::datum),
-    ]) > 0
+/// Writes the defaults of a kind. Whether they are others than before.
+pub fn set_kind(name: &str, defaults: &Kind) -> bool {
+    let before = KIND.first(&[text(name)], Kind::read);
+    before.as_ref() != Some(defaults) && SET_KIND.execute(&defaults.row(name)) > 0
 }
 
 /// Takes back the defaults of a kind; whether there were any.
@@ -156,8 +148,9 @@ pub fn pause(queue: &str, at: i64, by: &str, reason: Option<&str>) -> bool {
 
 /// Lets a queue go on; whether it was paused. Waits for who is pausing it.
 pub fn resume(queue: &str, at: i64) -> bool {
-    let is_paused = IS_PAUSED.value(&[text(queue)]);
-    let is_resumed = is_paused == Some(true) && RESUME.execute(&[text(queue), big(at)]) > 0;
+    let before = LOCK_QUEUE.first(&[text(queue)], Queue::read);
+    let is_paused = before.is_some_and(|before| before.is_paused());
+    let is_resumed = is_paused && RESUME.execute(&[text(queue), big(at)]) > 0;
     FORGET_QUEUE.execute(&[text(queue)]);
     is_resumed
 }
@@ -174,47 +167,23 @@ pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
     // So that it can be locked, and nobody else changes it meanwhile.
     let before = loop {
         MAKE_QUEUE.execute(&[text(queue)]);
-        if let Some(before) = LOCK_QUEUE.first(&[text(queue)], kept) {
+        if let Some(before) = LOCK_QUEUE.first(&[text(queue)], Queue::read) {
             break before;
         }
     };
-    let micros = |kept: Option<Option<i64>>| kept.map(|kept| Datum::from(kept.unwrap_or(-1)));
-    let [completed, cancelled, discarded] = settings.retention.map(micros);
-    let set = SET_QUEUE.execute(&[
-        text(queue),
-        settings.concurrency.map(Datum::from),
-        settings.rate.map(|(rate, _)| Datum::from(rate)),
-        settings
-            .rate
-            .map(|(_, period)| time::interval_datum(period)),
-        settings.max_waiting.map(Datum::from),
-        completed,
-        cancelled,
-        discarded,
-    ]);
+    let same = Queue {
+        paused_at: before.paused_at,
+        resumed_at: before.resumed_at,
+        ..settings.clone()
+    };
+    let is_other = before != same && SET_QUEUE.execute(&settings.row(queue)) > 0;
     FORGET_QUEUE.execute(&[text(queue)]);
-    (set > 0).then(|| before != settings.retention)
+    is_other.then(|| before.retentions() != settings.retentions())
 }
 
-/// How long jobs are kept, as it is stored.
-fn kept(rows: &Tuples) -> [Option<Option<i64>>; 3] {
-    let columns = ["completed", "cancelled", "discarded"];
-    columns.map(|state| {
-        let micros: i64 = rows.get(0, &format!("retention_{state}"))?;
-        Some((micros >= 0).then_some(micros))
-    })
-}
-
-static KIND: Plan = Plan::new(
-    "SELECT k.queue, k.priority, k.max_attempts, k.timeout, k.retry, k.unique_opts FROM jobs.kind k WHERE k.kind = $1",
-    &[TEXT],
-);
-static QUEUE: Plan = Plan::new(
-    "SELECT q.paused_at IS NOT NULL AS is_paused, q.concurrency, q.rate, q.rate_period, q.max_waiting, q.retention_completed, q.retention_cancelled,
-            q.retention_discarded, q.resumed_at
-       FROM jobs.queue q WHERE q.queue = $1",
-    &[TEXT],
-);
+static KIND: Plan = Plan::built(Kind::select, &[TEXT]);
+static QUEUE: Plan = Plan::built(Queue::select, &[TEXT]);
+static LOCK_QUEUE: Plan = Plan::built(|| Queue::select() + " FOR UPDATE", &[TEXT]);
 // By `Rare`.
 static SOME: [Plan; 2] = [
     Plan::new(
@@ -227,13 +196,15 @@ static SOME: [Plan; 2] = [
         &[],
     ),
 ];
-static SET_KIND: Plan = Plan::new(
-    "INSERT INTO jobs.kind AS k (kind, queue, priority, max_attempts, timeout, retry, unique_opts) VALUES ($1, $2, $3, $4, $5, $6, $7)
-     ON CONFLICT (kind) DO UPDATE
-        SET queue = excluded.queue, priority = excluded.priority, max_attempts = excluded.max_attempts,
-            timeout = excluded.timeout, retry = excluded.retry, unique_opts = excluded.unique_opts
-      WHERE NOT record_image_eq(k, excluded)",
-    &[TEXT, TEXT, INT2, INT4, SPAN, JSONB, JSONB],
+static SET_KIND: Plan = Plan::built(
+    || {
+        let (columns, values) = (list(Kind::SET), parameters(Kind::SET.len()));
+        let set = set(Kind::SET);
+        format!(
+            "INSERT INTO jobs.kind ({columns}) VALUES ({values}) ON CONFLICT (kind) DO UPDATE {set}"
+        )
+    },
+    Kind::TYPES,
 );
 static REMOVE_KIND: Plan = Plan::new("DELETE FROM jobs.kind WHERE kind = $1", &[TEXT]);
 static PAUSE: Plan = Plan::new(
@@ -242,10 +213,6 @@ static PAUSE: Plan = Plan::new(
         SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
       WHERE q.paused_at IS NULL",
     &[TEXT, AT, TEXT, TEXT],
-);
-static IS_PAUSED: Plan = Plan::new(
-    "SELECT q.paused_at IS NOT NULL FROM jobs.queue q WHERE q.queue = $1 FOR UPDATE",
-    &[TEXT],
 );
 static RESUME: Plan = Plan::new(
     "UPDATE jobs.queue
@@ -259,44 +226,76 @@ static MAKE_QUEUE: Plan = Plan::new(
     "INSERT INTO jobs.queue (queue) VALUES ($1) ON CONFLICT DO NOTHING",
     &[TEXT],
 );
-static LOCK_QUEUE: Plan = Plan::new(
-    "SELECT q.retention_completed, q.retention_cancelled, q.retention_discarded FROM jobs.queue q WHERE q.queue = $1 FOR UPDATE",
-    &[TEXT],
+static SET_QUEUE: Plan = Plan::built(
+    || format!("UPDATE jobs.queue {} WHERE queue = $1", set(Queue::SET)),
+    Queue::TYPES,
 );
-static SET_QUEUE: Plan = Plan::new(
-    "UPDATE jobs.queue
-        SET concurrency = $2, rate = $3, rate_period = $4, max_waiting = $5,
-            retention_completed = $6, retention_cancelled = $7, retention_discarded = $8
-      WHERE queue = $1
-        AND NOT record_image_eq(
-              ROW (concurrency, rate, rate_period, max_waiting, retention_completed, retention_cancelled, retention_discarded),
-              ROW ($2, $3, $4, $5, $6, $7, $8))",
-    &[TEXT, INT4, INT4, SPAN, INT4, INT8, INT8, INT8],
-);
-// Whether a queue is paused or has a setting. One that is neither is like those that were never
-// named. The view jobs.queues has the list, too.
-macro_rules! is_set {
-    () => {
-        "num_nonnulls(q.paused_at, q.concurrency, q.rate, q.max_waiting, q.retention_completed, q.retention_cancelled, q.retention_discarded) > 0"
-    };
+// Whether a queue is paused or has a setting.
+fn is_set() -> String {
+    let settings = list(&Queue::SET[1..]);
+    format!("num_nonnulls(paused_at, {settings}) > 0")
 }
-static FORGET_QUEUE: Plan = Plan::new(
-    concat!(
-        "DELETE FROM jobs.queue q WHERE q.queue = $1 AND q.resumed_at IS NULL AND NOT ",
-        is_set!()
-    ),
+static FORGET_QUEUE: Plan = Plan::built(
+    || {
+        let is_set = is_set();
+        format!("DELETE FROM jobs.queue WHERE queue = $1 AND resumed_at IS NULL AND NOT {is_set}")
+    },
     &[TEXT],
 );
-static FORGET_RESUMED: Plan = Plan::new(
-    concat!(
-        "DELETE FROM jobs.queue
-          WHERE ctid = ANY (ARRAY(
-            SELECT q.ctid FROM jobs.queue q
-             WHERE q.resumed_at < $1 AND NOT ",
-        is_set!(),
-        "      AND NOT EXISTS (SELECT FROM jobs.ready r WHERE r.queue = q.queue)
-               AND NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= q.resumed_at)
-             LIMIT $2 FOR UPDATE SKIP LOCKED))"
-    ),
+static FORGET_RESUMED: Plan = Plan::built(
+    || {
+        let is_set = is_set();
+        format!(
+            "DELETE FROM jobs.queue
+              WHERE ctid = ANY (ARRAY(
+                SELECT q.ctid FROM jobs.queue q
+                 WHERE q.resumed_at < $1 AND NOT {is_set}
+                   AND NOT EXISTS (SELECT FROM jobs.ready r WHERE r.queue = q.queue)
+                   AND NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= q.resumed_at)
+                 LIMIT $2 FOR UPDATE SKIP LOCKED))"
+        )
+    },
     &[AT, INT8],
 );
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use pgrx::prelude::*;
+
+    use super::{Kind, Queue, is_set};
+
+    #[pg_test]
+    fn the_view_shows_queues_that_are_paused_or_have_a_setting() {
+        let sql =
+            "SELECT strpos(replace(pg_get_viewdef('jobs.queues'::regclass), 's.', ''), $1) > 0";
+        assert_eq!(
+            Spi::get_one_with_args(sql, &[is_set().into()]),
+            Ok(Some(true))
+        );
+    }
+
+    #[pg_test]
+    fn every_column_of_kinds_and_queues_is_known() {
+        let pause = ["paused_at", "paused_by", "pause_reason", "resumed_at"];
+        for (table, set, others) in [("kind", Kind::SET, &[][..]), ("queue", Queue::SET, &pause)] {
+            let sql = format!(
+                "SELECT string_agg(attname, ', ' ORDER BY attname) FROM pg_attribute
+                  WHERE attrelid = 'jobs.{table}'::regclass AND attnum > 0"
+            );
+            let mut known = [set, others].concat();
+            known.sort_unstable();
+            assert_eq!(Spi::get_one(&sql), Ok(Some(known.join(", "))));
+        }
+    }
+
+    #[pg_test]
+    fn a_column_that_is_no_default_makes_no_change_of_a_kind() {
+        let add = "ALTER TABLE jobs.kind ADD COLUMN seen_at timestamptz DEFAULT clock_timestamp()";
+        Spi::run(add).expect(add);
+        let (mut kind, written) = (Kind::default(), |kind: &Kind| super::set_kind("k", kind));
+        assert!(written(&kind) && !written(&kind));
+        kind.priority = Some(2);
+        assert!(written(&kind) && !written(&kind));
+    }
+}
