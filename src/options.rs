@@ -37,7 +37,7 @@ impl Options {
         finite("scheduled_at", self.scheduled_at)?;
         finite("expires_at", self.expires_at)?;
         self.timeout = self.timeout.map(check::timeout).transpose()?;
-        self.unique = self.unique.filter(|options| !options.is_null());
+        self.unique_opts = self.unique_opts.filter(|options| !options.is_null());
         Ok((self, attempts))
     }
 
@@ -47,7 +47,7 @@ impl Options {
         let defaults = config_cache::kind(kind);
         let (given, attempts) = self.valid()?;
         let default_of = |kept: &Option<OwnedJsonb>| kept.as_ref().map(OwnedJsonb::get);
-        let policy = policy::parse(given.unique.or(default_of(&defaults.unique_opts)))?;
+        let policy = policy::parse(given.unique_opts.or(default_of(&defaults.unique_opts)))?;
         let max_attempts = given
             .max_attempts
             .or(defaults.max_attempts)
@@ -57,7 +57,7 @@ impl Options {
         let priority = given.priority.or(defaults.priority);
         Ok(Checked {
             scheduled_at: given.scheduled_at,
-            pending: given.pending,
+            pending: given.pending == Some(true),
             common: Rc::new(Common {
                 kind: kind.to_string(),
                 queue: queue.unwrap_or_else(|| DEFAULT_QUEUE.into()),

@@ -4,7 +4,7 @@ use jobs_core::interval::Interval;
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
-use super::parameters::Parameters;
+use super::parameters::{Parameters, given};
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
@@ -37,24 +37,16 @@ fn define_kind(
         check::writable()?;
         check::reason(reason)?;
         let kind = &*check::name("kind", kind)?;
-        let given = Parameters {
-            queue,
-            priority,
-            max_attempts,
-            timeout,
-            retry,
-            unique_opts,
-            ..Parameters::default()
-        };
-        let (valid, attempts) = given.options()?.valid()?;
-        policy::parse(valid.unique)?;
+        let given = given! { queue, priority, max_attempts, timeout, retry, unique_opts };
+        let (valid, attempts) = given?.valid()?;
+        policy::parse(valid.unique_opts)?;
         let defaults = Kind {
             queue: valid.queue,
             priority: valid.priority,
             max_attempts: valid.max_attempts.or(attempts.default()),
             timeout: valid.timeout,
             retry: valid.retry.map(OwnedJsonb::new),
-            unique_opts: valid.unique.map(OwnedJsonb::new),
+            unique_opts: valid.unique_opts.map(OwnedJsonb::new),
         };
         if store::set_kind(kind, &defaults) {
             config_cache::changed();

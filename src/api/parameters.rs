@@ -16,45 +16,88 @@ use crate::options::Options;
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
+use crate::store::config::options;
 
-/// The parameters of which functions have some or all.
-#[derive(Default)]
-#[allow(missing_docs)]
-pub struct Parameters<'a> {
-    pub unique_opts: Option<Jsonb>,
-    pub queue: Option<&'a str>,
-    pub priority: Option<i32>,
-    pub scheduled_at: Option<TimestampWithTimeZone>,
-    pub max_attempts: Option<i32>,
-    pub tags: Option<Array>,
-    pub meta: Option<Jsonb>,
-    pub timeout: Option<pgrx::datum::Interval>,
-    pub retry: Option<Jsonb>,
-    pub expires_at: Option<TimestampWithTimeZone>,
-    pub pending: Option<bool>,
+/// A type of options.
+pub trait Given: Sized {
+    /// The type of the parameter.
+    type Parameter<'a>;
+
+    /// From the parameter of this name.
+    fn of(name: &str, given: Self::Parameter<'_>) -> Result<Self>;
+
+    /// From the field of this name.
+    fn of_field(name: &str, value: Jsonb) -> Result<Self>;
 }
 
-impl Parameters<'_> {
-    /// Reads them.
-    pub fn options(self) -> Result<Options> {
-        Ok(Options {
-            unique: self.unique_opts,
-            queue: self.queue.map(|queue| nfc(queue).into_owned()),
-            priority: self.priority.map(check::priority).transpose()?,
-            scheduled_at: self.scheduled_at.map(i64::from),
-            max_attempts: self.max_attempts,
-            tags: self
-                .tags
-                .map(|tags| check::texts("tags", tags))
-                .transpose()?,
-            meta: self.meta,
-            timeout: self.timeout.map(check::interval),
-            retry: self.retry,
-            expires_at: self.expires_at.map(i64::from),
-            pending: self.pending.unwrap_or(false),
-        })
-    }
+macro_rules! given_as {
+    ($($type:ty: $parameter:ty, $of:expr, $of_field:expr;)*) => {$(
+        impl Given for $type {
+            type Parameter<'a> = $parameter;
+
+            fn of(name: &str, given: Self::Parameter<'_>) -> Result<$type> {
+                $of(name, given)
+            }
+
+            fn of_field(name: &str, value: Jsonb) -> Result<$type> {
+                $of_field(name, value)
+            }
+        }
+    )*};
 }
+given_as! {
+    Jsonb: Jsonb, |_, given| Ok(given), |_, value| Ok(value);
+    String: &'a str, |_, given| Ok(nfc(given).into_owned()), |name, value| Ok(nfc(string(name, value)?).into_owned());
+    i16: i32, |_, given| check::priority(given), |name, value| check::priority(whole(name, value)?);
+    i32: i32, |_, given| Ok(given), whole;
+    i64: TimestampWithTimeZone, |_, given| Ok(i64::from(given)), timestamp;
+    Vec<String>: Array, check::texts, strings;
+    Interval: pgrx::datum::Interval, |_, given| Ok(check::interval(given)), duration;
+    bool: bool, |_, given| Ok(given), boolean;
+}
+
+macro_rules! as_parameters {
+    ($($option:ident: $type:ty,)*) => {
+        /// The parameters of which functions have some or all.
+        #[allow(missing_docs)]
+        #[derive(Default)]
+        pub struct Parameters<'a> {
+            $(pub $option: Option<<$type as Given>::Parameter<'a>>,)*
+        }
+
+        impl Parameters<'_> {
+            /// Reads them.
+            pub fn options(self) -> Result<Options> {
+                let Parameters { $($option,)* } = self;
+                $(let $option = $option.map(|given| Given::of(stringify!($option), given));)*
+                Ok(Options { $($option: $option.transpose()?,)* })
+            }
+        }
+
+        /// The fields of an element: the parameters of `jobs.insert`.
+        const FIELDS: &[&str] = &["kind", "args", $(stringify!($option)),*];
+
+        /// Reads a field that is an option.
+        fn read(name: &str, value: Jsonb, to: &mut Options) -> Result<()> {
+            match name {
+                $(stringify!($option) => to.$option = Some(Given::of_field(name, value)?),)*
+                _ => return Err(Invalid::unknown("jobs", "field", name, FIELDS).into()),
+            }
+            Ok(())
+        }
+    };
+}
+options!(as_parameters);
+
+/// The options that are parameters of these names.
+macro_rules! given {
+    ($($option:ident),*) => {{
+        #[allow(clippy::needless_update)]
+        let given = Parameters { $($option,)* ..Parameters::default() };
+        given.options()
+    }};
+}
+pub(super) use given;
 
 /// The fields of an element of a JSON array that is a parameter, as they are.
 pub fn fields(
@@ -70,30 +113,11 @@ pub fn fields(
 
 /// One element of `insert_many`, but for its args.
 pub struct Element {
-    /// what to do
     pub kind: String,
-    /// the rest
     pub options: Options,
 }
 
 impl Element {
-    /// The fields of an element: the parameters of `jobs.insert`.
-    const FIELDS: [&'static str; 13] = [
-        "kind",
-        "args",
-        "unique_opts",
-        "queue",
-        "priority",
-        "scheduled_at",
-        "max_attempts",
-        "tags",
-        "meta",
-        "timeout",
-        "retry",
-        "expires_at",
-        "pending",
-    ];
-
     /// Its fields, as they are.
     pub fn fields(element: Jsonb) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
         let rule = "Each element is an object with the parameters of jobs.insert.";
@@ -108,20 +132,9 @@ impl Element {
             match name {
                 "args" => {}
                 // JSON null is a value of args, and leaves every other field out.
-                _ if value.is_null() && Self::FIELDS.contains(&name) => {}
+                _ if value.is_null() && FIELDS.contains(&name) => {}
                 "kind" => kind = Some(string(name, value)?),
-                "unique_opts" => options.unique = Some(value),
-                "queue" => options.queue = Some(nfc(string(name, value)?).into_owned()),
-                "priority" => options.priority = Some(check::priority(whole(name, value)?)?),
-                "scheduled_at" => options.scheduled_at = Some(timestamp(name, value)?),
-                "max_attempts" => options.max_attempts = Some(whole(name, value)?),
-                "tags" => options.tags = Some(strings(name, value)?),
-                "meta" => options.meta = Some(value),
-                "timeout" => options.timeout = Some(duration(name, value)?),
-                "retry" => options.retry = Some(value),
-                "expires_at" => options.expires_at = Some(timestamp(name, value)?),
-                "pending" => options.pending = boolean(name, value)?,
-                _ => return Err(Invalid::unknown("jobs", "field", name, &Self::FIELDS).into()),
+                _ => read(name, value, &mut options)?,
             }
         }
         let kind = check::name("kind", kind)?.into_owned();

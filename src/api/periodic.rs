@@ -5,7 +5,7 @@ use jobs_core::error::quoted;
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
-use super::parameters::Parameters;
+use super::parameters::{Parameters, given};
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::answer::{Cell, Record};
@@ -46,16 +46,8 @@ fn schedule(
         let kind = &*check::name("kind", kind)?;
         let args = check::given("args", args)?;
         let ticks = Ticks::of(cron, check::given("time_zone", time_zone)?)?;
-        let given = Parameters {
-            unique_opts,
-            queue,
-            priority,
-            max_attempts,
-            tags,
-            meta,
-            timeout,
-            retry,
-            ..Parameters::default()
+        let given = given! {
+            unique_opts, queue, priority, max_attempts, tags, meta, timeout, retry
         };
         let definition = Definition {
             name: name.to_string(),
@@ -64,7 +56,7 @@ fn schedule(
             kind: kind.to_string(),
             args,
             missed: read_missed(check::given("missed", missed)?)?,
-            options: given.options()?,
+            options: given?,
         };
         // What an insert would refuse is refused now.
         definition.options.clone().checked(kind)?.candidate(args)?;

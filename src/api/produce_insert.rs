@@ -6,7 +6,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::parameters::{Element, Parameters};
+use super::parameters::{Element, Parameters, given};
 use crate::check;
 use crate::error::{Result, answer};
 use crate::options::Checked;
@@ -41,20 +41,11 @@ fn insert(
         check::writable()?;
         let kind = &*check::name("kind", kind)?;
         let args = check::given("args", args)?;
-        let given = Parameters {
-            unique_opts,
-            queue,
-            priority,
-            scheduled_at,
-            max_attempts,
-            tags,
-            meta,
-            timeout,
-            retry,
-            expires_at,
-            pending,
+        let given = given! {
+            unique_opts, queue, priority, scheduled_at, max_attempts, tags, meta, timeout, retry,
+            expires_at, pending
         };
-        let candidate = given.options()?.checked(kind)?.candidate(args)?;
+        let candidate = given?.checked(kind)?.candidate(args)?;
         let outcome = unique::insert_one(&candidate)?;
         Ok(Record(row(0, &[candidate], &[outcome])))
     };
@@ -100,20 +91,11 @@ fn insert_batch(
         check::writable()?;
         let kind = &*check::name("kind", kind)?;
         let elements = array::elements(check::given("args", args)?, pg_sys::JSONBOID);
-        let given = Parameters {
-            unique_opts,
-            queue,
-            priority,
-            scheduled_at,
-            max_attempts,
-            tags,
-            meta,
-            timeout,
-            retry,
-            expires_at,
-            pending,
+        let given = given! {
+            unique_opts, queue, priority, scheduled_at, max_attempts, tags, meta, timeout, retry,
+            expires_at, pending
         };
-        let checked = given.options()?.checked(kind)?;
+        let checked = given?.checked(kind)?;
         let elements = elements.into_iter();
         let args = elements.map(|element| element.map(Jsonb::from_datum));
         let candidate = |args| checked.candidate(check::given("args", args)?);

@@ -4,10 +4,10 @@ use jobs_core::key::Key;
 use pgrx::datum::{JsonB, TimestampWithTimeZone};
 use pgrx::prelude::*;
 
-use super::parameters::Parameters;
+use super::parameters::{Parameters, given};
 use crate::check;
 use crate::error::{Result, answer};
-use crate::options::Checked;
+use crate::options::{Checked, Options};
 use crate::pg::answer::{Cell, Record};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -26,7 +26,8 @@ fn unique_key(
     scheduled_at: Option<TimestampWithTimeZone>,
 ) -> Option<String> {
     let run = || {
-        let (checked, args) = checked(kind, args, unique_opts, queue, meta, scheduled_at)?;
+        let given = given! { unique_opts, queue, meta, scheduled_at };
+        let (checked, args) = checked(kind, args, given?)?;
         Ok(checked.candidate(args)?.job.unique_key)
     };
     answer(run).map(|key| key.hex())
@@ -44,7 +45,8 @@ fn explain_unique(
     scheduled_at: Option<TimestampWithTimeZone>,
 ) -> Record {
     let run = || {
-        let (checked, args) = checked(kind, args, unique_opts, queue, meta, scheduled_at)?;
+        let given = given! { unique_opts, queue, meta, scheduled_at };
+        let (checked, args) = checked(kind, args, given?)?;
         let Some(policy) = checked.policy() else {
             let mut cells = vec![Cell::Null; 7];
             cells[6] = Cell::Text("insert".into());
@@ -98,24 +100,10 @@ fn ojs_manifest() -> JsonB {
 }
 
 /// The options as an insert would check them, and the args.
-fn checked(
-    kind: Option<&str>,
-    args: Option<Jsonb>,
-    unique_opts: Option<Jsonb>,
-    queue: Option<&str>,
-    meta: Option<Jsonb>,
-    scheduled_at: Option<TimestampWithTimeZone>,
-) -> Result<(Checked, Jsonb)> {
+fn checked(kind: Option<&str>, args: Option<Jsonb>, given: Options) -> Result<(Checked, Jsonb)> {
     let kind = &*check::name("kind", kind)?;
     let args = check::given("args", args)?;
-    let given = Parameters {
-        unique_opts,
-        queue,
-        meta,
-        scheduled_at,
-        ..Parameters::default()
-    };
-    let checked = given.options()?.checked(kind)?;
+    let checked = given.checked(kind)?;
     checked.fits(args)?;
     Ok((checked, args))
 }

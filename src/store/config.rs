@@ -24,32 +24,44 @@ record! {
     }
 }
 
-/// What is given of a job but its kind and args; `None` is the default.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// its policy
-    pub unique: Option<Jsonb>,
-    /// where
-    pub queue: Option<String>,
-    /// lower runs first
-    pub priority: Option<i16>,
-    /// when it is due
-    pub scheduled_at: Option<i64>,
-    /// all tries, the first one too
-    pub max_attempts: Option<i32>,
-    /// for finding it
-    pub tags: Option<Vec<String>>,
-    /// an object of any members
-    pub meta: Option<Jsonb>,
-    /// how long one try may run
-    pub timeout: Option<Interval>,
-    /// when it is tried again
-    pub retry: Option<Jsonb>,
-    /// when it is of no use any more
-    pub expires_at: Option<i64>,
-    /// whether it waits to be activated
-    pub pending: bool,
+/// The options of a job, in order, with the types that they are kept in: `$what!` gets the list.
+macro_rules! options {
+    ($what:ident) => {
+        $what! {
+            unique_opts: Jsonb,
+            queue: String,
+            priority: i16,
+            scheduled_at: i64,
+            max_attempts: i32,
+            tags: Vec<String>,
+            meta: Jsonb,
+            timeout: Interval,
+            retry: Jsonb,
+            expires_at: i64,
+            pending: bool,
+        }
+    };
 }
+pub(crate) use options;
+
+macro_rules! as_struct {
+    ($($option:ident: $type:ty,)*) => {
+        /// What is given of a job but its kind and args; `None` is the default.
+        #[allow(missing_docs)]
+        #[derive(Clone, Default)]
+        pub struct Options {
+            $(pub $option: Option<$type>,)*
+        }
+
+        impl Options {
+            /// Those of a row; the statement may leave some out.
+            pub fn read(rows: &Tuples, row: usize) -> Options {
+                Options { $($option: rows.find(row, stringify!($option)),)* }
+            }
+        }
+    };
+}
+options!(as_struct);
 
 record! {
     /// What is set of a queue. One of which nothing is set is like those that were never named. So

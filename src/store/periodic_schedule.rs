@@ -91,7 +91,7 @@ columns! {
         TIME_ZONE: TEXT = text(&new.time_zone),
         KIND: TEXT = text(&new.kind),
         ARGS: JSONB = Some(new.args.datum()),
-        UNIQUE_OPTS: JSONB = new.options.unique.map(Jsonb::datum),
+        UNIQUE_OPTS: JSONB = new.options.unique_opts.map(Jsonb::datum),
         QUEUE: TEXT = new.options.queue.as_deref().and_then(text),
         PRIORITY: INT2 = new.options.priority.into_datum(),
         MAX_ATTEMPTS: INT4 = new.options.max_attempts.into_datum(),
@@ -197,17 +197,7 @@ fn read(rows: &Tuples, row: usize) -> Periodic {
             kind: rows.given(row, "kind"),
             args: rows.given(row, "args"),
             missed: Missed::of(&rows.given::<String>(row, "missed")).unwrap_or(Missed::Once),
-            options: Options {
-                unique: rows.get(row, "unique_opts"),
-                queue: rows.get(row, "queue"),
-                priority: rows.get(row, "priority"),
-                max_attempts: rows.get(row, "max_attempts"),
-                tags: rows.get(row, "tags"),
-                meta: rows.get(row, "meta"),
-                timeout: rows.get(row, "timeout"),
-                retry: rows.get(row, "retry"),
-                ..Options::default()
-            },
+            options: Options::read(rows, row),
         },
     }
 }
