@@ -28,6 +28,7 @@ mod log_scan;
 mod maintenance;
 mod memory;
 mod notify;
+mod options;
 mod out_of_memory;
 mod periodic;
 mod policy_fuzz;
