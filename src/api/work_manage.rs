@@ -6,7 +6,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
-use super::parameters::Parameters;
+use super::parameters::{Parameters, given};
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::answer::StateAnswer;
@@ -146,19 +146,13 @@ fn update(
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> StateAnswer {
-    let given = Parameters {
-        queue,
-        priority,
-        scheduled_at,
-        max_attempts,
-        tags,
-        meta,
-        timeout,
-        retry,
-        expires_at,
-        ..Parameters::default()
+    let run = || {
+        let given = given! {
+            queue, priority, scheduled_at, max_attempts, tags, meta, timeout, retry, expires_at
+        };
+        given?.valid()
     };
-    let (valid, _) = answer(|| given.options()?.valid());
+    let (valid, _) = answer(run);
     let changes = Changes {
         kind: None,
         args,
