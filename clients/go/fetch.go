@@ -65,17 +65,17 @@ func scanAttempt(columns func(into ...any) error) (*attempt, error) {
 // fetch under way: its jobs may be ours already.
 func (w *Worker) fetchLoop() {
 	defer w.change(func() { w.fetchIsOver = true })
-	for w.await(w.quit, w.hasPlaces) {
-		jobs, err := query(w.quit, w.fetching, scanAttempt, w.fetchCall(),
+	for w.await(w.stopping, w.hasPlaces) {
+		jobs, err := query(w.stopping, w.fetching, scanAttempt, w.fetchCall(),
 			w.order, w.places, w.options.Name, interval(w.options.Lease), array(w.kinds))
 		for i := 0; i < len(jobs) && err == nil; i++ { // else they may not be ours
 			w.start(jobs[i])
 		}
 		if err == nil && len(jobs) < w.places {
-			w.fetching.wait(w.quit, "CALL jobs.wait_any($1, worker => $2)", w.order, w.options.Name)
-		} else if err != nil && w.quit.Err() == nil {
+			w.fetching.wait(w.stopping, "CALL jobs.wait_any($1, worker => $2)", w.order, w.options.Name)
+		} else if err != nil && w.stopping.Err() == nil {
 			w.options.Log.Error("jobs cannot be fetched", "error", err)
-			w.pause(w.quit, maxPause/4)
+			w.pause(w.stopping, maxPause/4)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (w *Worker) start(a *attempt) {
 	a.ctx, a.cancelCtx = context.WithCancel(context.Background())
 	w.change(func() { w.running[a], w.held[a] = true, true })
 	h := w.handler(a.row.Kind)
-	if w.quit.Err() != nil { // since the fetch began
+	if w.stopping.Err() != nil { // since the fetch began
 		a.cancel(ErrStopping)
 		h.work = func(context.Context, *JobRow) (any, error) { return nil, ErrStopping }
 	}

@@ -444,7 +444,7 @@ func TestAStopCutsThePauseBeforeAResultIsSentAgain(t *testing.T) {
 		w.pause(context.Background(), 24*time.Hour)
 		close(ended)
 	}()
-	w.leaveNow()
+	w.cancel()
 	<-ended
 }
 
@@ -534,7 +534,7 @@ func TestAResultThatIsLostIsLogged(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	said := strings.Join(s.log.said(), "\n")
-	for _, want := range []string{"warn a result is refused, or its job locked: it will be sent again", "error a result is lost"} {
+	for _, want := range []string{"warn a result is refused, or its job locked: it will be sent again", "error a result could not be sent"} {
 		if !strings.Contains(said, want+"[job 1 kind k attempt 1") {
 			t.Error(said)
 		}

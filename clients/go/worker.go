@@ -98,11 +98,11 @@ type Worker struct {
 
 	fetching, finishing, control *link
 
-	quit, hurry     context.Context // done: fetch no more; cancel what runs. This ends quit as well.
-	leave, leaveNow context.CancelFunc
-	ready, done     chan struct{}
-	started         atomic.Bool
-	results         chan *attempt // whose results are to be sent
+	stopping, cancelling context.Context // done: no more fetches; handlers are cancelled
+	stop, cancel         context.CancelFunc
+	ready, done          chan struct{}
+	started              atomic.Bool
+	results              chan *attempt // whose results are to be sent
 
 	mu      sync.Mutex
 	changed chan struct{} // is closed at the next change of what follows
@@ -150,8 +150,8 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	w.finishing = &link{worker: w, patience: patience, turn: make(chan struct{}, 1)}
 	// When this one falls silent, another one is to renew the leases before they end.
 	w.control = &link{worker: w, patience: w.pace() + 5*time.Second, turn: make(chan struct{}, 1)}
-	w.hurry, w.leaveNow = context.WithCancel(context.Background())
-	w.quit, w.leave = context.WithCancel(w.hurry)
+	w.cancelling, w.cancel = context.WithCancel(context.Background())
+	w.stopping, w.stop = context.WithCancel(w.cancelling)
 	w.info, w.err = json.Marshal(options.Info)
 	w.require(len(options.Queues) > 0, "Queues is empty")
 	for _, queue := range options.Queues {
@@ -209,7 +209,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-w.done:
 	}
-	go func() { <-signals; w.leaveNow() }()
+	go func() { <-signals; w.cancel() }()
 	return w.Stop()
 }
 
@@ -242,8 +242,8 @@ func (w *Worker) Done() <-chan struct{} { return w.done }
 // Stop ends the worker, and returns when it has ended. It fetches no more. Handlers have the grace
 // period, then they are cancelled and their jobs released. The error is nil if nothing was lost.
 func (w *Worker) Stop() error {
-	w.leave()
-	time.AfterFunc(w.options.Grace, w.leaveNow)
+	w.stop()
+	time.AfterFunc(w.options.Grace, w.cancel)
 	if w.started.Load() {
 		<-w.done
 	}
@@ -251,16 +251,16 @@ func (w *Worker) Stop() error {
 }
 
 // StopAndCancel ends the worker without a grace period.
-func (w *Worker) StopAndCancel() error { w.leaveNow(); return w.Stop() }
+func (w *Worker) StopAndCancel() error { w.cancel(); return w.Stop() }
 
 // live is the worker's whole life.
 func (w *Worker) live() {
 	w.options.Log.Info("the worker starts", "worker", w.options.Name)
-	if err := w.beat(w.quit); err == nil {
+	if err := w.beat(w.stopping); err == nil {
 		close(w.ready)
 		w.work()
 	} else {
-		w.require(w.quit.Err() != nil, "the server refuses the worker: %w", err)
+		w.require(w.stopping.Err() != nil, "the server refuses the worker: %w", err)
 		defer close(w.ready) // after done, so that one can tell
 	}
 	for _, link := range []*link{w.fetching, w.finishing, w.control} {
@@ -277,16 +277,16 @@ func (w *Worker) work() {
 	go w.controlLoop(working)
 	go w.finishLoop(working)
 	go w.fetchLoop()
-	<-w.quit.Done()
-	isIdle := func() bool { return w.fetchIsOver && len(w.running) == 0 }
-	w.await(w.hurry, isIdle)
-	w.leaveNow()
+	<-w.stopping.Done()
+	isDone := func() bool { return w.fetchIsOver && len(w.running) == 0 }
+	w.await(w.cancelling, isDone)
+	w.cancel()
 	for _, a := range w.list(w.running) {
 		a.cancel(ErrStopping)
 	}
-	w.awaitFor(time.Second, isIdle)
+	w.awaitFor(time.Second, isDone)
 	for _, a := range w.list(w.running) {
-		w.options.Log.Warn("a handler does not end and is left behind", a.fields()...)
+		w.options.Log.Warn("a handler is left behind", a.fields()...)
 		if a.completed.Load() {
 			a.tell("", nil) // its transaction says what becomes of the job
 		}
@@ -295,7 +295,7 @@ func (w *Worker) work() {
 	w.awaitFor(10*time.Second, func() bool { return w.fetchIsOver && len(w.held) == 0 })
 	unsent := w.list(w.held)
 	for _, a := range unsent {
-		w.options.Log.Error("a result is lost", a.fields()...)
+		w.options.Log.Error("a result could not be sent", a.fields()...)
 	}
 	w.require(len(unsent) == 0, "%d results could not be sent", len(unsent))
 	end()
@@ -330,7 +330,7 @@ func (w *Worker) beat(ctx context.Context) error {
 		w.change(func() { w.command = command })
 	}
 	if w.command == "stop" {
-		w.leave()
+		w.stop()
 	}
 	held, ids, tokens := w.list(w.held), []int64{}, []int64{}
 	for _, a := range held {
@@ -401,13 +401,13 @@ func (w *Worker) list(set map[*attempt]bool) (attempts []*attempt) {
 }
 
 // pause sleeps for about as long, 25 % either way, so that workers do not come all at once. When a
-// worker is in a hurry to end it sleeps for a second at most.
+// worker cancels its handlers it sleeps for a second at most.
 func (w *Worker) pause(ctx context.Context, pause time.Duration) {
 	pause += pause * time.Duration(time.Now().Nanosecond()/1000%1000-500) / 2000
 	select {
 	case <-time.After(pause):
 	case <-ctx.Done():
-	case <-w.hurry.Done():
+	case <-w.cancelling.Done():
 		time.Sleep(least(pause, time.Second))
 	}
 }

@@ -82,8 +82,8 @@ export class Worker {
   #wake = () => {};
 
   readonly #stopping = new AbortController(); // no more fetches
-  readonly #cancelling = new AbortController(); // the grace period is over, or not needed
-  readonly #over = new AbortController();
+  readonly #cancelling = new AbortController(); // handlers are cancelled
+  readonly #ending = new AbortController(); // no more results are sent
   readonly #fetch: Link;
   readonly #finish: Link;
   readonly #control: Link;
@@ -118,8 +118,8 @@ export class Worker {
     check(typeof connect === "function", "database", database && typeof database, "is neither a URL nor has it connect");
     const connected = () => connect(this.name);
     this.#fetch = new Link(connected, this.#stopping.signal, this.#stopping.signal, logger);
-    this.#finish = new Link(connected, this.#cancelling.signal, this.#over.signal, logger);
-    this.#control = new Link(connected, this.#cancelling.signal, this.#over.signal, logger);
+    this.#finish = new Link(connected, this.#cancelling.signal, this.#ending.signal, logger);
+    this.#control = new Link(connected, this.#cancelling.signal, this.#ending.signal, logger);
     this.#finisher = new Finisher(this.#finish, logger);
   }
 
@@ -220,7 +220,7 @@ export class Worker {
     if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
     this.#options.logger.info("the worker starts", { worker: this.name });
     await Promise.race([this.#beat(), aborted(this.#stopping.signal)]).catch(async (error) => {
-      this.#over.abort();
+      this.#ending.abort();
       await this.#control.close();
       throw error;
     });
@@ -241,13 +241,13 @@ export class Worker {
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
     await atMost(1, emptied);
     for (const attempt of this.#running.keys()) {
-      logger.warn("a handler was left behind", attempt.fields);
+      logger.warn("a handler is left behind", attempt.fields);
       // What is completed in a transaction is locked by that.
       if (!attempt.job.isCompleted) this.#settle(attempt, { do: "release" });
     }
     this.#cancelling.abort();
     const lost = await this.#finisher.flush(SENDING, fetched);
-    this.#over.abort();
+    this.#ending.abort();
     await this.#control.interrupt(controlling);
     await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.close()]);
     if (lost > 0) logger.error("results could not be sent", { worker: this.name, results: lost });
@@ -347,13 +347,13 @@ export class Worker {
   // --- Control -----------------------------------------------------------------------------------
 
   async #controlling(): Promise<void> {
-    const over = this.#over.signal;
+    const ending = this.#ending.signal;
     const pace = Math.min(this.#options.lease / 3, 10);
     const refused = (call: string) => async (error: unknown) => {
-      if (!over.aborted) this.#options.logger.error(`a ${call} was refused, to be repeated`, { error });
-      await sleep(Math.min(pace, 1), over);
+      if (!ending.aborted) this.#options.logger.error(`a ${call} was refused, to be repeated`, { error });
+      await sleep(Math.min(pace, 1), ending);
     };
-    while (!over.aborted) {
+    while (!ending.aborted) {
       const wait = this.#control.rows(WAIT_FOR_REQUESTS, [`${pace} s`, this.name], pace + BEATING / 2, true);
       await wait.catch(refused("wait"));
       await this.#beat().catch(refused("heartbeat"));

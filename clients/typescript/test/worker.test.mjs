@@ -387,7 +387,7 @@ withDatabase("a handler that is left behind is logged", async (client, queue) =>
   });
   end();
   const warned = lines.filter(([level]) => level !== "info");
-  assert.deepEqual(warned, [["warn", "a handler was left behind", { job: id, kind: "k", attempt: 1 }]]);
+  assert.deepEqual(warned, [["warn", "a handler is left behind", { job: id, kind: "k", attempt: 1 }]]);
 });
 
 withDatabase("at a stop without grace a fetch under way is not abandoned", async (client, queue) => {

@@ -25,8 +25,9 @@ from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure
 if TYPE_CHECKING:
     from .worker import Worker
 
-# How far the worker is on its way to the end. Leaving: the grace period has begun; now: it is over.
-WORKING, ENDING, LEAVING, NOW, OVER = range(5)
+# How far the worker is. Stop: it fetches no more. Grace: its handlers have the grace period.
+# Cancel: they are cancelled. Ended: no more results are sent.
+RUN, STOP, GRACE, CANCEL, ENDED = range(5)
 
 # Seconds for a cancelled handler to end when the worker stops, and for the last results.
 LEFT_BEHIND = 1
@@ -71,8 +72,8 @@ class Engine:
         self.threads = Threads()
         self.control: asyncio.Task[None] | None = None
         self.command: str | None = None  # None: before the first beat
-        self.stage = WORKING
-        self.ending = self.loop.create_future()  # done when it is to end
+        self.stage = RUN
+        self.stopping = self.loop.create_future()  # done once it is to stop
         # By tokens: attempts whose handlers run; and all that the server thinks to be ours, so also
         # those whose results are on their way.
         self.running: dict[int, Attempt] = {}
@@ -82,8 +83,8 @@ class Engine:
 
     def stop(self, stage: int) -> None:
         self.stage = max(self.stage, stage)
-        if not self.ending.done():
-            self.ending.set_result(None)
+        if not self.stopping.done():
+            self.stopping.set_result(None)
         self.is_changed.set()
 
     async def _until(self, is_so: Callable[[], bool], timeout: float = math.inf) -> None:
@@ -99,15 +100,15 @@ class Engine:
         finishing = asyncio.create_task(self.finisher.run())
         tasks = [fetching, finishing, asyncio.create_task(self.threads.run(asyncio.run, self._control()))]
         try:
-            done, _ = await asyncio.wait([self.ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([self.stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()  # raises what the server has against this worker
             self.fetch_link.is_closing = True
             if not self.fetch_link.is_busy:
                 fetching.cancel()
             fetching.add_done_callback(lambda _: self.is_changed.set())
-            await self._until(lambda: fetching.done() and not self.running or self.stage >= LEAVING)
-            await self._until(lambda: fetching.done() and not self.running or self.stage >= NOW, self.worker.grace)
+            await self._until(lambda: fetching.done() and not self.running or self.stage >= GRACE)
+            await self._until(lambda: fetching.done() and not self.running or self.stage >= CANCEL, self.worker.grace)
             for attempt in list(self.running.values()):
                 attempt.cancel("stopping")
             await self._until(lambda: fetching.done() and not self.running, LEFT_BEHIND)
@@ -124,7 +125,7 @@ class Engine:
         finally:
             fetching.cancel()
             finishing.cancel()
-            self.stage = OVER
+            self.stage = ENDED
             if self.control:
                 with suppress(RuntimeError):  # it has ended by itself
                     self.control.get_loop().call_soon_threadsafe(self.control.cancel)
@@ -142,7 +143,7 @@ class Engine:
         pace = min(self.worker.lease / 3, 10)
         wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
         try:
-            while self.stage != OVER:
+            while self.stage != ENDED:
                 try:
                     await self._beat()
                     await self.control_link.wait(wait, timedelta(seconds=pace), self.worker.name, patience=pace + 5)
@@ -175,12 +176,12 @@ class Engine:
     def _obey(self, command: str) -> None:
         if command != self.command:
             if self.command or command != "run":
-                log.info("worker %s is to %s", self.worker.name, command)
+                log.info("an operator has given worker %s the command %s", self.worker.name, command)
             self.command = command
             self.worker.ready.set()
             self.is_changed.set()
             if command == "stop":
-                self.stop(ENDING)
+                self.stop(STOP)
 
     def _hear(self, job: Job[Any], is_cancelled: bool | None) -> None:
         """Of a heartbeat that says that the job is to be cancelled, or, by None, that it is lost.
@@ -198,7 +199,7 @@ class Engine:
     async def _fetch(self) -> None:
         worker = self.worker
         lease = timedelta(seconds=worker.lease)
-        while self.stage == WORKING:
+        while self.stage == RUN:
             # Results that cannot be sent, or not yet, hold their places.
             kept = self.held.keys() if self.finish_link.backoff.is_on else self.finisher.again.keys()
             free = worker.concurrency - len(self.running.keys() | kept)
@@ -212,11 +213,11 @@ class Engine:
                 for row in rows:
                     self._begin(row)
                 await asyncio.sleep(0)  # so that they begin before the next statement is made
-                if len(rows) < most and self.stage == WORKING:
+                if len(rows) < most and self.stage == RUN:
                     wait = "call jobs.wait_any(%s::text[], worker => %s)"  # for 30 s
                     await self.fetch_link.wait(wait, queues, worker.name, patience=60)
             except Exception as error:  # also what a row cannot be read for
-                if self.stage > WORKING:
+                if self.stage > RUN:
                     return  # and is not repeated
                 log.error("a fetch was refused: %s", error, extra={"error": error})
                 await self.fetch_link.backoff.pause()
@@ -235,7 +236,7 @@ class Engine:
         handler = self.worker._handler(job)
         job._store = self._store
         attempt = self.held[job.token] = Attempt(job)
-        if self.stage > WORKING:
+        if self.stage > RUN:
             self._settle(attempt, {"do": "release"})
             return
         self.running[job.token] = attempt

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ._engine import LEAVING, NOW, Engine
+from ._engine import CANCEL, GRACE, Engine
 from ._values import Duration, args_type, build, encode, seconds
 from ._version import __version__
 from .job import Job, log
@@ -186,11 +186,11 @@ class Worker:
     async def stop(self) -> None:
         """Fetches no more, gives handlers the grace period, and returns when all is told. Raises
         what `ended` raises."""
-        await self._stop(LEAVING)
+        await self._stop(GRACE)
 
     async def stop_and_cancel(self) -> None:
         """As `stop`, without a grace period. It may follow a `stop` that has not returned yet."""
-        await self._stop(NOW)
+        await self._stop(CANCEL)
 
     async def _stop(self, stage: int) -> None:
         if self._engine:
@@ -199,7 +199,7 @@ class Worker:
 
     def _signal(self) -> None:
         if self._engine:
-            self._engine.stop(NOW if self._engine.stage >= LEAVING else LEAVING)
+            self._engine.stop(CANCEL if self._engine.stage >= GRACE else GRACE)
 
     async def _serve(self) -> bool:
         if not self.handlers:
