@@ -150,7 +150,7 @@ async fn many(
             .set("max_parallel_workers_per_gather", 0)
             .set("log_min_error_statement", "panic");
         for state in gone {
-            builder = builder.set(&format!("jobs.retention_{}", state.name()), 0);
+            builder = builder.set(&format!("jobs.retention_{state}"), 0);
         }
         if let Some(postgres) = postgres {
             builder = builder.postgres(postgres);

@@ -30,7 +30,7 @@ fn number(cell: &Option<String>) -> Option<i64> {
 }
 
 fn state(cell: &Option<String>) -> Option<State> {
-    cell.as_deref().map(State::of)
+    cell.as_deref().map(state_of)
 }
 
 /// What rows say.
@@ -153,7 +153,7 @@ fn rejected(say: &Say, detail: &str) -> Vec<Fact> {
     let is_first = elements[..index].iter().all(|(other, _)| *other != key);
     match detail["existing_job_id"].as_i64() {
         Some(id) if is_first => {
-            let state = detail["existing_job_state"].as_str().map(State::of);
+            let state = detail["existing_job_state"].as_str().map(state_of);
             vec![Fact::Insert {
                 key,
                 new,

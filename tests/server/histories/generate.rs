@@ -330,7 +330,7 @@ fn args(plan: &Plan, key: usize) -> Value {
 
 impl New {
     fn options(&self) -> Value {
-        let names: Vec<String> = self.by_state.iter().map(|state| state.name()).collect();
+        let names: Vec<&str> = self.by_state.iter().map(|state| state.as_str()).collect();
         let mut options = json!({"by_args": true, "by_state": names, "on_conflict": match &self.on_conflict {
             OnConflict::Skip => json!("skip"),
             OnConflict::Reject => json!("reject"),
@@ -338,7 +338,7 @@ impl New {
             OnConflict::ReplaceExceptSchedule => json!("replace_except_schedule"),
             OnConflict::Update { states, schedule } => {
                 let fields = if *schedule { json!(["scheduled_at", "tags"]) } else { json!(["max_attempts", "priority"]) };
-                let states = states.iter().map(|state| (state.name(), fields.clone()));
+                let states = states.iter().map(|state| (state.to_string(), fields.clone()));
                 json!({"update": Value::Object(states.collect())})
             }
         }});

@@ -34,37 +34,10 @@
 //! are explained one by one: an order for each is less than one order for all, but whatever has
 //! none is wrong.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
-    Available,
-    Scheduled,
-    Pending,
-    Running,
-    Retryable,
-    Completed,
-    Cancelled,
-    Discarded,
-}
+pub use jobs_core::state::State::{self, *};
 
-pub use State::*;
-
-impl State {
-    pub const ALL: [State; 8] = [
-        Available, Scheduled, Pending, Running, Retryable, Completed, Cancelled, Discarded,
-    ];
-
-    pub fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
-
-    pub fn of(name: &str) -> State {
-        let found = State::ALL.into_iter().find(|state| state.name() == name);
-        found.unwrap_or_else(|| panic!("there is no state {name}"))
-    }
-
-    pub fn is_final(self) -> bool {
-        self >= Completed
-    }
+pub fn state_of(name: &str) -> State {
+    State::from_str(name).unwrap_or_else(|| panic!("there is no state {name}"))
 }
 
 /// When a hold is given back before it has run out.

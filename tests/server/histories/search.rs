@@ -195,7 +195,7 @@ impl<'a> Search<'a> {
         let world = &self.furthest;
         let mut text = String::from("after the longest explained beginning there is committed");
         for (id, job) in &world.committed {
-            let state = job.state.map_or("deleted".into(), State::name);
+            let state = job.state.map_or("deleted", State::as_str);
             let hold = if job.hold.is_some() {
                 " with its hold"
             } else {
