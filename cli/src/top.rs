@@ -15,7 +15,9 @@ use crate::failed::Failed;
 use crate::terminal::{plain, print};
 use crate::visible;
 
-const EXAMPLES: &str = "Examples:
+const EXAMPLES: &str = "Shows the 1,000 busiest queues.
+
+Examples:
   jobs top
   jobs top --interval 10 -d postgresql://postgres@localhost/app
   jobs top --once --json | jq .queues";
@@ -34,7 +36,8 @@ pub(crate) struct Top {
 const QUEUES: &str = "
 select coalesce(jsonb_agg(to_jsonb(q) || jsonb_build_object('waits',
     extract(epoch from clock_timestamp() - q.oldest_available_at)::bigint)
-    order by q.running + q.available desc, q.queue), '[]')::text from jobs.queues q";
+    order by q.running + q.available desc, q.queue), '[]')::text
+    from (select * from jobs.queues q order by q.running + q.available desc, q.queue limit 1000) q";
 const WORKERS: &str = "
 select coalesce(jsonb_agg(to_jsonb(w) order by w.worker), '[]')::text
     from jobs.workers w where w.status is distinct from 'lost' or w.running > 0";

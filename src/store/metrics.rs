@@ -96,19 +96,21 @@ static BY_KIND: Plan = Plan::new(
     &[TEXTS, TEXTS, TEXTS, INT8S, INT8S],
 );
 
-// The busiest queues, and the others together, which are only looked at if there are any.
+// The busiest queues, and the others together, which are only looked at if there are any. A queue
+// that has their name is one of them.
 static QUEUES: Plan = Plan::new(
     "WITH named AS MATERIALIZED (
        SELECT q.queue, q.available, q.scheduled, q.pending, q.running, q.retryable, q.completed, q.cancelled, q.discarded, q.oldest_available_at, q.counted_at
          FROM jobs.queues q
         ORDER BY q.available + q.scheduled + q.pending + q.running + q.retryable DESC, q.completed + q.cancelled + q.discarded DESC, q.queue LIMIT $1)
      SELECT m.metric, 'gauge', m.labels, m.value, m.help
-       FROM (SELECT n.*, s.paused_at IS NOT NULL AS paused, s.concurrency, s.max_waiting FROM named n LEFT JOIN jobs.queue s ON s.queue = n.queue
+       FROM (SELECT n.*, s.paused_at IS NOT NULL AS paused, s.concurrency, s.max_waiting FROM named n LEFT JOIN jobs.queue s ON s.queue = n.queue WHERE n.queue <> '(others)'
              UNION ALL
              SELECT '(others)', sum(q.available), sum(q.scheduled), sum(q.pending), sum(q.running), sum(q.retryable), sum(q.completed),
                     sum(q.cancelled), sum(q.discarded), min(q.oldest_available_at), NULL, NULL, NULL, NULL
                FROM jobs.queues q
-              WHERE (SELECT count(*) FROM named) = $1 AND q.queue NOT IN (SELECT n.queue FROM named n) HAVING count(*) > 0) q, LATERAL (
+              WHERE (SELECT count(*) = $1 OR bool_or(n.queue = '(others)') FROM named n)
+                AND q.queue NOT IN (SELECT n.queue FROM named n WHERE n.queue <> '(others)') HAVING count(*) > 0) q, LATERAL (
          SELECT 'jobs_queue_jobs', jsonb_build_object('queue', q.queue, 'state', s.state), s.jobs::double precision,
                 'Jobs by queue and state; of long tables as counted before, see jobs_queue_counted_age_seconds'
            FROM (VALUES ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running),

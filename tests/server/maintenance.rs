@@ -256,7 +256,7 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
     run(
         &db,
         &format!(
-            "select count(jobs.insert('kind ' || n, queue => 'queue ' || n)) from generate_series(1, {QUEUES}) n;
+            "select count(jobs.insert('kind ' || n, queue => case n when 1 then '(others)' else 'queue ' || n end)) from generate_series(1, {QUEUES}) n;
              update jobs.job set created_at = created_at - interval '1 hour';
              select pg_stat_force_next_flush()"
         ),
@@ -297,6 +297,8 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
             "{metric}"
         );
     }
+    let series = metrics("count(*) = count(distinct (metric, labels))") + "true";
+    assert!(is(&db, &series).await);
     let unmeasured = metrics("count(*) = 0") + "metric ~ '^jobs_(wait|run)_seconds'";
     assert!(is(&db, &unmeasured).await);
     assert!(is(&db, "count(*) = 1001 from jobs.top()").await);

@@ -95,6 +95,19 @@ fn what_a_worker_says_of_itself_commands_no_terminal() {
 }
 
 #[test]
+fn the_busiest_queues_are_shown() {
+    let Some(program) = Program::new("many") else {
+        return;
+    };
+    // Those of other tests are busier.
+    let insert = "select count(*) from jobs.insert_many((select jsonb_agg(jsonb_build_object(
+        'kind', 'k', 'queue', $1 || n, 'scheduled_at', '2999-01-01T00:00:00Z')) from generate_series(1, 1001) n))";
+    program.ask::<i64>(insert);
+    let shown: Value = serde_json::from_str(&printed(&program, &["top", "--json"])).unwrap();
+    assert_eq!(shown["queues"].as_array().map(Vec::len), Some(1000));
+}
+
+#[test]
 fn a_job_deeper_than_a_value_of_serde_is_shown() {
     let Some(program) = Program::new("deep shown") else {
         return;
