@@ -7,9 +7,11 @@ use jobs_core::verdict::Verdict;
 use pgrx::check_for_interrupts;
 
 use crate::error::{Error, Result};
+use crate::pg::jsonb::Jsonb;
 use crate::pg::{time, transaction};
 use crate::settings;
 use crate::shmem::commit::{self, Work};
+use crate::store::config::Options;
 use crate::store::job::NewJob;
 use crate::store::look::Holder;
 use crate::store::moves::{self, ErrorRow, Move, To};
@@ -61,16 +63,19 @@ pub fn locked(holder: &Holder, verdict: &Verdict) -> Result<Option<Place>> {
 fn taken(fields: Fields, new: &NewJob) -> Changes<'_> {
     let common = &*new.common;
     let takes = |field| fields.contains(field);
+    let options = Options {
+        queue: takes(Field::Queue).then(|| common.queue.clone()),
+        priority: takes(Field::Priority).then_some(common.priority),
+        max_attempts: takes(Field::MaxAttempts).then_some(common.max_attempts),
+        meta: takes(Field::Meta).then(|| common.meta.unwrap_or_else(Jsonb::empty_object)),
+        tags: takes(Field::Tags).then(|| common.tags.clone().unwrap_or_default()),
+        scheduled_at: takes(Field::ScheduledAt).then(|| new.scheduled_at()),
+        ..Options::default()
+    };
     Changes {
         kind: takes(Field::Kind).then_some(common.kind.as_str()),
         args: takes(Field::Args).then_some(new.args),
-        queue: takes(Field::Queue).then_some(common.queue.as_str()),
-        priority: takes(Field::Priority).then_some(common.priority),
-        max_attempts: takes(Field::MaxAttempts).then_some(common.max_attempts),
-        meta: takes(Field::Meta).then_some(common.meta),
-        tags: takes(Field::Tags).then(|| common.tags.clone()),
-        scheduled_at: takes(Field::ScheduledAt).then(|| new.scheduled_at()),
-        ..Changes::default()
+        options,
     }
 }
 
@@ -82,14 +87,16 @@ pub fn updated(place: &Place, fields: Fields, new: &NewJob) -> Result<()> {
     if !place.state.is_final() && place.state != State::Running {
         return requeued(place, changes).map(|_| ());
     }
-    if place.state == State::Running && changes.queue.is_some() {
+    if place.state == State::Running && changes.options.queue.is_some() {
         place.keep_queue();
     }
     rewrite(place.id, changes)?;
-    if place.state.is_final() && (changes.queue.is_some() || changes.scheduled_at.is_some()) {
+    if place.state.is_final()
+        && (changes.options.queue.is_some() || changes.options.scheduled_at.is_some())
+    {
         place.keep_anew();
     }
-    if changes.scheduled_at.is_some() {
+    if changes.options.scheduled_at.is_some() {
         place.forget_schedule();
         // A final job may have been what others under its key were folded for, by its schedule.
         if let Some(key) = place.unique_key.filter(|_| place.state.is_final()) {
@@ -117,7 +124,7 @@ pub fn requeued(place: &Place, changes: &Changes) -> Result<Option<State>> {
     };
     rewrite(place.id, changes)?;
     let now = time::now();
-    let to = match (place.state, changes.scheduled_at) {
+    let to = match (place.state, changes.options.scheduled_at) {
         (State::Pending, _) => To::Scheduled(State::Pending, i64::MAX),
         (_, Some(at)) => return Ok(Some(put_due(place.id, at, row))),
         (State::Available, None) => match place.seq.filter(|_| !changes.lane()) {

@@ -152,19 +152,11 @@ fn update(
         };
         given?.valid()
     };
-    let (valid, _) = answer(run);
+    let (options, _) = answer(run);
     let changes = Changes {
-        kind: None,
         args,
-        queue: valid.queue.as_deref(),
-        priority: valid.priority,
-        max_attempts: valid.max_attempts,
-        meta: valid.meta.map(Some),
-        tags: valid.tags.map(Some),
-        scheduled_at: valid.scheduled_at,
-        timeout: valid.timeout,
-        retry: valid.retry,
-        expires_at: valid.expires_at,
+        options,
+        ..Changes::default()
     };
     let is_fixed = |state: State| state.is_final() || state == State::Running;
     let act = |place: &Place| {

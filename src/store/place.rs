@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use jobs_core::interval::Interval;
 use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::columns::columns;
+use super::config::Options;
 use super::finish::{self, Attempt, Then, Wait};
 use super::spi::{Arg, Plan, Tuples, big, bigs, text, texts};
 use super::types::*;
@@ -272,34 +272,15 @@ pub fn used(id: i64, token: i64) -> Option<Used> {
 /// What is to change of a job; `None`: it stays as it is.
 #[derive(Clone, Default)]
 pub struct Changes<'a> {
-    /// what to do
     pub kind: Option<&'a str>,
-    /// with what
     pub args: Option<Jsonb>,
-    /// where
-    pub queue: Option<&'a str>,
-    /// lower runs first
-    pub priority: Option<i16>,
-    /// all tries
-    pub max_attempts: Option<i32>,
-    /// `Some(None)`: `{}`
-    pub meta: Option<Option<Jsonb>>,
-    /// `Some(None)`: `{}`
-    pub tags: Option<Option<Vec<String>>>,
-    /// when it is due
-    pub scheduled_at: Option<i64>,
-    /// how long an attempt may run
-    pub timeout: Option<Interval>,
-    /// how it is retried
-    pub retry: Option<Jsonb>,
-    /// when it expires
-    pub expires_at: Option<i64>,
+    pub options: Options,
 }
 
 impl Changes<'_> {
     /// Whether an available job has to go to another lane.
     pub fn lane(&self) -> bool {
-        self.queue.is_some() || self.priority.is_some()
+        self.options.queue.is_some() || self.options.priority.is_some()
     }
 }
 
@@ -310,15 +291,15 @@ columns! {
         ID: INT8 not null = big(id),
         KIND: TEXT = to.kind.and_then(text),
         ARGS: JSONB = to.args.map(Jsonb::datum),
-        QUEUE: TEXT = to.queue.and_then(text),
-        PRIORITY: INT2 = to.priority.map(Datum::from),
-        MAX_ATTEMPTS: INT4 = to.max_attempts.map(Datum::from),
-        META: JSONB = to.meta.map(|meta| meta.unwrap_or_else(|| Jsonb::from_text("{}")).datum()),
-        TAGS: TEXTS = to.tags.as_ref().and_then(|tags| texts(tags.as_deref().unwrap_or_default())),
-        SCHEDULED_AT: AT = to.scheduled_at.map(Datum::from),
-        TIMEOUT: SPAN = to.timeout.map(time::interval_datum),
-        RETRY: JSONB = to.retry.map(Jsonb::datum),
-        EXPIRES_AT: AT = to.expires_at.map(Datum::from),
+        QUEUE: TEXT = to.options.queue.as_deref().and_then(text),
+        PRIORITY: INT2 = to.options.priority.map(Datum::from),
+        MAX_ATTEMPTS: INT4 = to.options.max_attempts.map(Datum::from),
+        META: JSONB = to.options.meta.map(Jsonb::datum),
+        TAGS: TEXTS = to.options.tags.as_deref().and_then(texts),
+        SCHEDULED_AT: AT = to.options.scheduled_at.map(Datum::from),
+        TIMEOUT: SPAN = to.options.timeout.map(time::interval_datum),
+        RETRY: JSONB = to.options.retry.map(Jsonb::datum),
+        EXPIRES_AT: AT = to.options.expires_at.map(Datum::from),
     }
     fn changes(to: &Changes, id: i64);
 }
@@ -328,7 +309,7 @@ columns! {
 pub fn rewrite(id: i64, changes: &Changes, most: u64) -> Option<u64> {
     let args = self::changes(changes, id);
     REWRITE.first(&args, |rows| {
-        if changes.args.is_none() && changes.meta.is_none() {
+        if changes.args.is_none() && changes.options.meta.is_none() {
             return None;
         }
         let carried = ["args", "meta"].map(|part| rows.raw(0, part).map(Jsonb::from_datum));
