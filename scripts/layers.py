@@ -20,7 +20,6 @@ ticks
 options
 unique
 transition
-attempt
 check
 store
 shmem

@@ -3,7 +3,6 @@
 use pgrx::prelude::*;
 
 mod api;
-mod attempt;
 mod check;
 mod error;
 mod fault;

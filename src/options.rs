@@ -64,10 +64,10 @@ impl Options {
                 priority: priority.unwrap_or(DEFAULT_PRIORITY),
                 expires_at: given.expires_at,
                 max_attempts,
-                tags: given.tags,
-                meta: given.meta,
-                timeout: given.timeout.or(defaults.timeout),
-                retry: given.retry.or(default_of(&defaults.retry)),
+                tags: given.tags.into(),
+                meta: given.meta.into(),
+                timeout: given.timeout.or(defaults.timeout).into(),
+                retry: given.retry.or(default_of(&defaults.retry)).into(),
                 hold: policy.as_ref().and_then(|policy| policy.hold),
                 _defaults: defaults,
             }),
@@ -96,7 +96,7 @@ impl Checked {
         Subject {
             kind: &self.common.kind,
             args,
-            meta: self.common.meta,
+            meta: self.common.meta.given().copied(),
             queue: &self.common.queue,
             at: self.scheduled_at.unwrap_or(now),
         }
@@ -104,7 +104,7 @@ impl Checked {
 
     /// Refuses args that are too long beside the meta.
     pub fn fits(&self, args: Jsonb) -> Result<()> {
-        check::args_and_meta(Some(args), self.common.meta)
+        check::args_and_meta(Some(args), self.common.meta.given().copied())
     }
 
     /// The job with these args, inserted now.

@@ -1,4 +1,4 @@
-//! What happens to jobs after they were inserted: `src/transition.rs` and
+//! What happens to jobs after they were inserted: `src/transition/` and
 //! `src/api/work_manage.rs`. None of it waits for a claim.
 
 use jobs_core::state::State;

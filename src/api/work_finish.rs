@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use pgrx::prelude::*;
 
-use crate::attempt::{self, Became, By, Ending, Failure, Finishing, Outcome};
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::pg::answer::{Cell, Record, StateAnswer};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::store::finish;
-use crate::store::place::{self, Place, Used};
+use crate::store::place::{self, Place};
+use crate::store::used::{self, Used};
+use crate::transition::attempt::{self, Became, By, Ending, Failure, Finishing, Outcome};
 
 /// Finishes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
@@ -84,7 +85,7 @@ fn heartbeat(
         Err(if place.as_ref().is_some_and(is_held) {
             Error::deadline_exceeded(id)
         } else {
-            let used = place::used(id, token);
+            let used = used::by(id, token);
             refusal(id, token, "renew the lease of", used, place)
         })
     };
@@ -132,7 +133,7 @@ fn refusal(
     };
     // The token of a job, and the number of one: the other way round they fit.
     let is_held = |place: Place| place.token == Some(id);
-    let is_swapped = place::locate(token).is_some_and(is_held) || place::used(token, id).is_some();
+    let is_swapped = place::locate(token).is_some_and(is_held) || used::by(token, id).is_some();
     if is_swapped {
         error.hint(format!(
             "id and token are in the wrong order: {id} is the token of job {token}."

@@ -8,7 +8,6 @@ use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
 use super::parameters::{boolean, duration, fields, string, whole};
-use crate::attempt::{self, By, Ending, Failure, Finishing, Outcome};
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::fault::{self, Fault};
@@ -18,6 +17,7 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::{memory, server, time};
 use crate::store::finish::{self, Wait};
 use crate::store::place::{self, Place};
+use crate::transition::attempt::{self, By, Ending, Failure, Finishing, Outcome};
 
 /// How long results of [`finish_many`] wait for others to let go of their jobs, all together: the
 /// leases of the other jobs go on, but their deadlines come nearer. At most half of a

@@ -15,10 +15,10 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::shmem::commit::{self, Work};
 use crate::store::audit;
+use crate::store::changes::Changes;
 use crate::store::find::{self, Filter};
-use crate::store::moves::{self, Answer, Move, To};
-use crate::store::place::{self, Changes, Place};
-use crate::transition;
+use crate::store::place::Place;
+use crate::transition::by_id;
 
 /// Cancels a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
@@ -30,22 +30,10 @@ fn cancel(
 ) -> StateAnswer {
     let force = force.unwrap_or(false);
     let changes = |place: &Place| {
-        can_be_cancelled(place.state) && (force || !place.is_asked_to_stop_for(reason))
+        by_id::can_be_cancelled(place.state) && (force || !place.is_asked_to_stop_for(reason))
     };
-    let act = |place: &Place| cancel_at(place, reason, force).map(Ok);
+    let act = |place: &Place| by_id::cancel(place, reason, force);
     manage(id, reason, fcinfo, changes, act)
-}
-
-fn can_be_cancelled(state: State) -> bool {
-    !state.is_final()
-}
-
-fn cancel_at(place: &Place, reason: Option<&str>, force: bool) -> Option<State> {
-    if place.state == State::Running && !force {
-        let is_asked = place.request_cancel(time::now(), reason);
-        return is_asked.then_some(State::Running);
-    }
-    transition::cancelled(place, reason, None).then_some(State::Cancelled)
 }
 
 /// Makes a job available again. See the COMMENT in sql/50_work.sql.
@@ -57,75 +45,21 @@ fn retry(
     fcinfo: FunctionCallInfo,
 ) -> StateAnswer {
     let reset = reset.unwrap_or(false);
-    let act = |place: &Place| retry_at(place, reset).map(Ok);
-    manage(id, reason, fcinfo, |place| can_be_retried(place.state), act)
-}
-
-fn can_be_retried(state: State) -> bool {
-    !matches!(state, State::Available | State::Running)
-}
-
-fn retry_at(place: &Place, reset: bool) -> Option<State> {
-    let mut row = place.take()?;
-    let now = time::now();
-    // The row that told its worker's repeated call what happened is gone; every other end left
-    // another one.
-    let token = row.token.take();
-    let answer = token.filter(|_| place.state == State::Completed);
-    if reset {
-        row.attempt = 0;
-    }
-    place::grant_attempt(place.id, row.attempt);
-    row.scheduled_at = Some(now);
-    let one = Move {
-        answer: answer.map(|token| Answer {
-            token,
-            state: place.state,
-            scheduled_at: None,
-        }),
-        returns_under: place.unique_key.filter(|_| place.state.is_final()),
-        ..Move::new(place.id, row, To::Ready)
-    };
-    moves::put(&[one], now);
-    Some(State::Available)
+    let changes = |place: &Place| by_id::can_be_retried(place.state);
+    let act = |place: &Place| by_id::retry(place, reset);
+    manage(id, reason, fcinfo, changes, act)
 }
 
 /// Makes a pending job available, or scheduled. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn activate(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
-    let act = |place: &Place| match place.state {
-        State::Pending => transition::activated(place).map(Ok),
-        state => {
-            let rule = "Only a pending job can be activated.";
-            let error = Error::wrong_state(place.id, state, "activate", rule);
-            Some(Err(match can_be_retried(state) {
-                true => error.hint("jobs.retry makes it available."),
-                false => error,
-            }))
-        }
-    };
-    manage(id, reason, fcinfo, |_| true, act)
+    manage(id, reason, fcinfo, |_| true, by_id::activate)
 }
 
 /// Deletes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn delete(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
-    let act = |place: &Place| {
-        if place.state == State::Running {
-            let rule = "A running job cannot be deleted.";
-            let error = Error::wrong_state(place.id, place.state, "delete", rule);
-            let hint = "Cancel it first, with force => true if its worker is gone.";
-            return Some(Err(error.hint(hint)));
-        }
-        delete_at(place).map(Ok)
-    };
-    manage(id, reason, fcinfo, |_| true, act)
-}
-
-fn delete_at(place: &Place) -> Option<State> {
-    place.take()?;
-    place::erase(place);
-    Some(place.state)
+    manage(id, reason, fcinfo, |_| true, by_id::delete)
 }
 
 /// Changes a job that waits. See the COMMENT in sql/50_work.sql.
@@ -158,23 +92,8 @@ fn update(
         options,
         ..Changes::default()
     };
-    let is_fixed = |state: State| state.is_final() || state == State::Running;
-    let act = |place: &Place| {
-        if is_fixed(place.state) {
-            let rule =
-                "Only a job that waits can be changed: pending, scheduled, available or retryable.";
-            let error = Error::wrong_state(place.id, place.state, "update", rule);
-            return Some(Err(error.hint(match place.state {
-                State::Running => "Cancel it, and insert another one.",
-                _ => "jobs.retry has it wait again.",
-            })));
-        }
-        transition::requeued(place, &changes).transpose()
-    };
-    let differs = |place: &Place| {
-        let goes_to_the_end = place.state == State::Available && changes.lane();
-        is_fixed(place.state) || goes_to_the_end || !place::says(place.id, &changes)
-    };
+    let differs = |place: &Place| by_id::differs(place, &changes);
+    let act = |place: &Place| by_id::update(place, &changes);
     manage(id, reason, fcinfo, differs, act)
 }
 
@@ -198,8 +117,8 @@ fn cancel_many(
             ..filter(queue, kind, states, tag, older_than, max_jobs, None)?
         })
     };
-    let act = |place: &Place| cancel_at(place, reason, false);
-    manage_many(reason, fcinfo, filter, can_be_cancelled, act)
+    let act = |place: &Place| by_id::cancel(place, reason, false);
+    manage_many(reason, fcinfo, filter, by_id::can_be_cancelled, act)
 }
 
 /// Makes many jobs available again. See the COMMENT in sql/50_work.sql.
@@ -224,8 +143,8 @@ fn retry_many(
         after: failed_after.map(i64::from),
     };
     let filter = || filter(queue, kind, states, tag, older_than, max_jobs, Some(failed));
-    let act = |place: &Place| retry_at(place, reset);
-    manage_many(reason, fcinfo, filter, can_be_retried, act)
+    let act = |place: &Place| by_id::retry(place, reset);
+    manage_many(reason, fcinfo, filter, by_id::can_be_retried, act)
 }
 
 /// Deletes many jobs. See the COMMENT in sql/50_work.sql.
@@ -242,8 +161,7 @@ fn delete_many(
     fcinfo: FunctionCallInfo,
 ) -> i64 {
     let filter = || filter(queue, kind, states, tag, older_than, max_jobs, None);
-    let can = |state| state != State::Running;
-    manage_many(reason, fcinfo, filter, can, delete_at)
+    manage_many(reason, fcinfo, filter, by_id::can_be_deleted, by_id::delete)
 }
 
 /// What the latest error of a job is.
@@ -310,7 +228,7 @@ fn manage_many<'a>(
     fcinfo: FunctionCallInfo,
     filter: impl FnOnce() -> Result<Filter<'a>>,
     can: impl Fn(State) -> bool,
-    act: impl Fn(&Place) -> Option<State>,
+    act: impl Fn(&Place) -> Option<Result<State>>,
 ) -> i64 {
     let run = || {
         check::writable()?;
@@ -325,12 +243,12 @@ fn manage_many<'a>(
                 if filter.states.contains(&place.state)
                     && (filter.with_cancel_requested || !place.is_asked_to_stop)
                 {
-                    act(place).map(|_| true)
+                    act(place).map(|done| done.map(|_| true))
                 } else {
-                    Some(false)
+                    Some(Ok(false))
                 }
             };
-            done += i64::from(transition::chase(id, act)? == Some(true));
+            done += i64::from(by_id::chase(id, act)?.transpose()? == Some(true));
         }
         if done > 0 {
             audit::note(fcinfo, Some(done));
@@ -356,7 +274,7 @@ fn manage(
             true => act(place).map(|done| (done, true)),
             false => Some((Ok(place.state), false)),
         };
-        let done = transition::chase(id, act)?;
+        let done = by_id::chase(id, act)?;
         let (state, is_changed) = done.ok_or_else(|| Error::unknown_job(id))?;
         let state = state?;
         if is_changed {

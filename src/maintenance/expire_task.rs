@@ -2,8 +2,8 @@
 
 use super::{Round, Singly, Task, Thing};
 use crate::pg::time;
-use crate::store::{due, place};
-use crate::transition;
+use crate::store::{due as store, moves, place};
+use crate::transition::due;
 
 pub const TASK: Task = Task {
     name: "expire",
@@ -12,13 +12,13 @@ pub const TASK: Task = Task {
 };
 
 fn run(limit: i64, but: &[Thing]) -> Round {
-    let details = place::details_of_type("expired").datum();
-    let expired = due::expire(time::now(), limit, details, &Thing::jobs(but));
+    let details = moves::details_of_type("expired").datum();
+    let expired = store::expire(time::now(), limit, details, &Thing::jobs(but));
     Round::of(expired, limit)
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
-    let expired = due::expired(time::now(), limit, &Thing::jobs(but));
+    let expired = store::expired(time::now(), limit, &Thing::jobs(but));
     expired.into_iter().map(Thing::Job).collect()
 }
 
@@ -26,7 +26,7 @@ fn handle(thing: &Thing) -> bool {
     if let Thing::Job(id) = thing
         && let Some(place) = place::locate(*id)
     {
-        transition::expired(&place, time::now())
+        due::expired(&place, time::now())
     } else {
         false
     }

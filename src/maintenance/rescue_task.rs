@@ -2,10 +2,10 @@
 //! left ahead are cut, so that leases end.
 
 use super::{Round, Singly, Task, Thing, clock};
-use crate::attempt::{self, By, Ending, Failure, Finishing};
 use crate::pg::time;
 use crate::store::due::{self, Expired, Leases};
-use crate::store::place;
+use crate::store::moves;
+use crate::transition::attempt::{self, By, Ending, Failure, Finishing};
 
 pub const TASK: Task = Task {
     name: "rescue",
@@ -45,7 +45,7 @@ fn rescue(leases: &[Expired]) {
     if leases.is_empty() {
         return;
     }
-    let details = ["timeout", "lease_expired"].map(|name| Some(place::details_of_type(name)));
+    let details = ["timeout", "lease_expired"].map(|name| Some(moves::details_of_type(name)));
     let said = leases.iter().map(|lease| {
         let (error, details, by) = match lease.timed_out {
             true => (

@@ -85,7 +85,7 @@ fn handle(thing: &Thing) -> bool {
     if let Thing::Job(id) = thing
         && let Some(place) = place::locate(*id)
     {
-        transition::became_due(&place)
+        transition::due::became_due(&place)
     } else {
         false
     }

@@ -6,7 +6,6 @@
 //! |---|---|---|---|---|---|
 //! | [`inserted`] | inserted | spot | queue | | |
 //! | [`promoted`] | | spot | queue, unless by a fetch | | |
-//! | [`found`] | | spot | | | |
 //! | [`started`] | started, wait | | queue, if due jobs are left | taken | holds released |
 //! | [`ended`] | | | queue, of a freed slot | freed | |
 //! | .. completed | completed, run | | job | | holds released |
@@ -47,18 +46,15 @@ pub enum Spot {
     Scheduled { due_at: i64 },
 }
 
-/// A job that was put to wait.
-pub struct Arrived {
-    pub queue: String,
-    pub spot: Spot,
-}
+/// The queue of a job that was put to wait, and its place.
+pub type Arrived = (String, Spot);
 
 /// Who is told that due jobs are available.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     /// Sessions that wait for jobs of the queue.
     All,
-    /// Nobody: a fetch takes them, and [`started`] tells of the rest.
+    /// Nobody: a fetch looks at them, and [`started`] tells of those it leaves.
     Fetch,
 }
 
@@ -127,15 +123,11 @@ pub(super) fn inserted(jobs: &[(i64, &NewJob)]) {
     });
 }
 
-/// Jobs of a queue came due, and are available at these priorities and positions.
+/// Jobs of a queue are available at these priorities and positions: they came due, or arrived
+/// without our code, as by COPY.
 pub(super) fn promoted(queue: &str, lanes: &[(i16, i64)], told: Told) {
     let spot = |&(priority, seq): &(i16, i64)| (queue, Spot::Ready { priority, seq });
     arrived(lanes.iter().map(spot), told);
-}
-
-/// Available jobs of a queue arrived without our code, as by COPY: the first of each priority.
-pub(super) fn found(queue: &str, lanes: &[(i16, i64)]) {
-    promoted(queue, lanes, Told::Fetch);
 }
 
 /// A fetch started attempts at jobs of a queue.
@@ -164,9 +156,9 @@ pub(super) fn started(queue: &str, fetch: &Fetch, room: &Room, claimed: &[Claime
 
 /// Attempts ended. Jobs that are not completed are [`moved`] next.
 pub(super) fn ended(ended: &Ended) {
-    limits::free(&ended.slots)
-        .iter()
-        .for_each(|queue| announce::available(queue));
+    for queue in limits::free(&ended.slots) {
+        announce::available(&queue);
+    }
     if ended.completed.is_empty() {
         return;
     }
@@ -198,10 +190,8 @@ pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
         });
         finished(over, event);
     }
-    arrived(
-        waiting.iter().map(|one| (one.queue.as_str(), one.spot)),
-        Told::All,
-    );
+    let waiting = waiting.iter().map(|(queue, spot)| (queue.as_str(), *spot));
+    arrived(waiting, Told::All);
     for one in moves {
         if let Some(ends_at) = one.releases {
             notes::release_holds(&[(one.id, ends_at)]);
@@ -215,10 +205,12 @@ pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
 
 /// Jobs that waited were discarded: they did not start in time.
 pub(super) fn expired(ids: &[i64], now: i64) {
-    finished(
-        ids.iter().map(|id| Over::unstarted(*id, now)),
-        Event::Discarded,
-    );
+    let over = ids.iter().map(|id| Over {
+        id: *id,
+        ended_at: now,
+        ..Over::default()
+    });
+    finished(over, Event::Discarded);
 }
 
 /// The worker of a running job was asked to stop.

@@ -46,7 +46,7 @@ pub fn started(pair: Pair, now: i64, since: i64) {
 }
 
 /// An attempt that ended, or a job that became final.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Over<'a> {
     pub id: i64,
     /// Of the queue and kind that the job was fetched with.
@@ -59,17 +59,6 @@ pub struct Over<'a> {
 }
 
 impl Over<'_> {
-    /// A job that became final before any attempt.
-    pub fn unstarted(id: i64, at: i64) -> Over<'static> {
-        Over {
-            id,
-            key: None,
-            queue: None,
-            began_at: None,
-            ended_at: at,
-        }
-    }
-
     fn count(&self, pair: Pair, event: Event) {
         let ran = |began_at| (Time::Run, self.ended_at.saturating_sub(began_at));
         tally::count(pair, self.ended_at, event, 1, self.began_at.map(ran));

@@ -15,6 +15,37 @@ use super::spi::{Arg, big, text, texts};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
+/// A value that a job was given, or the default, which is not stored. An `Option` would mean "no
+/// change" in [`Changes`](super::changes::Changes).
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Setting<T> {
+    #[default]
+    Default,
+    Given(T),
+}
+
+impl<T> Setting<T> {
+    pub fn given(&self) -> Option<&T> {
+        match self {
+            Setting::Default => None,
+            Setting::Given(value) => Some(value),
+        }
+    }
+
+    pub fn given_or_else(&self, default: impl FnOnce() -> T) -> T
+    where
+        T: Clone,
+    {
+        self.given().cloned().unwrap_or_else(default)
+    }
+}
+
+impl<T> From<Option<T>> for Setting<T> {
+    fn from(value: Option<T>) -> Setting<T> {
+        value.map_or(Setting::Default, Setting::Given)
+    }
+}
+
 /// What jobs of a batch mostly have in common, valid and with all defaults filled in.
 pub struct Common {
     pub kind: String,
@@ -24,14 +55,14 @@ pub struct Common {
     pub expires_at: Option<i64>,
     /// all tries, the first one too
     pub max_attempts: i32,
-    /// `None`: `{}`
-    pub tags: Option<Vec<String>>,
-    /// `None`: `{}`
-    pub meta: Option<Jsonb>,
-    /// `None`: [`DEFAULT_TIMEOUT`](super::fetch::DEFAULT_TIMEOUT)
-    pub timeout: Option<Interval>,
-    /// `None`: river
-    pub retry: Option<Jsonb>,
+    /// By default `{}`.
+    pub tags: Setting<Vec<String>>,
+    /// By default `{}`.
+    pub meta: Setting<Jsonb>,
+    /// By default [`DEFAULT_TIMEOUT`](super::fetch::DEFAULT_TIMEOUT).
+    pub timeout: Setting<Interval>,
+    /// By default river.
+    pub retry: Setting<Jsonb>,
     /// `None`: it does not hold its key by itself
     pub hold: Option<Hold>,
     /// what some of this stands in
@@ -105,15 +136,15 @@ columns! {
         SCHEDULED_AT: AT = new.scheduled_at.and_then(big),
         EXPIRES_AT: AT = new.common.expires_at.and_then(big),
         HOLD_ENDS_AT: AT = new.hold_ends_at().and_then(big),
-        TIMEOUT: SPAN = new.common.timeout.map(time::interval_datum),
+        TIMEOUT: SPAN = new.common.timeout.given().copied().map(time::interval_datum),
         MAX_ATTEMPTS: INT4 not null = new.common.max_attempts.into_datum(),
         PRIORITY: INT2 not null = new.common.priority.into_datum(),
         KIND: TEXT not null = text(&new.common.kind),
         QUEUE: TEXT not null = text(&new.common.queue),
         ARGS: JSONB not null = Some(new.args.datum()),
-        META: JSONB = new.common.meta.map(Jsonb::datum),
-        TAGS: TEXTS = new.common.tags.as_ref().and_then(|tags| texts(tags)),
-        RETRY: JSONB = new.common.retry.map(Jsonb::datum),
+        META: JSONB = new.common.meta.given().copied().map(Jsonb::datum),
+        TAGS: TEXTS = new.common.tags.given().and_then(|tags| texts(tags)),
+        RETRY: JSONB = new.common.retry.given().copied().map(Jsonb::datum),
         UNIQUE_KEY: BYTEA = new.unique_key.and_then(|key| key.0.as_slice().into_datum()),
         HOLD_UNTIL: TEXT = new.common.hold.and_then(|hold| text(hold.until.as_str())),
         UNIQUE_UNTIL: AT = new.kept_as(|kept| kept.until.and_then(big)),

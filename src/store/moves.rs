@@ -177,13 +177,11 @@ fn put_ready(one: &Move, back_to: Option<i64>) -> Option<Arrived> {
     ];
     let read = |rows: &Tuples| {
         let (priority, seq) = (rows.get(0, "priority")?, rows.get(0, "seq")?);
-        Some(Arrived {
-            queue: rows.get(0, "queue")?,
-            spot: match back_to {
-                None => Spot::Ready { priority, seq },
-                Some(_) => Spot::Back { priority, seq },
-            },
-        })
+        let spot = match back_to {
+            None => Spot::Ready { priority, seq },
+            Some(_) => Spot::Back { priority, seq },
+        };
+        Some((rows.get(0, "queue")?, spot))
     };
     PUT_READY.first(&args, read).flatten()
 }
@@ -195,9 +193,7 @@ fn put_scheduled(one: &Move, state: State, due_at: i64) -> Option<Arrived> {
         big(due_at),
         Some(Datum::from(one.row.attempt)),
     ];
-    let queue = PUT_SCHEDULED.value(&args)?;
-    let spot = Spot::Scheduled { due_at };
-    Some(Arrived { queue, spot })
+    Some((PUT_SCHEDULED.value(&args)?, Spot::Scheduled { due_at }))
 }
 
 fn put_finished(one: &Move, state: State, at: i64) {
@@ -256,6 +252,11 @@ pub fn note_errors(rows: &[ErrorRow]) {
         column(TEXT, rows, |row| text(&kept(row.error))),
         column(JSONB, rows, |row| row.details.map(Jsonb::datum)),
     ]);
+}
+
+/// Details that say nothing but the error's type.
+pub fn details_of_type(name: &str) -> Jsonb {
+    Jsonb::from_text(&format!("{{\"type\": \"{name}\"}}"))
 }
 
 /// What is kept of an error's text: its beginning, where it is too long. The end then says so.

@@ -1,6 +1,5 @@
-//! Where a job is, how it is taken out of there, and how it is put elsewhere. The
-//! state of a job is the table its row lives in; these are the moves that the rarer
-//! transitions are made of. The two hot ones are one statement each, in `fetch` and `finish`.
+//! Where a job is, and how it is locked or taken out of there. The state of a job is the table that
+//! its row is in.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +7,10 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::columns::columns;
-use super::config::Options;
 use super::finish::{self, Attempt, Then, Wait};
-use super::spi::{Arg, Plan, Tuples, big, bigs, text, texts};
+use super::spi::{Arg, Plan, Tuples, big, bigs, text};
 use super::types::*;
-use super::{effects, retention};
-use crate::pg::jsonb::{self, Jsonb};
-use crate::pg::time;
 use crate::pg::transaction;
-use crate::shmem::leases;
 
 /// A job as one snapshot shows it.
 #[derive(Clone)]
@@ -152,51 +145,10 @@ impl Place {
         plan.execute(&self.row()) > 0
     }
 
-    /// Makes a running or final job that was due at another time than its row says go by its row.
-    pub fn forget_schedule(&self) {
-        if self.state == State::Running {
-            rewrite_running(&FORGET_SCHEDULE_RUNNING, &[big(self.id)]);
-        } else {
-            FORGET_SCHEDULE_FINISHED.execute(&[big(self.id)]);
-        }
-    }
-
-    /// Keeps a final job as its queue says now. Its row is locked.
-    pub fn keep_anew(&self) {
-        retention::keep_anew(self.id, self.state);
-    }
-
-    /// Has a running job count for the queue that it was fetched from, whatever its row will say.
-    /// Its row is locked.
-    pub fn keep_queue(&self) {
-        rewrite_running(&KEEP_QUEUE, &[big(self.id)]);
-    }
-
     /// Whether the worker of a running job was asked to stop, for this reason if one is given.
     pub fn is_asked_to_stop_for(&self, reason: Option<&str>) -> bool {
         self.is_asked_to_stop && (reason.is_none() || self.cancel_reason.as_deref() == reason)
     }
-
-    /// Asks the worker of a running job to stop; whether the job still is where it was seen and
-    /// nobody else has asked for the same.
-    pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> bool {
-        let token = self.token.map(Datum::from);
-        let args = [big(self.id), token, big(at), reason.and_then(text)];
-        let asked = |rows: &Tuples| {
-            leases::noted(rows.given(0, "lease_expires_at"));
-            rows.get(0, "worker")
-        };
-        let worker: Option<String> = REQUEST_CANCEL.first(&args, asked).flatten();
-        if let Some(worker) = &worker {
-            effects::asked_to_stop(self.id, worker);
-        }
-        worker.is_some()
-    }
-}
-
-/// Writes the row of a running job anew. The statement returns when the lease ends.
-fn rewrite_running(plan: &Plan, args: &[Arg]) {
-    plan.value(args).into_iter().for_each(leases::noted);
 }
 
 /// What runs or is final may have got other values where it is, by an insert that updates it. Who
@@ -206,12 +158,6 @@ pub(super) fn fail_if_changed(ids: &[i64]) {
     if !transaction::is_read_committed() {
         LOCK_JOBS.execute(&[bigs(ids)]);
     }
-}
-
-/// When a job that was taken was to be due, as given. Read after it was, for who changes that puts
-/// it where it is found again.
-pub fn scheduled_at(id: i64) -> Option<i64> {
-    SCHEDULED_AT.value(&[big(id)])
 }
 
 /// Locks those of these jobs that wait, so that nobody fetches them.
@@ -230,109 +176,10 @@ pub fn lock_running(ids: &BTreeSet<i64>) {
     }
 }
 
-/// Details that say nothing but the error's type.
-pub fn details_of_type(name: &str) -> Jsonb {
-    Jsonb::from_text(&format!("{{\"type\": \"{name}\"}}"))
-}
-
-/// A token that a finishing call has used.
-pub struct Used {
-    /// which call; `None`: one that gave the job back, too long ago to tell which
-    pub call: Option<String>,
-    pub state: State,
-    /// and when it was to be due again
-    pub scheduled_at: Option<i64>,
-}
-
-impl Used {
-    /// Whether it may have been this call.
-    pub fn may_be(&self, call: &str) -> bool {
-        match &self.call {
-            Some(used) => used == call,
-            None => matches!(call, "snooze" | "release"),
-        }
-    }
-}
-
 /// Which worker holds a running job, and since when.
 pub fn holder(id: i64) -> Option<(String, i64)> {
     let held = |rows: &Tuples| rows.get(0, "worker").zip(rows.get(0, "attempted_at"));
     HOLDER.first(&[big(id)], held).flatten()
-}
-
-/// What a finishing call made of a job with this token, if one did.
-pub fn used(id: i64, token: i64) -> Option<Used> {
-    USED.first(&[big(id), big(token)], |rows| Used {
-        call: rows.get(0, "call"),
-        state: rows.given(0, "state"),
-        scheduled_at: rows.get(0, "scheduled_at"),
-    })
-}
-
-/// What is to change of a job; `None`: it stays as it is.
-#[derive(Clone, Default)]
-pub struct Changes<'a> {
-    pub kind: Option<&'a str>,
-    pub args: Option<Jsonb>,
-    pub options: Options,
-}
-
-impl Changes<'_> {
-    /// Whether an available job has to go to another lane.
-    pub fn lane(&self) -> bool {
-        self.options.queue.is_some() || self.options.priority.is_some()
-    }
-}
-
-columns! {
-    /// The columns of `job` that can change, after its id, and the parameters of statements about
-    /// them.
-    changed {
-        ID: INT8 not null = big(id),
-        KIND: TEXT = to.kind.and_then(text),
-        ARGS: JSONB = to.args.map(Jsonb::datum),
-        QUEUE: TEXT = to.options.queue.as_deref().and_then(text),
-        PRIORITY: INT2 = to.options.priority.map(Datum::from),
-        MAX_ATTEMPTS: INT4 = to.options.max_attempts.map(Datum::from),
-        META: JSONB = to.options.meta.map(Jsonb::datum),
-        TAGS: TEXTS = to.options.tags.as_deref().and_then(texts),
-        SCHEDULED_AT: AT = to.options.scheduled_at.map(Datum::from),
-        TIMEOUT: SPAN = to.options.timeout.map(time::interval_datum),
-        RETRY: JSONB = to.options.retry.map(Jsonb::datum),
-        EXPIRES_AT: AT = to.options.expires_at.map(Datum::from),
-    }
-    fn changes(to: &Changes, id: i64);
-}
-
-/// Changes a job's row. Returns the length that the text of args and meta has then, if one of them
-/// was changed and it is above `most`.
-pub fn rewrite(id: i64, changes: &Changes, most: u64) -> Option<u64> {
-    let args = self::changes(changes, id);
-    REWRITE.first(&args, |rows| {
-        if changes.args.is_none() && changes.options.meta.is_none() {
-            return None;
-        }
-        let carried = ["args", "meta"].map(|part| rows.raw(0, part).map(Jsonb::from_datum));
-        jsonb::length_above(most, &carried)
-    })?
-}
-
-/// Whether a job that waits is as these changes would leave it.
-pub fn says(id: i64, changes: &Changes) -> bool {
-    SAYS.execute(&self::changes(changes, id)) > 0
-}
-
-/// One more try for a job that has none left after so many.
-pub fn grant_attempt(id: i64, attempts: i32) {
-    GRANT_ATTEMPT.execute(&[big(id), Some(Datum::from(attempts))]);
-}
-
-/// Deletes what is left of a job that was taken out of its place.
-pub fn erase(place: &Place) {
-    for plan in [&ERASE_JOB, &ERASE_ERRORS, &ERASE_ANSWERS] {
-        plan.execute(&[big(place.id)]);
-    }
-    effects::deleted(place.id, place.unique_key);
 }
 
 // The row of a job j that says where it is: a or b of ready, r of running, s of scheduled, f of
@@ -384,7 +231,6 @@ static LOCK_JOBS: Plan = Plan::new(
     "SELECT FROM jobs.job WHERE id = ANY ($1) FOR SHARE",
     &[INT8S],
 );
-static SCHEDULED_AT: Plan = Plan::new("SELECT scheduled_at FROM jobs.job WHERE id = $1", &[INT8]);
 static LOCK_RUNNING_SHARED: Plan = Plan::new(
     "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
     &[INT8, INT8],
@@ -426,80 +272,3 @@ static LOCK_FINISHED_SHARED: Plan = Plan::new(
     "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR KEY SHARE",
     &[INT8, TEXT],
 );
-static FORGET_SCHEDULE_RUNNING: Plan = Plan::new(
-    "UPDATE jobs.running SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL RETURNING lease_expires_at",
-    &[INT8],
-);
-static FORGET_SCHEDULE_FINISHED: Plan = Plan::new(
-    "UPDATE jobs.finished SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL",
-    &[INT8],
-);
-static KEEP_QUEUE: Plan = Plan::new(
-    "UPDATE jobs.running r SET queue = j.queue FROM jobs.job j WHERE r.job_id = $1 AND j.id = r.job_id AND r.queue IS NULL
-     RETURNING r.lease_expires_at",
-    &[INT8],
-);
-static REQUEST_CANCEL: Plan = Plan::new(
-    "UPDATE jobs.running SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = COALESCE($4, cancel_reason)
-      WHERE job_id = $1 AND token = $2
-        AND (cancel_requested_at IS NULL OR cancel_reason IS DISTINCT FROM COALESCE($4, cancel_reason))
-     RETURNING lease_expires_at, worker",
-    &[INT8, INT8, AT, TEXT],
-);
-
-// Which call it was stands nowhere by itself: a failed attempt left an error, a job given back an
-// answer, one that was completed the state. An answer with a time is a snooze's; it tells of a
-// cancelled job as well, which has none.
-static USED: Plan = Plan::new(
-    "SELECT u.call, u.state, u.scheduled_at FROM (
-       SELECT 'fail' AS call, e.state::text, e.scheduled_at FROM jobs.error e WHERE e.job_id = $1 AND e.token = $2
-       UNION ALL
-       SELECT CASE WHEN a.state = 'completed' THEN 'complete' WHEN a.scheduled_at IS NULL THEN 'release' ELSE 'snooze' END,
-              a.state::text, CASE WHEN a.state = 'scheduled' THEN a.scheduled_at END
-         FROM jobs.answer a WHERE a.job_id = $1 AND a.token = $2
-       UNION ALL
-       SELECT CASE WHEN f.state = 'completed' THEN 'complete' END, f.state::text, NULL
-         FROM jobs.finished f WHERE f.job_id = $1 AND f.token = $2) u
-      ORDER BY u.call LIMIT 1",
-    &[INT8, INT8],
-);
-
-// The columns, and what they become: as they are, where a parameter is null.
-fn columns_and_values() -> (String, String) {
-    let columns = changed::NAMES[1..].iter().map(|name| name.to_lowercase());
-    let columns: Vec<String> = columns.collect();
-    let value = |(n, column)| format!("COALESCE(${n}, {column})");
-    let values: Vec<String> = (2..).zip(&columns).map(value).collect();
-    (columns.join(", "), values.join(", "))
-}
-static REWRITE: Plan = Plan::built(
-    || {
-        let (columns, values) = columns_and_values();
-        format!(
-            "UPDATE jobs.job SET ({columns}) = ROW ({values}) WHERE id = $1 RETURNING args, meta"
-        )
-    },
-    changed::TYPES,
-);
-// A schedule that it was given also takes the place of the one that it waits for now.
-static SAYS: Plan = Plan::built(
-    || {
-        let (columns, values) = columns_and_values();
-        let at = changed::SCHEDULED_AT;
-        format!(
-            "SELECT FROM jobs.job
-              WHERE id = $1 AND record_image_eq(ROW ({columns}), ROW ({values}))
-                AND (${at} IS NULL OR EXISTS (
-                  SELECT FROM jobs.scheduled s
-                   WHERE s.job_id = id AND (s.state = 'pending' OR s.state = 'scheduled' AND s.due_at = ${at})))"
-        )
-    },
-    changed::TYPES,
-);
-static GRANT_ATTEMPT: Plan = Plan::new(
-    "UPDATE jobs.job SET max_attempts = LEAST(max_attempts, 2147483646) + 1 WHERE id = $1 AND max_attempts <= $2",
-    &[INT8, INT4],
-);
-static ERASE_JOB: Plan = Plan::new("DELETE FROM jobs.job WHERE id = $1", &[INT8]);
-static ERASE_ERRORS: Plan = Plan::new("DELETE FROM jobs.error WHERE job_id = $1", &[INT8]);
-static ERASE_ANSWERS: Plan = Plan::new("DELETE FROM jobs.answer WHERE job_id = $1", &[INT8]);

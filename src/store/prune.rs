@@ -4,12 +4,11 @@
 use jobs_core::key::Key;
 use jobs_core::state::State;
 
-use super::direct::shapes;
 use super::kept::Kept;
 use super::retention::{self, Term};
 use super::spi::{Plan, Tuples, big, bigs, text};
 use super::types::*;
-use super::{direct, effects};
+use super::{direct, effects, erase};
 use crate::pg::time;
 use crate::settings::Retention;
 
@@ -142,7 +141,7 @@ pub fn deal_with(wanted: &Wanted) -> Dealt {
         let due = lock_due(wanted);
         return deal_with_locked(due, wanted.now, wanted.system);
     };
-    erase_notes(&dealt.erased.iter().map(|job| job.id).collect::<Vec<_>>());
+    erase::records(&dealt.erased.iter().map(|job| job.id).collect::<Vec<_>>());
     dealt.kept = keep_on(&dealt.kept, wanted.system);
     effects::pruned(&dealt.erased);
     dealt
@@ -178,7 +177,8 @@ pub fn deal_with_locked(jobs: Vec<Final>, now: i64, system: Retention) -> Dealt 
             dealt.kept.push(job.id);
         }
     }
-    erase_finished(&dealt.erased);
+    let ids: Vec<i64> = dealt.erased.iter().map(|job| job.id).collect();
+    erase::finished(&ids);
     retention::set(&kept);
     effects::pruned(&dealt.erased);
     dealt
@@ -239,33 +239,6 @@ fn read_all(rows: &Tuples) -> Vec<Final> {
         .collect()
 }
 
-/// Deletes final jobs with all that belongs to them but their claims. The caller has locked them.
-pub fn erase_finished(jobs: &[Old]) {
-    if jobs.is_empty() {
-        return;
-    }
-    let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
-    for plan in [&ERASE_FINISHED, &ERASE_JOBS] {
-        plan.execute(&[bigs(&ids)]);
-    }
-    erase_notes(&ids);
-}
-
-/// Deletes what was noted of jobs.
-fn erase_notes(ids: &[i64]) {
-    if ids.is_empty() {
-        return;
-    }
-    for (plan, shape) in [
-        (&ERASE_ERRORS, &shapes::ERROR),
-        (&ERASE_ANSWERS, &shapes::ANSWER),
-    ] {
-        if !direct::is_empty(shape) {
-            plan.execute(&[bigs(ids)]);
-        }
-    }
-}
-
 /// Deletes remembered answers from before `horizon`; how many.
 pub fn forget_answers(horizon: i64, limit: i64) -> usize {
     FORGET_ANSWERS.execute(&[big(horizon), big(limit)])
@@ -322,18 +295,6 @@ static FIRST_AGED: Plan = Plan::new(
 static FIRST_KEPT: Plan = Plan::new(
     "SELECT min(f.kept_until) FROM jobs.finished f WHERE f.kept_until IS NOT NULL",
     &[],
-);
-static ERASE_FINISHED: Plan = Plan::new(
-    "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
-    &[INT8S],
-);
-static ERASE_JOBS: Plan = Plan::new("DELETE FROM jobs.job WHERE id = ANY ($1)", &[INT8S]);
-static ERASE_ERRORS: Plan = Plan::new("DELETE FROM jobs.error WHERE job_id = ANY ($1)", &[INT8S]);
-// Others forget answers by their age, whosever they are: what somebody has locked is left to that.
-static ERASE_ANSWERS: Plan = Plan::new(
-    "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
-       SELECT a.ctid FROM jobs.answer a WHERE a.job_id = ANY ($1) FOR UPDATE SKIP LOCKED))",
-    &[INT8S],
 );
 static FORGET_ANSWERS: Plan = Plan::new(
     "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(

@@ -80,6 +80,7 @@ async fn whatever_ends_a_job_wakes() {
             )),
         ),
         (fetched, with("cancel(id, force => true)")),
+        (fetched, with(&finish_many(r#""do": "cancel""#))),
         (fetched, asked("release(id, token)")),
         (fetched, asked("snooze(id, token, '1 h')")),
         (fetched, asked("fail(id, token, 'e')")),

@@ -121,8 +121,7 @@ struct Put {
 }
 
 fn arrived(job: &Row, spot: Spot) -> Arrived {
-    let queue = job.text(job::QUEUE).expect("it is not null");
-    Arrived { queue, spot }
+    (job.text(job::QUEUE).expect("it is not null"), spot)
 }
 
 fn ready_row(table: &Table, job: &Row, seq: i64, one: &Move) -> NewRow {

@@ -12,7 +12,7 @@ use crate::pg::scan::{Key, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
 use crate::shmem::floors::{self, Floors, Lane};
-use crate::store::effects;
+use crate::store::effects::{self, Told};
 
 /// A floor is worth something where it takes longer than this to find the first row. Where there is
 /// little to walk over, everything is looked at.
@@ -97,7 +97,7 @@ pub fn take(
                 let begun = Instant::now();
                 let walked = walk.everything();
                 floors.looked_at_all(begun.elapsed());
-                effects::found(queue, &walked.lowest);
+                effects::promoted(queue, &walked.lowest, Told::Fetch);
             }
         }
     }

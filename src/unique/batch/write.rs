@@ -17,7 +17,7 @@ use crate::store::claims::{Listed, Lists};
 use crate::store::insert;
 use crate::store::job::NewJob;
 use crate::store::place::Place;
-use crate::transition;
+use crate::transition::on_conflict;
 
 impl Batch<'_> {
     /// Takes an id for a candidate that has none.
@@ -109,7 +109,7 @@ impl Batch<'_> {
             let verdict = decide(policy, self.holders.get(&group), now);
             let locks = touched(&verdict).into_iter();
             let locks =
-                locks.map(|id| transition::locked(self.holders[&group].holder(id), &verdict));
+                locks.map(|id| on_conflict::locked(self.holders[&group].holder(id), &verdict));
             let Some(places) = locks.collect::<Result<Option<Vec<Place>>>>()? else {
                 continue;
             };
@@ -134,8 +134,7 @@ impl Batch<'_> {
             } => {
                 let holders = &self.holders[&group];
                 for place in &places {
-                    let releases = holders.holder(place.id).hold_ends_at;
-                    transition::cancelled(place, Some("replaced"), releases);
+                    on_conflict::replaced(place, holders.holder(place.id).hold_ends_at);
                 }
                 let schedule = schedule_of.and_then(|id| holders.holder(id).job.as_ref());
                 let job = job
@@ -165,7 +164,7 @@ impl Batch<'_> {
             }
             Verdict::Update { id, fields, .. } => {
                 let before = self.holders[&group].holder(id).clone();
-                transition::updated(&places[0], fields, job)?;
+                on_conflict::updated(&places[0], fields, job)?;
                 self.look_for_decision(&[group]);
                 // Its retention may be over by now.
                 let after = self

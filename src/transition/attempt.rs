@@ -12,7 +12,8 @@ use crate::pg::jsonb::Jsonb;
 use crate::pg::{server, time};
 use crate::store::finish::{self, Attempt, Then, Wait};
 use crate::store::moves::{self, Answer, ErrorRow, Move, To, Tries};
-use crate::store::place::{self, Place, TakenRow, Used};
+use crate::store::place::{self, Place, TakenRow};
+use crate::store::used::{self, Used};
 
 /// What a finishing call says of an attempt, or a rescue.
 #[derive(Clone, Copy)]
@@ -146,7 +147,7 @@ fn locked(said: &Finishing) -> Outcome {
 fn look_up(said: &Finishing, wait: Wait) -> Outcome {
     loop {
         pgrx::check_for_interrupts!();
-        let used = place::used(said.id, said.token);
+        let used = used::by(said.id, said.token);
         if let Some(used) = &used
             && used.may_be(said.ending.call())
         {

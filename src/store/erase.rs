@@ -1,0 +1,53 @@
+//! Deleting jobs with all that belongs to them but their claims.
+
+use super::direct::{self, shapes};
+use super::effects;
+use super::place::Place;
+use super::spi::{Plan, bigs};
+use super::types::*;
+
+/// Deletes a job that was taken out of its place.
+pub fn one(place: &Place) {
+    ERASE_JOBS.execute(&[bigs(&[place.id])]);
+    records(&[place.id]);
+    effects::deleted(place.id, place.unique_key);
+}
+
+/// Deletes final jobs. The caller has locked them.
+pub(super) fn finished(ids: &[i64]) {
+    if ids.is_empty() {
+        return;
+    }
+    for plan in [&ERASE_FINISHED, &ERASE_JOBS] {
+        plan.execute(&[bigs(ids)]);
+    }
+    records(ids);
+}
+
+/// Deletes the errors and answers of jobs that are deleted.
+pub(super) fn records(ids: &[i64]) {
+    if ids.is_empty() {
+        return;
+    }
+    for (plan, shape) in [
+        (&ERASE_ERRORS, &shapes::ERROR),
+        (&ERASE_ANSWERS, &shapes::ANSWER),
+    ] {
+        if !direct::is_empty(shape) {
+            plan.execute(&[bigs(ids)]);
+        }
+    }
+}
+
+static ERASE_FINISHED: Plan = Plan::new(
+    "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
+    &[INT8S],
+);
+static ERASE_JOBS: Plan = Plan::new("DELETE FROM jobs.job WHERE id = ANY ($1)", &[INT8S]);
+static ERASE_ERRORS: Plan = Plan::new("DELETE FROM jobs.error WHERE job_id = ANY ($1)", &[INT8S]);
+// Others forget answers by their age, whosever they are: what somebody has locked is left to that.
+static ERASE_ANSWERS: Plan = Plan::new(
+    "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
+       SELECT a.ctid FROM jobs.answer a WHERE a.job_id = ANY ($1) FOR UPDATE SKIP LOCKED))",
+    &[INT8S],
+);
