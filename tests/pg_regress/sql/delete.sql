@@ -36,7 +36,7 @@ select jobs.delete(:u);
 select task, error from jobs.maintain() where error is not null;
 create function pg_temp.rows() returns table (name text, rows bigint) language plpgsql as $$
 begin
-  for name in select relname from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'p') and relname not in ('maintenance_task', 'kept_count', 'audit_record') loop
+  for name in select relname from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'p') and relname not in ('maintenance_task', 'kept_count', 'audit_record') and relname !~ '^history_' loop
     execute format('select count(*) from jobs.%I', name) into rows;
     if rows > 0 then return next; end if;
   end loop;
