@@ -161,13 +161,6 @@ select count(*) from jobs.insert_batch('k', array['{}'::evil.args]);
 select count(*) from jobs.fetch_any(array['red'::evil.color::text]);
 select what, who from evil.log;
 truncate evil.log;
--- A collation to which everything is the same.
-create collation evil.ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-select 'KIND' = 'kind' collate evil.ci as control;
-select id, unique_skipped_as_duplicate from jobs.insert('kind' collate evil.ci, unique_opts => '{"by_kind": true}', queue => 'case');
-select unique_skipped_as_duplicate from jobs.insert('KIND' collate evil.ci, unique_opts => '{"by_kind": true}', queue => 'case');
-select count(*) from jobs.fetch('CASE' collate evil.ci);
-
 -- What only an owner may do to the extension's objects, tried: nothing works.
 reset role;
 create temp table tries (n serial, statement text);
@@ -367,13 +360,11 @@ $$, e'\n')) s where s <> '';
 update settings set setting = replace(setting, 'force_parallel_mode', 'debug_parallel_query') where not exists (select from pg_settings where name = 'force_parallel_mode');
 create temp table lives (n bigint, setting text, ord bigint, step text, answer text);
 -- Plans are made anew each time, by the settings of the first call.
-\set ECHO none
 select format('set %s', setting), 'discard plans', format('insert into lives select %s, %L, row_number() over (), step, replace(answer, ''set %s'', ''QUEUE'') from life(%s)', n, setting, n, n), 'reset all'
   from (select n, setting from settings union all select 0, 'timezone = ''UTC''') s order by n \gexec
 set timezone = 'UTC';
 set datestyle = 'ISO';
 set intervalstyle = 'postgres';
-\set ECHO all
 select count(distinct n) as lives from lives;
 select step, answer from lives where n = 0 and step <> 'metrics' order by ord;
 select l.setting, l.step, l.answer, d.answer as as_it_should_be from lives l join lives d on d.n = 0 and d.ord = l.ord where (l.step, l.answer) is distinct from (d.step, d.answer) order by l.n, l.ord;
