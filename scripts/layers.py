@@ -16,6 +16,7 @@ lib
 api
 worker
 maintenance
+explain
 ticks
 options
 unique

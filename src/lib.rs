@@ -5,6 +5,7 @@ use pgrx::prelude::*;
 mod api;
 mod check;
 mod error;
+mod explain;
 mod fault;
 mod maintenance;
 mod options;

@@ -12,17 +12,18 @@ use jobs_core::interval::Interval;
 
 use crate::check;
 use crate::error::{Error, Result, answer};
+use crate::explain;
 use crate::maintenance;
 use crate::pg::answer::{Cell, Rows};
 use crate::pg::role::{as_definer, called};
-use crate::pg::spi::{Snapshot, text};
+use crate::pg::spi::Snapshot;
 use crate::pg::time;
 use crate::settings;
 use crate::shmem::entries::MINUTE;
 use crate::shmem::{self, databases};
 use crate::store::count::{self, Counts, StateTable, TABLES};
 use crate::store::health::{Thresholds, Worker};
-use crate::store::{self, catalog, explain, health, metrics, show};
+use crate::store::{self, catalog, health, metrics, show};
 
 /// A queue's row of `jobs.queues`.
 #[derive(Default)]
@@ -218,20 +219,18 @@ fn explain(id: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         let id = check::given("id", id)?;
         let mut rows = Rows::new(fcinfo);
         // Asked before the rights are the owner's.
-        let sees_payload = explain::sees_payload();
-        let found = as_definer(called(fcinfo), || {
-            explain::reasons(id, time::now(), sees_payload, |found| {
-                for row in 0..found.len() {
-                    let (mut values, nulls) = found.datums(row);
-                    if let Some(detail) = found.at::<String>(row, explain::DETAIL) {
-                        values[explain::DETAIL as usize - 1] =
-                            text(&visible::line(&detail)).expect("it is not null");
-                    }
-                    rows.push_datums((values, nulls));
-                }
-            })
+        let sees_payload = store::explain::sees_payload();
+        let reasons = as_definer(called(fcinfo), || {
+            explain::reasons(id, time::now(), sees_payload)
         });
-        found.ok_or_else(|| Error::unknown_job(id))?;
+        for one in reasons.ok_or_else(|| Error::unknown_job(id))? {
+            rows.push(vec![
+                Cell::Text(one.reason),
+                Cell::Text(visible::line(&one.detail).into_owned()),
+                one.until.map_or(Cell::Null, Cell::At),
+                one.by_ids.map_or(Cell::Null, Cell::Bigs),
+            ]);
+        }
         Ok(rows)
     };
     answer(run)

@@ -37,6 +37,8 @@ pub enum Cell {
     State(State),
     /// jobs.state[]
     States(Vec<State>),
+    /// bigint[]
+    Bigs(Vec<i64>),
     /// interval of this many microseconds
     Span(i64),
     /// jsonb
@@ -81,6 +83,7 @@ impl Cell {
             Cell::Bool(b) => (pg_sys::BOOLOID, Datum::from(b)),
             Cell::Int(n) => (pg_sys::INT4OID, Datum::from(n)),
             Cell::Big(n) => (pg_sys::INT8OID, Datum::from(n)),
+            Cell::Bigs(list) => (pg_sys::INT8ARRAYOID, list.into_datum()?),
             Cell::At(n) => (pg_sys::TIMESTAMPTZOID, Datum::from(n)),
             Cell::Text(text) => (pg_sys::TEXTOID, text.into_datum()?),
             Cell::Json(text) => (pg_sys::JSONBOID, Jsonb::from_text(&text).datum()),

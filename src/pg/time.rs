@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::{self, Datum};
+use pgrx::{FromDatum, IntoDatum};
 
 use super::versions;
 
@@ -112,6 +113,22 @@ pub fn show(duration: Interval) -> String {
 /// A timestamp as the session prints it.
 pub fn show_at(at: i64) -> String {
     print(pg_sys::F_TIMESTAMPTZ_OUT, Datum::from(at))
+}
+
+/// A timestamp to the millisecond, in the session's time zone, whatever its `DateStyle`.
+pub fn shown(at: i64) -> String {
+    if !is_finite(at) {
+        return show_at(at);
+    }
+    let format = "YYYY-MM-DD HH24:MI:SS.MS OF".into_datum().expect("a text");
+    // SAFETY: both arguments have the types of the function; of a finite time it makes a text.
+    let shown = unsafe {
+        let function = pg_sys::Oid::from(pg_sys::F_TO_CHAR_TIMESTAMPTZ_TEXT);
+        let collation = pg_sys::DEFAULT_COLLATION_OID;
+        let shown = pg_sys::OidFunctionCall2Coll(function, collation, Datum::from(at), format);
+        String::from_datum(shown, false)
+    };
+    shown.expect("it is not null")
 }
 
 /// A timestamp as JSON has it, whatever the session's `DateStyle`, without quotes.

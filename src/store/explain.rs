@@ -1,58 +1,172 @@
-//! Why a job does not run now. Each branch of the statement is a reason, and says where it comes
-//! among the others (n), its name, what is behind it, until when it holds, and the jobs that it is
-//! about. All of it is what one snapshot shows.
+//! What is known of a job that does not run: the facts from which `src/explain.rs` tells why. All
+//! statements see what the caller's snapshot shows.
 
+use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::health::line;
 use super::limits::latest_start;
 use super::place::joined_to_its_row;
-use super::spi::{Plan, Snapshot, Tuples, big, text};
+use super::spi::{Plan, Snapshot, big, text};
 use super::types::*;
 use super::{activity, workers};
+
+/// More jobs in front of a job are not counted.
+pub const MOST_IN_FRONT: i64 = 10_000;
+
+/// A job, and where it is.
+pub struct Facts {
+    pub now: i64,
+    pub id: i64,
+    pub kind: String,
+    /// That which its running attempt was fetched from, else that of the job.
+    pub queue: String,
+    pub state: State,
+    pub attempt: i32,
+    pub max_attempts: i32,
+    pub expires_at: Option<i64>,
+    pub finalized_at: Option<i64>,
+    /// Who holds or finished it; empty: nobody.
+    pub worker: String,
+    pub cancel_reason: Option<String>,
+    /// The first line of the latest error.
+    pub last_error: Option<String>,
+    pub maintenance_is_paused: bool,
+    /// Of a running job.
+    pub lease: Option<Lease>,
+    /// Of a job that waits and has not expired.
+    pub waiting: Option<Waiting>,
+}
+
+/// The lease of a running job.
+pub struct Lease {
+    pub attempted_at: i64,
+    pub expires_at: i64,
+    pub deadline_at: Option<i64>,
+    pub cancel_requested_at: Option<i64>,
+    /// When its worker was last seen, if that is lost.
+    pub worker_lost_at: Option<i64>,
+    /// `None` also for a caller who may not see it.
+    pub progress: Option<String>,
+}
+
+/// What a waiting job waits for.
+pub struct Waiting {
+    /// Whether a fetch could take it now, if nothing else were in the way.
+    pub is_due: bool,
+    pub due_at: Option<i64>,
+    pub paused_at: Option<i64>,
+    /// By whom, and the reason in parentheses.
+    pub paused_by: String,
+    pub concurrency: Option<i32>,
+    /// How many jobs of the queue have a slot, and the first of them.
+    pub taken: i64,
+    pub running: Vec<i64>,
+    /// How many jobs may start, and within what time.
+    pub rate: Option<(i32, String)>,
+    /// When the next job may start.
+    pub free_at: Option<i64>,
+    /// Whether nobody has fetched from the queue lately.
+    pub is_left: bool,
+    pub fetched_at: Option<i64>,
+    /// The queue's workers, if a command keeps them from fetching.
+    pub quiet: Option<String>,
+    /// The latest fetch, if none lately has asked for the job's kind.
+    pub passed_over_at: Option<i64>,
+    /// How many jobs a fetch takes before it, and the first of them.
+    pub in_front: i64,
+    pub first_in_front: Vec<i64>,
+}
 
 /// Whether the caller may see what jobs carry.
 pub fn sees_payload() -> bool {
     SEES_PAYLOAD.value(&[]) == Some(true)
 }
 
-/// The column of a reason that has text of callers in it.
-pub const DETAIL: i32 = 2;
-
-/// Hands the reasons to `take`, the decisive one first; `None`: there is no such job.
-pub fn reasons<T>(
-    id: i64,
-    now: i64,
-    sees_payload: bool,
-    take: impl FnOnce(&Tuples) -> T,
-) -> Option<T> {
-    let (queue, kind): (String, String) =
-        QUEUE.first_as_of(Snapshot::Callers, &[big(id)], |rows| {
-            rows.get(0, "queue").zip(rows.get(0, "kind"))
-        })??;
-    let fetched_at = activity::last_fetched(&queue);
-    let is_left_since = |since| activity::is_unattended(&queue, fetched_at, since, now);
-    let is_left = is_left_since(now - activity::UNATTENDED);
-    let quiet = workers::quiet_for(&queue)
-        .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.commanded_at));
-    let args = [
-        big(id),
-        big(now),
-        Some(Datum::from(sees_payload)),
-        Some(Datum::from(is_left)),
-        fetched_at.map(Datum::from),
-        text(&queue),
-        quiet.and_then(|quiet| text(&quiet.names)),
-        activity::passes_over(&queue, &kind, now).map(Datum::from),
-    ];
-    REASONS.first_as_of(Snapshot::Callers, &args, take)
+/// What is known of a job; `None`: there is no such job.
+pub fn facts(id: i64, now: i64, sees_payload: bool) -> Option<Facts> {
+    let args = [big(id), big(now), Some(Datum::from(sees_payload))];
+    let (mut facts, waits) = JOB.first_as_of(Snapshot::Callers, &args, |rows| {
+        let lease = rows.get(0, "attempted_at").map(|attempted_at| Lease {
+            attempted_at,
+            expires_at: rows.given(0, "lease_expires_at"),
+            deadline_at: rows.get(0, "deadline_at"),
+            cancel_requested_at: rows.get(0, "cancel_requested_at"),
+            worker_lost_at: rows.get(0, "worker_lost_at"),
+            progress: rows.get(0, "progress"),
+        });
+        let facts = Facts {
+            now,
+            id,
+            kind: rows.given(0, "kind"),
+            queue: rows.given(0, "queue"),
+            state: rows.given(0, "state"),
+            attempt: rows.get(0, "attempt").unwrap_or_default(),
+            max_attempts: rows.given(0, "max_attempts"),
+            expires_at: rows.get(0, "expires_at"),
+            finalized_at: rows.get(0, "finalized_at"),
+            worker: rows.get(0, "worker").unwrap_or_default(),
+            cancel_reason: rows.get(0, "cancel_reason"),
+            last_error: rows.get(0, "last_error"),
+            maintenance_is_paused: rows.given(0, "maintenance_is_paused"),
+            lease,
+            waiting: None,
+        };
+        let waits = (rows.given(0, "waits"), rows.get(0, "due_at"));
+        (facts, waits)
+    })?;
+    if let (true, due_at) = waits {
+        facts.waiting = Some(waiting(&facts, due_at));
+    }
+    Some(facts)
 }
 
-// A time as people read it, in the session's time zone.
-macro_rules! at {
-    ($time:literal) => {
-        concat!("to_char(", $time, ", 'YYYY-MM-DD HH24:MI:SS.MS OF')")
+fn waiting(facts: &Facts, due_at: Option<i64>) -> Waiting {
+    let (queue, now) = (facts.queue.as_str(), facts.now);
+    let is_due = match facts.state {
+        State::Available => true,
+        State::Pending => false,
+        _ => due_at.is_some_and(|at| at <= now),
     };
+    let fetched_at = activity::last_fetched(queue);
+    let is_left_since = |since| activity::is_unattended(queue, fetched_at, since, now);
+    let is_left = is_left_since(now - activity::UNATTENDED);
+    let quiet = workers::quiet_for(queue)
+        .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.commanded_at));
+    let mut waiting = Waiting {
+        is_due,
+        due_at,
+        paused_at: None,
+        paused_by: String::new(),
+        concurrency: None,
+        taken: 0,
+        running: Vec::new(),
+        rate: None,
+        free_at: None,
+        is_left,
+        fetched_at,
+        quiet: quiet.map(|quiet| quiet.names),
+        passed_over_at: activity::passes_over(queue, &facts.kind, now),
+        in_front: 0,
+        first_in_front: Vec::new(),
+    };
+    QUEUE.first_as_of(Snapshot::Callers, &[text(queue), big(now)], |rows| {
+        waiting.paused_at = rows.get(0, "paused_at");
+        waiting.paused_by = rows.get(0, "paused_by").unwrap_or_default();
+        waiting.concurrency = rows.get(0, "concurrency");
+        waiting.taken = rows.given(0, "taken");
+        waiting.running = rows.given(0, "running");
+        waiting.rate = rows.get(0, "rate").zip(rows.get(0, "rate_period"));
+        waiting.free_at = rows.get(0, "free_at");
+    });
+    if is_due {
+        let args = [big(facts.id), big(now)];
+        IN_FRONT.first_as_of(Snapshot::Callers, &args, |rows| {
+            waiting.in_front = rows.given(0, "jobs");
+            waiting.first_in_front = rows.given(0, "first");
+        });
+    }
+    waiting
 }
 
 static SEES_PAYLOAD: Plan = Plan::new(
@@ -60,39 +174,51 @@ static SEES_PAYLOAD: Plan = Plan::new(
     &[],
 );
 
-static QUEUE: Plan = Plan::new(
-    "SELECT COALESCE(r.queue, j.queue) AS queue, j.kind FROM jobs.job j LEFT JOIN jobs.running r ON r.job_id = j.id WHERE j.id = $1",
-    &[INT8],
-);
-
-// What is in front: the jobs of ready before this one, and of those that are due the ones that the
-// next fetch puts before it; a fetch makes 1000 of them available. Lower priorities and its own are
-// read apart: where rows are compared, (priority, seq) < .., the scan goes on to the lane's end.
-static REASONS: Plan = Plan::new(
+static JOB: Plan = Plan::new(
     concat!(
-        "WITH j AS MATERIALIZED (
-           SELECT j.id, j.kind, j.priority, j.max_attempts, j.expires_at, j.queue AS job_queue,
-                  CASE WHEN r.job_id IS NOT NULL THEN 'running' ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
-                  COALESCE(a.seq, b.seq) AS seq, COALESCE(r.attempt, s.attempt, f.attempt) AS attempt,
-                  CASE WHEN s.state = 'pending' THEN j.scheduled_at ELSE s.due_at END AS due_at,
-                  COALESCE(r.worker, f.worker) AS worker, r.attempted_at, r.lease_expires_at, r.deadline_at, r.cancel_requested_at,
-                  COALESCE(r.cancel_reason, f.cancel_reason) AS cancel_reason, r.progress, f.finalized_at,
-                  (SELECT ",
+        "SELECT p.*, p.state IN ('available', 'scheduled', 'retryable', 'pending') AND (p.expires_at IS NULL OR p.expires_at > $2) AS waits
+           FROM (
+             SELECT j.kind, COALESCE(r.queue, j.queue) AS queue, j.max_attempts, j.expires_at,
+                    CASE WHEN r.job_id IS NOT NULL THEN 'running' ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
+                    COALESCE(r.attempt, s.attempt, f.attempt) AS attempt,
+                    CASE WHEN s.state = 'pending' THEN j.scheduled_at ELSE s.due_at END AS due_at,
+                    COALESCE(r.worker, f.worker) AS worker, r.attempted_at, r.lease_expires_at, r.deadline_at, r.cancel_requested_at,
+                    COALESCE(r.cancel_reason, f.cancel_reason) AS cancel_reason, CASE WHEN $3 THEN r.progress::text END AS progress, f.finalized_at,
+                    (SELECT w.last_seen_at FROM jobs.workers w WHERE w.worker = r.worker AND w.status = 'lost') AS worker_lost_at,
+                    (SELECT ",
         line!("e.error"),
         " FROM jobs.error e WHERE e.job_id = j.id ORDER BY e.at DESC LIMIT 1) AS last_error,
-                  CASE WHEN EXISTS (SELECT FROM jobs.maintenance_pause) THEN ', but maintenance is paused: jobs.resume_maintenance' ELSE '' END AS but_paused
+                    EXISTS (SELECT FROM jobs.maintenance_pause) AS maintenance_is_paused
+               FROM jobs.job j ",
+        joined_to_its_row!(),
+        " WHERE j.id = $1 AND COALESCE(a.job_id, b.job_id, r.job_id, s.job_id, f.job_id) IS NOT NULL) p"
+    ),
+    &[INT8, AT, BOOL],
+);
+
+static QUEUE: Plan = Plan::new(
+    concat!(
+        "SELECT q.paused_at, ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', '') AS paused_by, q.concurrency, q.rate, q.rate_period::text,
+                (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.job_id IS NOT NULL) AS taken,
+                ARRAY(SELECT s.job_id FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.job_id IS NOT NULL ORDER BY s.n LIMIT 10) AS running,
+                (SELECT LEAST(s.free_at, ",
+        latest_start!("$2", "q.rate_period"),
+        ") FROM jobs.queue_start s WHERE s.queue = q.queue ORDER BY s.free_at LIMIT 1) AS free_at
+           FROM jobs.queue q WHERE q.queue = $1"
+    ),
+    &[TEXT, AT],
+);
+
+// The jobs of ready before this one, and of those that are due the ones that the next fetch puts
+// before it; a fetch makes 1000 of them available. Lower priorities and its own are read apart:
+// where rows are compared, (priority, seq) < .., the scan goes on to the lane's end.
+static IN_FRONT: Plan = Plan::new(
+    concat!(
+        "WITH w AS MATERIALIZED (
+           SELECT j.id, j.queue, j.priority, COALESCE(a.seq, b.seq) AS seq, COALESCE(a.seq, b.seq, 9223372036854775807) AS position, s.due_at
              FROM jobs.job j ",
         joined_to_its_row!(),
-        " WHERE j.id = $1 AND COALESCE(a.job_id, b.job_id, r.job_id, s.job_id, f.job_id) IS NOT NULL),
-         w AS MATERIALIZED (
-           SELECT j.*, $6 AS queue, j.state = 'available' OR j.state <> 'pending' AND j.due_at <= $2 AS is_due, COALESCE(j.seq, 9223372036854775807) AS position,
-                  q.paused_at, ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', '') AS paused_by, q.concurrency, q.rate, q.rate_period,
-                  CASE WHEN q.concurrency IS NOT NULL THEN (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $6 AND s.job_id IS NOT NULL) END AS taken,
-                  CASE WHEN q.rate IS NOT NULL THEN (SELECT LEAST(s.free_at, ",
-        latest_start!("$2", "q.rate_period"),
-        ") FROM jobs.queue_start s WHERE s.queue = $6 ORDER BY s.free_at LIMIT 1) END AS free_at
-             FROM j LEFT JOIN jobs.queue q ON q.queue = $6
-            WHERE j.state IN ('available', 'scheduled', 'retryable', 'pending') AND (j.expires_at IS NULL OR j.expires_at > $2)),
+        " WHERE j.id = $1),
          front AS MATERIALIZED (
            SELECT r.job_id, r.priority, r.seq, NULL::timestamptz AS due_at
              FROM w, LATERAL (
@@ -100,101 +226,16 @@ static REASONS: Plan = Plan::new(
                  FROM ((SELECT r.* FROM jobs.ready r WHERE r.priority < w.priority ORDER BY r.priority, r.seq)
                        UNION ALL
                        (SELECT r.* FROM jobs.ready r WHERE r.priority = w.priority AND r.seq < w.position ORDER BY r.seq)) r
-                WHERE r.queue = $6 AND (r.expires_at IS NULL OR r.expires_at > $2) LIMIT 10001) r
-            WHERE w.is_due
+                WHERE r.queue = w.queue AND (r.expires_at IS NULL OR r.expires_at > $2) LIMIT 10001) r
            UNION ALL
            SELECT s.job_id, d.priority, NULL, s.due_at
              FROM w, LATERAL (
                SELECT s.job_id, s.due_at FROM jobs.scheduled s
-                WHERE s.queue = $6 AND s.due_at <= $2 AND (s.expires_at IS NULL OR s.expires_at > $2) ORDER BY s.due_at LIMIT 1000) s
+                WHERE s.queue = w.queue AND s.due_at <= $2 AND (s.expires_at IS NULL OR s.expires_at > $2) ORDER BY s.due_at LIMIT 1000) s
              JOIN jobs.job d ON d.id = s.job_id
-            WHERE w.is_due AND s.job_id <> w.id
-              AND (d.priority < w.priority OR d.priority = w.priority AND w.seq IS NULL AND (s.due_at, s.job_id) < (w.due_at, w.id))),
-         behind AS MATERIALIZED (SELECT count(*) AS n FROM front),
-         reason(n, reason, detail, until, by_ids) AS (
-           SELECT 1, 'final', CASE j.state WHEN 'completed' THEN format('worker %s completed it at %s', j.worker, ",
-        at!("j.finalized_at"),
-        ")                         WHEN 'cancelled' THEN 'it was cancelled at ' || ",
-        at!("j.finalized_at"),
-        " || COALESCE(': ' || j.cancel_reason, '')
-                                   ELSE 'it was discarded at ' || ",
-        at!("j.finalized_at"),
-        " || COALESCE(': ' || j.last_error, '') END,
-                  NULL::timestamptz, NULL::bigint[]
-             FROM j WHERE j.finalized_at IS NOT NULL
-           UNION ALL
-           SELECT 2, 'running', format('worker %s has had it since %s, attempt %s of %s', j.worker, ",
-        at!("j.attempted_at"),
-        ", j.attempt, j.max_attempts)
-                  || CASE WHEN j.lease_expires_at <= $2 THEN '; its lease ran out at ' || ",
-        at!("j.lease_expires_at"),
-        " || ' and maintenance takes it away' || j.but_paused ELSE '; its lease ends at ' || ",
-        at!("j.lease_expires_at"),
-        " END
-                  || COALESCE('; its time ends at ' || ",
-        at!("j.deadline_at"),
-        ", '') || COALESCE('; it was asked to stop at ' || ",
-        at!("j.cancel_requested_at"),
-        " || COALESCE(': ' || j.cancel_reason, ''), '')
-                  || COALESCE('; the worker is lost, last seen at ' || (SELECT ",
-        at!("w.last_seen_at"),
-        " FROM jobs.workers w WHERE w.worker = j.worker AND w.status = 'lost'), '')
-                  || COALESCE('; progress ' || CASE WHEN $3 THEN j.progress::text END, ''),
-                  CASE WHEN j.lease_expires_at > $2 THEN j.lease_expires_at END, NULL
-             FROM j WHERE j.attempted_at IS NOT NULL
-           UNION ALL
-           SELECT 3, 'expired', 'it expired at ' || ",
-        at!("j.expires_at"),
-        " || ': no fetch returns it, and maintenance discards it' || j.but_paused, NULL, NULL
-             FROM j WHERE j.finalized_at IS NULL AND j.attempted_at IS NULL AND j.expires_at <= $2
-           UNION ALL
-           SELECT 4, 'pending', format('it waits for jobs.activate(%s)', w.id), NULL, NULL FROM w WHERE w.state = 'pending'
-           UNION ALL
-           SELECT 5, CASE w.state WHEN 'pending' THEN 'scheduled' ELSE w.state END, CASE w.state WHEN 'retryable' THEN format('attempt %s of %s failed%s; ', w.attempt, w.max_attempts, ': ' || w.last_error) ELSE '' END
-                  || 'it is due at ' || ",
-        at!("w.due_at"),
-        ", w.due_at, NULL
-             FROM w WHERE w.due_at > $2
-           UNION ALL
-           SELECT 6, 'queue paused', format('queue %s was paused at %s%s: jobs.resume_queue lets it go on', w.queue, ",
-        at!("w.paused_at"),
-        ", w.paused_by), NULL, NULL
-             FROM w WHERE w.paused_at IS NOT NULL
-           UNION ALL
-           SELECT 7, 'queue limit', format('%s jobs of queue %s run, and no more than %s may', w.taken, w.queue, w.concurrency), NULL,
-                  ARRAY(SELECT s.job_id FROM jobs.queue_slot s WHERE s.queue = $6 AND s.job_id IS NOT NULL ORDER BY s.n LIMIT 10)
-             FROM w WHERE w.taken >= w.concurrency
-           UNION ALL
-           SELECT 8, 'queue rate', format('%s jobs of queue %s have started within %s, and no more may', w.rate, w.queue, w.rate_period), w.free_at, NULL
-             FROM w WHERE w.free_at > $2
-           UNION ALL
-           SELECT 9, 'no worker',
-                  concat_ws('; ', CASE WHEN $4 THEN COALESCE(format('nobody has fetched from queue %s since ', w.queue) || ",
-        at!("$5"),
-        ",         format('nobody is known to have fetched from queue %s', w.queue)) END,
-                    format('workers of queue %s are quiet until jobs.resume_worker: ', w.queue) || $7), NULL, NULL
-             FROM w WHERE w.is_due AND ($4 OR $7 IS NOT NULL)
-           UNION ALL
-           SELECT 10, 'kind not asked for', format('queue %s is fetched from, the latest at ', w.queue) || ",
-        at!("$8"),
-        " || format(', and no fetch of the last 5 minutes has asked for kind %s', w.kind), NULL, NULL
-             FROM w WHERE w.is_due AND $8 IS NOT NULL
-           UNION ALL
-           SELECT 11, CASE WHEN b.n > 10000 THEN 'behind more than 10000 jobs' ELSE format('behind %s jobs', b.n) END,
-                  format('they come before it in queue %s, by a lower priority number or for longer', w.queue), NULL,
-                  ARRAY(SELECT f.job_id FROM front f ORDER BY f.priority, f.seq, f.due_at, f.job_id LIMIT 10)
-             FROM w, behind b WHERE b.n > 0
-           UNION ALL
-           SELECT 12, 'next', format('the next fetch from queue %s gets it', w.queue), NULL, NULL
-             FROM w, behind b
-            WHERE w.is_due AND b.n = 0 AND $8 IS NULL AND w.paused_at IS NULL AND COALESCE(w.taken < w.concurrency, true) AND COALESCE(w.free_at <= $2, true)
-           )
-         SELECT r.reason,
-                r.detail || CASE WHEN r.n > 10 AND w.due_at <= $2 THEN format('; it was due at %s, and a fetch makes it available', ",
-        at!("w.due_at"),
-        ") ELSE '' END,
-                r.until, r.by_ids
-           FROM reason r LEFT JOIN w ON true ORDER BY r.n"
+            WHERE s.job_id <> w.id
+              AND (d.priority < w.priority OR d.priority = w.priority AND w.seq IS NULL AND (s.due_at, s.job_id) < (w.due_at, w.id)))
+         SELECT count(*) AS jobs, ARRAY(SELECT f.job_id FROM front f ORDER BY f.priority, f.seq, f.due_at, f.job_id LIMIT 10) AS first FROM front"
     ),
-    &[INT8, AT, BOOL, BOOL, AT, TEXT, TEXT, AT],
+    &[INT8, AT],
 );
