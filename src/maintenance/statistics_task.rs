@@ -100,6 +100,10 @@ fn begin(extension: Oid) -> Round {
             .kept(Snapshot::Own)
             .is_none_or(|kept| is_stale(&kept, changes))
         {
+            // Otherwise it would be counted in vain, and again in each pass.
+            if !count::is_our_turn() {
+                break;
+            }
             let counting = Counting {
                 extension,
                 touched: time::now(),

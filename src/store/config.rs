@@ -141,9 +141,10 @@ pub fn tables() -> [Oid; 3] {
     [&KIND, &QUEUE, &COMMAND].map(Name::oid)
 }
 
-/// Writes the defaults of a kind. Whether they are others than before.
+/// Writes the defaults of a kind. Waits for a concurrent change of them. Returns true if they are
+/// others than before.
 pub fn set_kind(name: &str, defaults: &Kind) -> bool {
-    let before = KIND.first(&[text(name)], Kind::read);
+    let before = LOCK_KIND.first(&[text(name)], Kind::read);
     before.as_ref() != Some(defaults) && SET_KIND.execute(&defaults.row(name)) > 0
 }
 
@@ -194,6 +195,7 @@ pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
 }
 
 static KIND: Plan = Plan::built(Kind::select, &[TEXT]);
+static LOCK_KIND: Plan = Plan::built(|| Kind::select() + " FOR UPDATE", &[TEXT]);
 static QUEUE: Plan = Plan::built(Queue::select, &[TEXT]);
 static LOCK_QUEUE: Plan = Plan::built(|| Queue::select() + " FOR UPDATE", &[TEXT]);
 // By `Rare`.

@@ -19,6 +19,11 @@ const MANY: i64 = 10_000;
 /// The turn of who keeps counts.
 const KEEPING: i64 = 2;
 
+/// Whether this transaction may write counts: no other one has since it began to.
+pub fn is_our_turn() -> bool {
+    lock::is_our_turn(KEEPING)
+}
+
 /// A table that jobs are in.
 pub struct StateTable {
     /// its name
@@ -144,7 +149,7 @@ impl StateTable {
     /// Keeps what was counted, unless somebody else keeps something; whether it did. Of many queues
     /// each has a row of its own.
     pub fn keep(&self, counted: &Counted, kept: &KeptCounts) -> bool {
-        if !lock::is_our_turn(KEEPING) {
+        if !is_our_turn() {
             return false;
         }
         let mut queues: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
@@ -203,7 +208,7 @@ impl StateTable {
 
     /// Forgets what is kept: the table is short; whether there was something.
     pub fn forget(&self) -> bool {
-        lock::is_our_turn(KEEPING) && FORGET.execute(&[text(self.name)]) > 0
+        is_our_turn() && FORGET.execute(&[text(self.name)]) > 0
     }
 }
 
