@@ -18,11 +18,8 @@ use crate::pg::time;
 
 /// What decides whether a job is tried again.
 pub struct Tries {
-    /// all tries
     pub max_attempts: i32,
-    /// how many errors it has
     pub errors: i64,
-    /// how it is retried
     pub retry: Retry,
 }
 
@@ -51,13 +48,11 @@ pub(super) fn read_retry(stored: Option<Datum>) -> Retry {
 
 /// A job that was taken, and where it goes.
 pub struct Move {
-    /// the job
     pub id: i64,
-    /// what it said where it was
+    /// The row that was taken.
     pub row: TakenRow,
-    /// where it goes
     pub to: To,
-    /// which call gave the job back, where nothing else will tell
+    /// The call that gave the job back, where no other table will tell.
     pub answer: Option<Answer>,
     /// Its attempt failed.
     pub has_failed: bool,
@@ -96,13 +91,13 @@ impl Move {
 /// Where a job goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum To {
-    /// it is available, at the end of its lane
+    /// Available, at the end of its lane.
     Ready,
     /// It is available at its earlier place in its lane.
     Back(i64),
-    /// it waits, as scheduled, retryable or pending, until then
+    /// Scheduled, retryable or pending, until then.
     Scheduled(State, i64),
-    /// it is final
+    /// Final.
     Finished(State),
 }
 
@@ -119,11 +114,9 @@ impl To {
 /// What a token did that gave a job back.
 #[derive(Clone, Copy)]
 pub struct Answer {
-    /// the token
     pub token: i64,
-    /// what the job became
     pub state: State,
-    /// until when a snooze put it off, also where it was cancelled instead
+    /// The end of a snooze, also where the job was cancelled instead.
     pub scheduled_at: Option<i64>,
 }
 
@@ -216,23 +209,19 @@ fn put_finished(one: &Move, state: State, at: i64) {
 
 /// A row of `error`: one failed attempt.
 pub struct ErrorRow<'a> {
-    /// of which job
     pub job_id: i64,
-    /// when
     pub at: i64,
-    /// which attempt
     pub attempt: i32,
-    /// the fail call's token; `None`: its worker did not say so itself
+    /// The token of the fail call. `None`: the server failed the attempt.
     pub token: Option<i64>,
-    /// what became of the job
+    /// The state that the job got.
     pub state: State,
-    /// and when it is due again
+    /// When the job is due again.
     pub scheduled_at: Option<i64>,
-    /// whose attempt it was; `None`: nobody's
+    /// The worker of the attempt, if it had one.
     pub worker: Option<String>,
-    /// the error's text
     pub error: &'a str,
-    /// type, code, trace, ..
+    /// Type, code, trace and so on.
     pub details: Option<Jsonb>,
 }
 

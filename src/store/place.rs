@@ -16,20 +16,20 @@ use crate::pg::transaction;
 #[derive(Clone)]
 pub struct Place {
     pub id: i64,
-    /// the table that its row is in
+    /// The table that its row is in.
     pub state: State,
-    /// available: its position in the lane
+    /// Of an available job, its position in the lane.
     pub seq: Option<i64>,
-    /// available: the lane
+    /// Of an available job, the lane.
     queue: String,
     priority: i16,
-    /// running: the current token; final: the one that finished it
+    /// The current token of a running job; the last token of a final one.
     pub token: Option<i64>,
-    /// what it was inserted as unique under
+    /// The key that it was inserted under.
     pub unique_key: Option<Key>,
-    /// running: whether its worker was asked to stop
+    /// Whether the worker of a running job was asked to stop.
     pub is_asked_to_stop: bool,
-    /// and why
+    /// Why it was asked.
     cancel_reason: Option<String>,
 }
 
@@ -37,22 +37,22 @@ pub struct Place {
 #[derive(Clone, Debug, Default)]
 pub struct TakenRow {
     pub attempt: i32,
-    /// when it was due, where that differs from its first schedule
+    /// When it was due, where that differs from its first schedule.
     pub scheduled_at: Option<i64>,
-    /// when it became available, where that was later than due and inserted
+    /// When it became available, where that was later than due and inserted.
     pub available_at: Option<i64>,
-    /// when the last try began
+    /// When the last attempt began.
     pub attempted_at: Option<i64>,
     pub worker: Option<String>,
-    /// when somebody asked to cancel it
+    /// When a call asked to cancel it.
     pub cancel_requested_at: Option<i64>,
-    /// and why
+    /// The reason of that call.
     pub cancel_reason: Option<String>,
-    /// the token that finished it
+    /// The token that finished it.
     pub token: Option<i64>,
-    /// running: the number in the history of its queue and kind, ..
+    /// Of a running job, the number of its queue and kind in the history.
     pub history_key: Option<i32>,
-    /// .. and the queue, where the job has another one by now
+    /// Of a running job, the queue that it was fetched from, where its row has another one by now.
     pub queue: Option<String>,
 }
 

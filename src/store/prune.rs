@@ -81,9 +81,9 @@ pub struct Old {
 /// What became of final jobs that were due.
 #[derive(Default)]
 pub struct Dealt {
-    /// those that are deleted, with all that belongs to them
+    /// Jobs that are deleted, with their errors and answers.
     pub erased: Vec<Old>,
-    /// those that are kept for longer than their rows said
+    /// Jobs that are kept for longer than their rows said.
     pub kept: Vec<i64>,
 }
 

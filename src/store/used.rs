@@ -7,10 +7,10 @@ use super::types::*;
 
 /// A token that a finishing call has used.
 pub struct Used {
-    /// which call; `None`: one that gave the job back, too long ago to tell which
+    /// The call. `None`: one that gave the job back, too long ago to tell which.
     pub call: Option<String>,
     pub state: State,
-    /// and when it was to be due again
+    /// When the job was to be due again.
     pub scheduled_at: Option<i64>,
 }
 

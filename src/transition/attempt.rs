@@ -18,26 +18,23 @@ use crate::store::used::{self, Used};
 /// What a finishing call says of an attempt, or a rescue.
 #[derive(Clone, Copy)]
 pub struct Finishing<'a> {
-    /// of which job
     pub id: i64,
-    /// of its holder
+    /// The holder's.
     pub token: i64,
-    /// how
     pub ending: Ending<'a>,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Copy)]
 pub enum Ending<'a> {
-    /// well, with this output
+    /// Completed, with this output.
     Complete(Option<Jsonb>),
-    /// it failed
     Fail(Failure<'a>),
-    /// it does not count: the job is put off
+    /// The attempt does not count, and the job is put off.
     Snooze(Interval),
-    /// it does not count: the job is given back
+    /// The attempt does not count, and the job is given back.
     Release,
-    /// its worker cancels the job, for this reason
+    /// Its worker cancels the job, for this reason.
     Cancel(Option<&'a str>),
 }
 
@@ -57,56 +54,51 @@ impl Ending<'_> {
 /// Why an attempt failed.
 #[derive(Clone, Copy)]
 pub struct Failure<'a> {
-    /// the error's text
     pub error: &'a str,
-    /// its type, code, trace, ..
+    /// Type, code, trace and so on.
     pub details: Option<Jsonb>,
     /// `None`: the job's policy
     pub retry_in: Option<Interval>,
-    /// whether to try again at all
     pub retryable: bool,
-    /// who says so
     pub by: By,
 }
 
 /// Who says that an attempt failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// its worker
     Worker,
-    /// the server: nobody failed, the lease of its worker ran out
+    /// The server: the worker's lease ran out.
     LostLease,
-    /// the server: its time was over
+    /// The server: the attempt's time was over.
     Timeout,
-    /// the server: its worker cannot be given what the job carries
+    /// The server: no fetch can return what the job carries.
     Fetch,
 }
 
 /// What became of a job.
 #[derive(Clone, Copy)]
 pub struct Became {
-    /// its state
     pub state: State,
-    /// when it can run again
+    /// When the job can run again.
     pub scheduled_at: Option<i64>,
 }
 
 /// What came of an attempt that was to end.
 pub enum Outcome {
-    /// it has ended
+    /// The attempt has ended.
     Ended(Became),
-    /// the same call has ended it before
+    /// An earlier call, of which this is a repetition, has ended the attempt.
     Before(Became),
-    /// the token is not current
+    /// The token is not current.
     Stale {
-        /// what has used it, if anything has
+        /// The call that has used the token, if one has.
         used: Option<Used>,
-        /// where the job is, if there is one
+        /// The job, if it exists.
         place: Option<Place>,
     },
-    /// somebody else still had the job locked: it is as it was
+    /// Another session still had the job locked. Nothing was changed.
     Locked {
-        /// where it is
+        /// The job.
         place: Option<Place>,
     },
 }
@@ -175,11 +167,11 @@ type Each<T> = SmallVec<[T; 1]>;
 /// How an attempt was found that was to end.
 #[derive(Clone, Copy)]
 enum Found {
-    /// so that it could
+    /// The attempt could end.
     Ended(Became),
-    /// the token was not current
+    /// The token was not current.
     Stale,
-    /// somebody else still had the job locked
+    /// Another session still had the job locked.
     Locked,
 }
 

@@ -143,7 +143,7 @@ const TURNS: u64 = 16;
 /// How many jobs a fetch is to get at least.
 pub struct AtLeast {
     pub jobs: usize,
-    /// once one is available for so long, there may be fewer; `None`: never
+    /// Once a job has been available for so long, fewer are enough. `None`: never.
     pub linger: Option<Interval>,
 }
 
