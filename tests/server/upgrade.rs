@@ -1,9 +1,9 @@
 //! From one version to the next: the upgrade script makes what a new installation makes, the jobs
 //! are kept, and the new library works with the old version's SQL until the script is run.
 //!
-//! What every upgrade must do is tried with one that is planted here, with one from a version that
-//! had the same install script, and with those from each version that was released:
-//! packaging/release keeps their install scripts in sql/install/.
+//! What every upgrade must do is tried with one that is planted here, with one from the first
+//! release candidate, and with those from each version that was released: packaging/release keeps
+//! their install scripts in sql/install/.
 
 use std::collections::BTreeSet;
 
@@ -380,7 +380,6 @@ async fn the_new_library_works_with_the_old_versions_sql() {
         .set("jobs.interval", "50ms")
         .set("jobs.retention_completed", "1s")
         .start();
-    // The candidate is the control: its SQL is the library's own.
     for upgrade in Upgrade::to_this() {
         let db = upgrade.database(&cluster, "old").await;
         fill(&db).await;

@@ -2,7 +2,6 @@
 //! that there always is one.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,7 +9,7 @@ use std::process::Command;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The version that a planted upgrade leads to.
 pub const PLANTED: &str = "planted";
-/// A version before this one that had the same install script, so that there always is one.
+/// The first release candidate, whose install script is frozen in `support/candidate/`.
 pub const CANDIDATE: &str = "candidate";
 /// What each upgrade script is made of.
 pub const TEMPLATE: &str = include_str!("../../packaging/upgrade.sql");
@@ -18,6 +17,40 @@ pub const TEMPLATE: &str = include_str!("../../packaging/upgrade.sql");
 /// An upgrade script as the next version will have one, with these changes.
 pub fn planted_script(changes: &str) -> String {
     TEMPLATE.replace("-- What changes.\n", changes)
+}
+
+/// The upgrade script from [`CANDIDATE`] to this version.
+fn candidate_script() -> String {
+    let changes = include_str!("candidate/changes.sql");
+    planted_script(&format!("{changes}{}", comments(&install_script())))
+}
+
+/// This version's install script, as `make` puts it together.
+fn install_script() -> String {
+    let parts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql");
+    let parts = fs::read_dir(parts).expect("the scripts");
+    let mut parts: Vec<PathBuf> = parts.map(|part| part.expect("a file").path()).collect();
+    parts.retain(|part| {
+        let name = part.file_name().expect("a name").as_encoded_bytes();
+        name[0].is_ascii_digit()
+    });
+    parts.sort();
+    let read = |part: &PathBuf| fs::read_to_string(part).expect("a script");
+    parts.iter().map(read).collect()
+}
+
+/// All COMMENTs of a script. Each begins a line and ends with one.
+fn comments(script: &str) -> String {
+    let mut comments = String::new();
+    let mut within = false;
+    for line in script.split_inclusive('\n') {
+        within = within || line.starts_with("COMMENT ON ");
+        if within {
+            comments += line;
+        }
+        within = within && !["';\n", "$$;\n"].iter().any(|end| line.ends_with(end));
+    }
+    comments
 }
 
 /// The versions that were released before this one: their install scripts are kept.
@@ -72,8 +105,8 @@ pub fn with_scripts(bindir: &Path, directory: &Path, planted: &str) -> PathBuf {
         fs::write(path, script).expect("a script");
     };
     upgrade(VERSION, PLANTED, planted);
-    upgrade(CANDIDATE, VERSION, TEMPLATE);
-    let install = |version| scripts.join(format!("jobs--{version}.sql"));
-    symlink(install(VERSION), install(CANDIDATE)).expect("a link");
+    upgrade(CANDIDATE, VERSION, &candidate_script());
+    let frozen = scripts.join(format!("jobs--{CANDIDATE}.sql"));
+    fs::write(frozen, include_str!("candidate/install.sql")).expect("a script");
     new
 }

@@ -1,0 +1,2 @@
+-- What changes from the first release candidate to the version in the making, but for COMMENTs:
+-- the tests take all of those from sql/.
