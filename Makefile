@@ -14,7 +14,7 @@ SCRIPTS := $(shell $(PG_CONFIG) --sharedir)/extension
 BINARIES := $(shell $(PG_CONFIG) --bindir)
 PG_REGRESS := $(dir $(shell $(PG_CONFIG) --pgxs))../test/regress/pg_regress
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-VERSION := $(shell packaging/version)
+VERSION := $(shell ops/packaging/version)
 # Install scripts of what was released, and upgrade scripts; before the first release there are
 # none.
 RELEASED := $(wildcard sql/install/jobs--*.sql sql/jobs--*--*.sql)
@@ -75,14 +75,14 @@ installcheck:
 
 # A Debian package of the tree, in the directory dist.
 deb: $(BUILT)
-	packaging/deb '$(STAGED)' $(PG_MAJOR) dist
+	ops/packaging/deb '$(STAGED)' $(PG_MAJOR) dist
 
 # The program `jobs`, which is of no major.
 deb-tools: $(if $(BUILT),tools)
-	packaging/deb '$(TOOLS)' tools dist
+	ops/packaging/deb '$(TOOLS)' tools dist
 
 tools:
-	packaging/program '$(TOOLS)/usr/bin/jobs'
+	ops/packaging/program '$(TOOLS)/usr/bin/jobs'
 
 clean:
 	rm -rf '$(TARGET)/package' '$(TARGET)/installcheck' dist

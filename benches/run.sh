@@ -25,7 +25,7 @@ THREADS=2
 export PGDATABASE=bench PGOPTIONS="-c client_min_messages=warning"
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$HERE/../scripts/machine.sh"
+source "$HERE/../ops/scripts/machine.sh"
 WORK=$(mktemp -d)
 RESULTS=$WORK/results
 mkdir "$RESULTS"

@@ -1,7 +1,7 @@
 # The console on the company's jobs: by HTTP (cli/tests/console), and in Debian's browser
 # (tests/browser). tests/suites.sh sources this file.
 
-source "$ROOT/scripts/company.sh"
+source "$ROOT/ops/scripts/company.sh"
 
 # FILTER: http, browser or controls; http/NAME and browser/NAME are the tests of that name.
 suite_console() {

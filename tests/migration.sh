@@ -32,7 +32,7 @@ migration_node_url() { echo "postgresql://postgres@$(sed 's/\//%2F/g' <<<"$TMP/m
 
 # Runs a script, which must say that it moved so many jobs and found so many duplicates.
 moves() { # DATABASE SCRIPT "MOVED|DUPLICATES" PSQL_ARGUMENT..
-  migration_psql "$1" -f "migrate/$2.sql" "${@:4}" >"$TMP/migration/work/moved" || return
+  migration_psql "$1" -f "ops/migrate/$2.sql" "${@:4}" >"$TMP/migration/work/moved" || return
   grep -qFx "$3" "$TMP/migration/work/moved" || { echo "it said:" && cat "$TMP/migration/work/moved" && return 1; }
 }
 
@@ -102,7 +102,7 @@ moved_back() { # DATABASE SOURCE HOW_MANY
   whole_table "$1" "$2" >"$work/$1.after"
   check migration "$1: and is as it was" diff "$work/$1.before" "$work/$1.after"
   check migration "$1: nothing of it waits here" is_answer "$1" "select count(*) from jobs.jobs where meta ? 'moved_from' and finalized_at is null" <<<0
-  check migration "$1: the audit says what deleted it" is_answer "$1" "select count(*), min(reason), max(reason) from jobs.audit where action = 'delete'" <<<"$3|migrate/undo.sql|migrate/undo.sql"
+  check migration "$1: the audit says what deleted it" is_answer "$1" "select count(*), min(reason), max(reason) from jobs.audit where action = 'delete'" <<<"$3|ops/migrate/undo.sql|ops/migrate/undo.sql"
   echo "something else" >>"$work/$1.before"
   check migration "$1: control: another table is not as it was" refuses diff "$work/$1.before" "$work/$1.after" >/dev/null
 }
@@ -319,7 +319,7 @@ TEXT
   check migration "graphile_worker: what failed waits as long as it would have, and has the attempts that are left" is_answer graphile_worker "select j.max_attempts, j.scheduled_at = (m.old->>'run_at')::timestamptz
     from jobs.jobs j join jobs_moved m on m.job_id = j.id where j.kind = 'failing'" <<<"4|t"
   check migration "graphile_worker: of a named queue one job at a time" is_answer graphile_worker "$(printf "$FETCH_ORDER" "'serial'")" <<<7
-  check migration "graphile_worker: the audit says who made the queue serial" is_answer graphile_worker "select action, target, reason from jobs.audit" <<<"configure_queue|serial|migrate/graphile-worker.sql"
+  check migration "graphile_worker: the audit says who made the queue serial" is_answer graphile_worker "select action, target, reason from jobs.audit" <<<"configure_queue|serial|ops/migrate/graphile-worker.sql"
   check migration "graphile_worker: a duplicate inserted now is skipped" is_answer graphile_worker "select unique_skipped_as_duplicate
     from jobs.insert('another', unique_opts => '{\"key\": \"report-1\", \"exclude_kind\": true, \"by_state\": [\"available\", \"scheduled\", \"pending\", \"retryable\"]}')" <<<t
   moved_well graphile_worker graphile_worker._private_jobs
@@ -448,9 +448,9 @@ migration_race() {
     migration_psql race -f "$worker" &
     workers+=($!)
   done
-  for ((n = 0; n < 15; n++)); do migration_psql race -f migrate/pgmq.sql -v queue=race -v limit=100 >/dev/null; done
+  for ((n = 0; n < 15; n++)); do migration_psql race -f ops/migrate/pgmq.sql -v queue=race -v limit=100 >/dev/null; done
   wait "${workers[@]}"
-  migration_psql race -f migrate/pgmq.sql -v queue=race >/dev/null
+  migration_psql race -f ops/migrate/pgmq.sql -v queue=race >/dev/null
   check migration "race: both had jobs, and each job one of them" is_answer race "select count(*), count(distinct n), bool_or(old), bool_or(not old)
     from (select n, true as old from popped union all select (args->>'n')::int, false from jobs.jobs) s" <<<"3000|3000|t|t"
   check migration "race: control: another number is refused" refuses is_answer race "select count(*) from popped" <<<3000 >/dev/null

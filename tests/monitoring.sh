@@ -1,11 +1,11 @@
-# The files of monitoring/, against a database of which every metric has something to tell.
+# The files of ops/monitoring/, against a database of which every metric has something to tell.
 # tests/suites.sh sources this file.
 #
 # What the files say is compared with jobs.metrics() by tests/monitoring.py; Debian's
 # postgres_exporter really runs, and promtool checks expressions and alerts. sql_exporter is in no
 # package: its queries run, and what it makes of their rows is done as it does it.
 
-MONITORED= # the directory with the copy of monitoring/ that is looked at
+MONITORED= # the directory with the copy of ops/monitoring/ that is looked at
 
 suite_monitoring() {
   local dir=$TMP/monitoring
@@ -33,7 +33,7 @@ monitored() { PATH=$PG_BIN:$PATH PGHOST=$TMP/monitoring PGPORT=5432 PGDATABASE=j
 monitoring_copy() { # NAME
   MONITORED=$TMP/monitoring/$1
   mkdir "$MONITORED"
-  cp monitoring/* tests/monitoring/alerts.test.yml "$MONITORED/"
+  cp ops/monitoring/* tests/monitoring/alerts.test.yml "$MONITORED/"
 }
 
 monitoring_dashboard() {

@@ -37,7 +37,7 @@ packaging_stage() { # DIRECTORY
 }
 
 # The program `jobs` beside it.
-packaging_program() { packaging/program "$STAGED/usr/bin/jobs" dev; }
+packaging_program() { ops/packaging/program "$STAGED/usr/bin/jobs" dev; }
 
 # A copy of the checkout, to be changed by a control. Not by git: what is not committed yet is
 # tested, too.
@@ -51,7 +51,7 @@ packaging_copy() { # NAME; the copy is $COPY
 # --- versions -------------------------------------------------------------------------------------
 
 packaging_versions() {
-  check packaging "all files name the same version" packaging/check
+  check packaging "all files name the same version" ops/packaging/check
   versions_wrong 'Cargo.lock, jobs-core' sed -i '/^name = "jobs-core"/{n;s/".*"/"9.9.9"/}' Cargo.lock
   versions_wrong 'jobs.control' sed -i "s/@CARGO_VERSION@/9.9.9/" jobs.control
   versions_wrong 'META.json' sed -i '0,/"version": /s/"version": .*/"version": "9.9.9",/' META.json
@@ -62,13 +62,13 @@ packaging_versions() {
   versions_wrong 'CHANGELOG.md, headings of another form' sed -i '0,/^## \[/s/^## .*/&, soon/' CHANGELOG.md
   packaging_copy versions
   (cd "$COPY" && packaging_released)
-  check packaging "an earlier version can be upgraded" packaging/check "$COPY"
-  versions_wrong 'sql, where upgrade scripts lead' packaging_released rm "sql/jobs--$EARLIER--$(packaging/version).sql"
+  check packaging "an earlier version can be upgraded" ops/packaging/check "$COPY"
+  versions_wrong 'sql, where upgrade scripts lead' packaging_released rm "sql/jobs--$EARLIER--$(ops/packaging/version).sql"
   versions_wrong 'sql/install, the versions before' packaging_released rm "sql/install/jobs--$EARLIER.sql"
-  versions_wrong 'what was released as' packaging_released cp "sql/install/jobs--$EARLIER.sql" "sql/install/jobs--$(packaging/version).sql"
+  versions_wrong 'what was released as' packaging_released cp "sql/install/jobs--$EARLIER.sql" "sql/install/jobs--$(ops/packaging/version).sql"
   versions_wrong 'clients/typescript/src/version.ts' sed -i 's/"0.*"/"9.9.9"/' clients/typescript/src/version.ts
   versions_wrong 'rust-toolchain.toml' sed -i 's/1\.95/1.94/' rust-toolchain.toml
-  versions_wrong 'Dockerfile, rust' sed -i 's/rust:1\.95/rust:1.94/' Dockerfile
+  versions_wrong 'ops/Dockerfile, rust' sed -i 's/rust:1\.95/rust:1.94/' ops/Dockerfile
   versions_wrong 'Cargo.toml, pgrx-tests' sed -i 's/^pgrx-tests = .*/pgrx-tests = "=0.1.0"/' Cargo.toml
   versions_wrong 'META.json: .*must be .9\.9\.9' sed -i '/^\[workspace.package\]/,/^\[/s/^version = .*/version = "9.9.9"/' Cargo.toml
 }
@@ -76,7 +76,7 @@ packaging_versions() {
 versions_wrong() { # REGEX COMMAND..; the command is run in a copy
   packaging_copy versions
   (cd "$COPY" && "${@:2}")
-  check packaging "control: a version is wrong: $1" finds "$1" packaging/check "$COPY"
+  check packaging "control: a version is wrong: $1" finds "$1" ops/packaging/check "$COPY"
 }
 
 EARLIER=0.0.1 # was never released
@@ -86,13 +86,13 @@ EARLIER=0.0.1 # was never released
 packaging_released() { # [COMMAND]..; what is to be done then
   mkdir -p sql/install
   echo "-- $EARLIER" >"sql/install/jobs--$EARLIER.sql"
-  echo "-- from $EARLIER" >"sql/jobs--$EARLIER--$(packaging/version).sql"
+  echo "-- from $EARLIER" >"sql/jobs--$EARLIER--$(ops/packaging/version).sql"
   printf '\n## [%s] - 2020-01-01\n' "$EARLIER" >>CHANGELOG.md
   "$@"
 }
 
 # The versions before this one whose install scripts are kept.
-released_before() { ls sql/install 2>/dev/null | sed -n 's/^jobs--\(.*\)\.sql$/\1/p' | grep -vFx "$(packaging/version)"; }
+released_before() { ls sql/install 2>/dev/null | sed -n 's/^jobs--\(.*\)\.sql$/\1/p' | grep -vFx "$(ops/packaging/version)"; }
 
 # --- META.json ------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ packaging_make() {
   check packaging "as one call says" test "$(wc -l <"$stub/calls")" = 1
   check packaging "all files are there, earlier versions too" make_installed "$to" "$(packaging_expected "$COPY")"
   check packaging "the library is what cargo built" grep -qx built "$to/usr/lib/postgresql/$PG_MAJOR/lib/jobs.so"
-  check packaging "the control file names the version" grep -q "^default_version = '$(packaging/version)'" "$to/usr/share/postgresql/$PG_MAJOR/extension/jobs.control"
+  check packaging "the control file names the version" grep -q "^default_version = '$(ops/packaging/version)'" "$to/usr/share/postgresql/$PG_MAJOR/extension/jobs.control"
   touch "$COPY/src/lib.rs"
   check packaging "make builds again when a source is newer" make_stubbed "$stub" all "$stub/pg_config$PG_MAJOR"
   check packaging "as two calls say" test "$(wc -l <"$stub/calls")" = 2
@@ -160,7 +160,7 @@ packaging_expected() { # [CHECKOUT]
   local script
   {
     echo "/usr/lib/postgresql/$PG_MAJOR/lib/jobs.so"
-    for script in jobs.control "jobs--$(packaging/version).sql" $(cd "${1:-.}" && find sql -name 'jobs--*.sql' -printf '%f\n'); do
+    for script in jobs.control "jobs--$(ops/packaging/version).sql" $(cd "${1:-.}" && find sql -name 'jobs--*.sql' -printf '%f\n'); do
       echo "/usr/share/postgresql/$PG_MAJOR/extension/$script"
     done
   } | sort -u
@@ -190,12 +190,12 @@ packaging_deb() {
   local dist=$PACKAGING/dist deb
   local -x SOURCE_DATE_EPOCH # a checkout without git has no date
   SOURCE_DATE_EPOCH=$(date +%s)
-  check packaging "the Debian package is made" packaging/deb "$STAGED" "$PG_MAJOR" "$dist"
-  deb=$(echo "$dist/postgresql-$PG_MAJOR-jobs_$(packaging/version)-1_"*.deb)
+  check packaging "the Debian package is made" ops/packaging/deb "$STAGED" "$PG_MAJOR" "$dist"
+  deb=$(echo "$dist/postgresql-$PG_MAJOR-jobs_$(ops/packaging/version)-1_"*.deb)
   [[ -f $deb ]] || return 0 # that was counted
   deb_controls "$dist" "$deb"
   check packaging "it has the name and version that it should" test "$(dpkg-deb -f "$deb" Package Version Section)" = \
-    "$(printf '%s\n' "Package: postgresql-$PG_MAJOR-jobs" "Version: $(packaging/version)-1" "Section: database")"
+    "$(printf '%s\n' "Package: postgresql-$PG_MAJOR-jobs" "Version: $(ops/packaging/version)-1" "Section: database")"
   check packaging "it depends on its server" grep -qE "^postgresql-$PG_MAJOR, .*libc6" <(dpkg-deb -f "$deb" Depends)
   check packaging "it installs all files of the extension" deb_has "$deb" "$(packaging_expected)"
   check packaging "the same files make the same package" deb_again "$deb"
@@ -208,7 +208,7 @@ deb_has() { # DEB EXPECTED; beside documents
 }
 
 deb_again() { # DEB
-  packaging/deb "$STAGED" "$PG_MAJOR" "$PACKAGING/again" >/dev/null && cmp "$1" "$PACKAGING/again/$(basename "$1")"
+  ops/packaging/deb "$STAGED" "$PG_MAJOR" "$PACKAGING/again" >/dev/null && cmp "$1" "$PACKAGING/again/$(basename "$1")"
 }
 
 # Warnings count, too. It is not for Debian's archive, so it closes none of Debian's bugs.
@@ -225,7 +225,7 @@ deb_controls() { # DIRECTORY DEB
   check packaging "control: a package without scripts is found" finds 'jobs--.*\.sql' deb_has "$tree.deb" "$(packaging_expected)"
   packaging_stage "$staged"
   rm "$staged/usr/lib/postgresql/$PG_MAJOR/lib/jobs.so"
-  check packaging "control: there is no package without the library" finds 'has no .*jobs\.so' packaging/deb "$staged" "$PG_MAJOR" "$1"
+  check packaging "control: there is no package without the library" finds 'has no .*jobs\.so' ops/packaging/deb "$staged" "$PG_MAJOR" "$1"
 }
 
 # --- the Debian package of the program ------------------------------------------------------------
@@ -236,9 +236,9 @@ packaging_tools() {
   local -x SOURCE_DATE_EPOCH
   SOURCE_DATE_EPOCH=$(date +%s)
   version=$(sed -n 's/^version = "\(.*\)"$/\1/p' cli/Cargo.toml)
-  check packaging "control: there is no package without the program" finds 'has no usr/bin/jobs' packaging/deb "$STAGED" tools "$dist"
+  check packaging "control: there is no package without the program" finds 'has no usr/bin/jobs' ops/packaging/deb "$STAGED" tools "$dist"
   packaging_program || { check packaging "the program is built" false; return 0; }
-  check packaging "the Debian package of the program is made" packaging/deb "$STAGED" tools "$dist"
+  check packaging "the Debian package of the program is made" ops/packaging/deb "$STAGED" tools "$dist"
   deb=$(echo "$dist/jobs-tools_$version-1_"*.deb)
   [[ -f $deb ]] || return 0 # that was counted
   check packaging "it has the program, its units and its manual page" deb_has "$deb" "$(printf '%s\n' \
@@ -291,7 +291,7 @@ deb_works() { # DEB
     skip packaging "the package is installed" "dpkg -i $(basename "$1")" "$said"
     return
   fi
-  new=$(packaging/version)
+  new=$(ops/packaging/version)
   AT_END+=("deb_removed $package")
   deb_cluster || { check packaging "a cluster is created" false; return 0; }
   check packaging "control: without the package there is no extension" finds 'is not available' deb_sql postgres "create extension jobs"
@@ -398,7 +398,7 @@ packaging_release() {
   need_packages debhelper help2man zip unzip
   packaging_program || { check packaging "the program is built" false; return 0; }
   local version pg_config=$DEBIAN_PG/bin/pg_config name
-  version=$(packaging/version)
+  version=$(ops/packaging/version)
   name=jobs-$version
   packaging_copy release
   sed -i "0,/^## \[/s/^## \[.*/## [$version] - 2030-12-31/" "$COPY/CHANGELOG.md"
@@ -416,7 +416,7 @@ packaging_release() {
   check packaging "as it is in the package" release_keeps "$version"
   release_commit add sql/install
   release_commit commit -q -m "its install script"
-  check packaging "then it is still that version" packaging/check "$COPY"
+  check packaging "then it is still that version" ops/packaging/check "$COPY"
   packaging_pgxn "$COPY/dist/$name.zip"
   echo >>"$COPY/dist/$name.zip"
   check packaging "control: a changed file has another checksum" finds 'did NOT match' release_sums
@@ -433,7 +433,7 @@ packaging_release() {
 }
 
 release_commit() { git -C "$COPY" -c user.name=tests -c user.email=tests@localhost -c commit.gpgsign=false "$@"; }
-release_made() { STAGED=$STAGED "$COPY/packaging/release" "$@" &>"$PACKAGING/release.out" || { cat "$PACKAGING/release.out"; return 1; }; }
+release_made() { STAGED=$STAGED "$COPY/ops/packaging/release" "$@" &>"$PACKAGING/release.out" || { cat "$PACKAGING/release.out"; return 1; }; }
 release_sums() { (cd "$COPY/dist" && sha256sum --quiet -c SHA256SUMS); }
 
 release_has() { # NAME_BEGINS_WITH..; and nothing else
@@ -494,9 +494,9 @@ packaging_docker() {
     cannot packaging "the Dockerfile" "pip install -r tests/packaging/requirements.txt" "$said"
     return
   fi
-  check packaging "hadolint is content with the Dockerfile" "$STATE/packaging/bin/hadolint" Dockerfile
-  check packaging "process 1 of the worker's image is an init" has_init Dockerfile
-  sed 's/"tini", "--", //' Dockerfile >"$PACKAGING/Dockerfile"
+  check packaging "hadolint is content with the Dockerfile" "$STATE/packaging/bin/hadolint" ops/Dockerfile
+  check packaging "process 1 of the worker's image is an init" has_init ops/Dockerfile
+  sed 's/"tini", "--", //' ops/Dockerfile >"$PACKAGING/Dockerfile"
   check packaging "control: an image without one is found" refuses has_init "$PACKAGING/Dockerfile"
   check packaging "compose.yaml is as the Compose specification has it" compose_is_valid examples/compose/compose.yaml
   sed 's/^    restart:/    restarts:/' examples/compose/compose.yaml >"$PACKAGING/compose.yaml"
@@ -504,7 +504,7 @@ packaging_docker() {
   # shellcheck disable=SC2046
   check packaging "its worker is told its database" program_reads \
     $(awk '/^  worker:/ { is_worker = 1 } /^[a-z]/ { is_worker = 0 } is_worker && /^      [A-Z]+: / { print $1 }' examples/compose/compose.yaml)
-  sed 's/^COPY \. \./ADD . ./; s/^WORKDIR .*/RUN cd source/' Dockerfile >"$PACKAGING/Dockerfile"
+  sed 's/^COPY \. \./ADD . ./; s/^WORKDIR .*/RUN cd source/' ops/Dockerfile >"$PACKAGING/Dockerfile"
   check packaging "control: hadolint finds what is bad" finds 'DL3020' "$STATE/packaging/bin/hadolint" "$PACKAGING/Dockerfile"
 }
 
@@ -517,7 +517,7 @@ packaging_systemd() {
     sed 's/^ExecStart=[^ ]*/ExecStart=\/bin\/true/' "$1" >"$copy" &&
       systemd-analyze verify --man=no "$copy" 2>&1 | tee /dev/stderr | wc -l | grep -qx 0
   }
-  for unit in packaging/systemd/*.service; do
+  for unit in ops/packaging/systemd/*.service; do
     check packaging "systemd is content with $unit" unit_verified "$unit"
     # shellcheck disable=SC2046
     check packaging "$unit: it is told its database" program_reads $(sed -n 's/^#   \(PG.*\)=.*/\1/p' "$unit")
@@ -546,7 +546,7 @@ compose_is_valid() { "$STATE/packaging/bin/check-jsonschema" --builtin-schema ve
 packaging_scripts() {
   need_packages shellcheck
   local script scripts
-  mapfile -t scripts < <(grep -rlE '^#!.*(bash|bin/sh)' dev .ci benches examples packaging tests)
+  mapfile -t scripts < <(grep -rlE '^#!.*(bash|bin/sh)' dev .ci benches examples ops tests)
   for script in "${scripts[@]}" tests/*.sh; do
     check packaging "shellcheck finds no error in $script" shellcheck -S error -s bash "$script"
   done

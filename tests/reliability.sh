@@ -4,7 +4,7 @@
 # What needs more than a server is begun here: sqlsmith, and small file systems. `./dev reliability`
 # also writes the report.
 
-source "$ROOT/scripts/machine.sh"
+source "$ROOT/ops/scripts/machine.sh"
 
 SMALL_DISK=(mount -t tmpfs -o size=96m,mode=755 tmpfs)
 

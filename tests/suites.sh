@@ -382,8 +382,8 @@ libtest() { # SUITE COMMAND..
 
 suite_core() { libtest core cargo test --no-fail-fast -p jobs-core -- ${1:+"$1"}; }
 
-# Every order of the protocol's steps: model/README.md. It needs no server. The tests have a control
-# for each mistake.
+# Every order of the protocol's steps: tests/model/README.md. It needs no server. The tests have a
+# control for each mistake.
 suite_model() {
   libtest model cargo test --no-fail-fast -p jobs-model -- --show-output ${1:+"$1"}
   check model "control: a protocol that looks in the same statement fails" \
@@ -484,7 +484,7 @@ suite_pgspot() {
   local upgrade=$dir/jobs--$version--planted.sql set='SET LOCAL search_path = pg_catalog, pg_temp;'
   echo "$set ALTER TABLE jobs.job ADD COLUMN planted text DEFAULT 'a' || 'b';" >"$upgrade"
   check pgspot "an upgrade script that sets its search_path is clean" pgspot_clean "$dir" "$upgrade"
-  cp packaging/upgrade.sql "$upgrade"
+  cp ops/packaging/upgrade.sql "$upgrade"
   check pgspot "what upgrade scripts begin and end with is clean" pgspot_clean "$dir" "$upgrade"
   echo "ALTER TABLE jobs.job ADD COLUMN planted text DEFAULT 'a' || 'b';" >"$upgrade"
   check pgspot "control: an upgrade script that does not is found, whatever the earlier script sets" pgspot_finds "$dir" "$upgrade" PS001
@@ -673,7 +673,7 @@ suite_doc() {
   grep -n '^<!-- not run' $(doc_documents) || true
   check doc "no block of a program is left out silently" refuses doc_silent docs/workers.md docs/testing.md
   check doc "control: one that is left out silently is found" doc_silent <(grep -v '^<!-- not run' docs/workers.md) >/dev/null
-  check doc "no line of prose is too long" python3 scripts/prose.py
+  check doc "no line of prose is too long" python3 ops/scripts/prose.py
   doc_reference "$dir"
   end_server doc
 }

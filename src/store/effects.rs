@@ -1,6 +1,6 @@
 //! What follows when jobs move. Code that writes rows reports the move to one function here, for
 //! one job or many, and that function does the rest. Nothing else counts, notes or announces a
-//! move: `scripts/layers.py` and the suite `server:effects` check that.
+//! move: `ops/scripts/layers.py` and the suite `server:effects` check that.
 //!
 //! | move | history | floors | who is told | limits | keys |
 //! |---|---|---|---|---|---|

@@ -2,8 +2,8 @@
 //! are kept, and the new library works with the old version's SQL until the script is run.
 //!
 //! What every upgrade must do is tried with one that is planted here, with one from the first
-//! release candidate, and with those from each version that was released: packaging/release keeps
-//! their install scripts in sql/install/.
+//! release candidate, and with those from each version that was released: ops/packaging/release
+//! keeps their install scripts in sql/install/.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ pub const PLANTED: &str = "planted";
 /// The first release candidate, whose install script is frozen in `support/candidate/`.
 pub const CANDIDATE: &str = "candidate";
 /// What each upgrade script is made of.
-pub const TEMPLATE: &str = include_str!("../../packaging/upgrade.sql");
+pub const TEMPLATE: &str = include_str!("../../ops/packaging/upgrade.sql");
 
 /// An upgrade script as the next version will have one, with these changes.
 pub fn planted_script(changes: &str) -> String {

@@ -1,7 +1,7 @@
 -- Moves jobs of Faktory into jobs: reads them as JSON, one a line, from standard input.
 -- docs/migration/faktory.md explains it.
 --
---   psql -v ON_ERROR_STOP=1 -f migrate/faktory.sql [-v queue=NAME] < jobs.jsonl
+--   psql -v ON_ERROR_STOP=1 -f ops/migrate/faktory.sql [-v queue=NAME] < jobs.jsonl
 
 \set source faktory
 \ir begin.sql

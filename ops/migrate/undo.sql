@@ -1,6 +1,6 @@
 -- Gives what was moved and still waits back to the old system's table, row by row as it was.
 --
---   psql -v ON_ERROR_STOP=1 -f migrate/undo.sql -v source=public.river_job
+--   psql -v ON_ERROR_STOP=1 -f ops/migrate/undo.sql -v source=public.river_job
 --
 -- source is that of public.jobs_moved. Stop the new workers, or pause their queues, before: a job
 -- that one of them has just taken makes all of this fail. What runs or is done here stays; so do
@@ -11,7 +11,7 @@ BEGIN;
 CREATE TEMPORARY TABLE going_back ON COMMIT DROP AS
   SELECT m.* FROM public.jobs_moved m JOIN jobs.jobs j ON j.id = m.job_id
   WHERE m.source = :'source' AND NOT m.duplicate AND j.state IN ('available', 'scheduled', 'pending', 'retryable');
-CREATE TEMPORARY TABLE given_back ON COMMIT DROP AS SELECT g.old_id, jobs.delete(g.job_id, reason => 'migrate/undo.sql') AS was FROM going_back g;
+CREATE TEMPORARY TABLE given_back ON COMMIT DROP AS SELECT g.old_id, jobs.delete(g.job_id, reason => 'ops/migrate/undo.sql') AS was FROM going_back g;
 DO $$
 BEGIN
   IF EXISTS (SELECT FROM given_back WHERE was NOT IN ('available', 'scheduled', 'pending', 'retryable')) THEN

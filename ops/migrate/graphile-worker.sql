@@ -1,7 +1,7 @@
 -- Moves the waiting jobs of Graphile Worker into jobs. docs/migration/graphile-worker.md explains
 -- it.
 --
---   psql -v ON_ERROR_STOP=1 -f migrate/graphile-worker.sql [-v schema=graphile_worker] [-v
+--   psql -v ON_ERROR_STOP=1 -f ops/migrate/graphile-worker.sql [-v schema=graphile_worker] [-v
 --   queue=NAME] [-v limit=10000] [-v running=on] [-v timeout='10 minutes']
 
 \if :{?schema}
@@ -34,7 +34,7 @@ ORDER BY priority, run_at, gone.id;
 
 -- One at a time is what a named queue means there. A queue of which jobs.configure_queue has set
 -- something stays as it is, since the call would take that back.
-SELECT count(jobs.configure_queue(m.queue, concurrency => 1, reason => 'migrate/graphile-worker.sql')) AS queues_made_serial
+SELECT count(jobs.configure_queue(m.queue, concurrency => 1, reason => 'ops/migrate/graphile-worker.sql')) AS queues_made_serial
 FROM (SELECT DISTINCT queue FROM moving WHERE queue IS NOT NULL) m LEFT JOIN jobs.queues q ON q.queue = m.queue
 WHERE num_nonnulls(q.concurrency, q.rate, q.max_waiting, q.retention_completed, q.retention_cancelled, q.retention_discarded) = 0;
 

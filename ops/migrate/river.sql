@@ -1,6 +1,6 @@
 -- Moves the waiting jobs of River into jobs. docs/migration/river.md explains it.
 --
---   psql -v ON_ERROR_STOP=1 -f migrate/river.sql [-v schema=public] [-v queue=NAME] [-v
+--   psql -v ON_ERROR_STOP=1 -f ops/migrate/river.sql [-v schema=public] [-v queue=NAME] [-v
 --   limit=10000] [-v running=on] [-v unique=ignore] [-v timeout='10 minutes']
 
 \if :{?schema}

@@ -1,7 +1,7 @@
 -- Moves the waiting messages of a pgmq queue into jobs. docs/migration/pgmq.md explains it.
 --
---   psql -v ON_ERROR_STOP=1 -f migrate/pgmq.sql -v queue=NAME [-v kind=KIND] [-v limit=10000] [-v
---   running=on] [-v max_attempts=25] [-v timeout='10 minutes']
+--   psql -v ON_ERROR_STOP=1 -f ops/migrate/pgmq.sql -v queue=NAME [-v kind=KIND] [-v
+--   limit=10000] [-v running=on] [-v max_attempts=25] [-v timeout='10 minutes']
 
 \set ON_ERROR_STOP on
 \if :{?queue}

@@ -62,14 +62,14 @@ def planted(found, lines):
 
 
 def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
+    root = pathlib.Path(__file__).resolve().parents[2]
     a = "a " * 60
     planted(violations(f"{a}\n| {a} |\n```\n{a}\n```\n[a]({'a' * 120})\n"), [1])
     planted(comments("a.rs", f"{a}\n// {'a' * 98}\n// {'a' * 97}\n{'a' * 90} // b b b b\n"), [2, 4])
     planted(comments("a.rs", "/// The same of b.\n/// Of b the same.\na // The same.\n"), [1, 3])
     planted(comments("dev", f"{a}\n# {a}\n{a}# a\n"), [2, 3])
     planted(comments("a.py", f'"""The same.\n\n{a}\n"""\n{a}\nb = """\n{a}\n"""\n{a}\n'), [1, 3])
-    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("model/*.md"), *root.glob("**/*.in.md")]
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("tests/model/*.md"), *root.glob("**/*.in.md")]
     pages += [*root.glob("clients/*.md"), *root.glob("clients/*/*.md"), *root.glob("cli/*.md")]
     found = [
         (name, *at)

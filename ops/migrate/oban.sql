@@ -1,7 +1,7 @@
 -- Moves the waiting jobs of Oban into jobs. docs/migration/oban.md explains it.
 --
---   psql -v ON_ERROR_STOP=1 -f migrate/oban.sql [-v schema=public] [-v queue=NAME] [-v limit=10000]
---   [-v running=on] [-v timeout='10 minutes']
+--   psql -v ON_ERROR_STOP=1 -f ops/migrate/oban.sql [-v schema=public] [-v queue=NAME] [-v
+--   limit=10000] [-v running=on] [-v timeout='10 minutes']
 
 \if :{?schema}
 \else

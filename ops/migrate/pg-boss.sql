@@ -1,6 +1,6 @@
 -- Moves the waiting jobs of pg-boss into jobs. docs/migration/pg-boss.md explains it.
 --
---   psql -v ON_ERROR_STOP=1 -f migrate/pg-boss.sql [-v schema=pgboss] [-v queue=NAME] [-v
+--   psql -v ON_ERROR_STOP=1 -f ops/migrate/pg-boss.sql [-v schema=pgboss] [-v queue=NAME] [-v
 --   limit=10000] [-v running=on] [-v unique=ignore]
 
 \if :{?schema}

@@ -204,7 +204,7 @@ def follows(files):
 
 def sources(directory):
     """The files of a directory, each with its text."""
-    root = pathlib.Path(__file__).resolve().parent.parent / directory
+    root = pathlib.Path(__file__).resolve().parents[2] / directory
     return [(str(path.relative_to(root)), path.read_text()) for path in sorted(root.rglob("*.rs"))]
 
 
