@@ -11,7 +11,7 @@ DEBIAN_PG=/usr/lib/postgresql/$DEBIAN_MAJOR
 declare -A SUITES_OF=([17]="trixie" [18]="forky sid") # a suite moves on: the first that has it
 declare -A WHEEL_OF=([16]=pgserver==0.1.4)
 ASSERTED_MAJOR=18
-BUILD_PACKAGES=(bison flex perl zlib1g-dev libicu-dev dpkg-dev)
+BUILD_PACKAGES=(bison curl flex perl zlib1g-dev libicu-dev dpkg-dev)
 
 # Under what prefix the files of a major are.
 postgres_prefix() { # MAJOR
@@ -87,7 +87,30 @@ get_source() { # PACKAGE SUITE DIRECTORY; makes DIRECTORY/source
   mirror=$(mirror_of_debian) || { apt_get update >&2 && mirror=$(mirror_of_debian); } || die "no mirror is found in apt's sources"
   mkdir -p "$3/lists/partial" "$3/cache/archives/partial"
   echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $2 main" >"$3/sources.list"
-  (cd "$3" && apt-get "${apt[@]}" update && apt-get "${apt[@]}" source --download-only "$1" && dpkg-source -q -x ./*.dsc source) >&2
+  (
+    cd "$3" || exit
+    apt-get "${apt[@]}" update || exit
+    if apt-get "${apt[@]}" source --download-only "$1"; then
+      dpkg-source -q -x ./*.dsc source
+    else
+      # A mirror may have dropped the version that its index names.
+      latest=$(apt-cache "${apt[@]}" showsrc "$1" | sed -n 's/^Version: \([0-9.]*\).*/\1/p' | head -n 1)
+      get_older_source "$1" "$mirror" "$latest"
+    fi
+  ) >&2
+}
+
+# The newest release before this one that the mirror still has. Its signature is not checked.
+get_older_source() { # PACKAGE MIRROR VERSION
+  local minor
+  for ((minor = ${3#*.}; minor >= 0; minor--)); do
+    if curl -fsS -o source.tar.bz2 "${2%/}/pool/main/${1:0:1}/$1/$1_${3%.*}.$minor.orig.tar.bz2"; then
+      mkdir source
+      tar -xf source.tar.bz2 --strip-components=1 -C source
+      return
+    fi
+  done
+  return 1
 }
 
 mirror_of_debian() {
