@@ -8,52 +8,49 @@ use std::cell::Cell;
 /// What can be wrong on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// the look under a locked claim sees what the outer statement sees
+    /// The look under a locked claim sees what the outer statement sees.
     OuterSnapshot,
-    /// claims are deleted by the same statement, and so the same snapshot, that waits for their
-    /// locks
+    /// Claims are deleted by the statement that waits for their locks, and so with its snapshot.
     ReapInOneStatement,
-    /// the list of a claim is shortened to the newest job, whatever the others are
+    /// The list of a claim is shortened to the newest job, whatever the others are.
     FoldBlindly,
-    /// the floor of a lane is raised over what others are just inserting or deleting
+    /// The floor of a lane is raised over rows that others are just inserting or deleting.
     RaiseBlindly,
-    /// who counts what waits in a queue overlooks what others are just inserting
+    /// A count of a queue's waiting jobs misses those that others are just inserting.
     CountCommitted,
-    /// who looks for claims overlooks rivals who are just inserting them: harmless, but only so a
-    /// test can have the race that the look makes rare
+    /// A look for claims misses those that others are just inserting. Harmless: it makes a rare
+    /// race common, for tests.
     ClaimBlindly,
-    /// who has a lock in shared memory stops there
+    /// The holder of a lock in shared memory stops.
     StopUnderLock,
-    /// the same, and afterwards takes no notice of who did not wait for it any longer
+    /// As [`Fault::StopUnderLock`], and afterwards ignores that others gave up waiting.
     StopAndTrust,
-    /// who has a lock in shared memory allocates
+    /// The holder of a lock in shared memory allocates.
     AllocateUnderLock,
-    /// who has committed stops there, before anybody is told: harmless, but only so a test can tell
-    /// what others know by then
+    /// A session stops after its commit, before it wakes anyone. Harmless: it shows tests what
+    /// others know by then.
     StopAtCommit,
-    /// the end of a transaction allocates
+    /// The end of a transaction allocates.
     AllocateAtCommit,
-    /// the launcher sends no worker to a database but those that somebody asks for: harmless, but
-    /// only so a test can tell that it was the asking which did it
+    /// The launcher starts workers only in databases that a session asks for. Harmless: it shows
+    /// tests that the request did it.
     NoVisits,
-    /// fetches that want several jobs or none take no turns
+    /// Fetches with `min_jobs` take no turns.
     OutOfTurn,
-    /// who waits for a job does not look by himself: harmless, but only so a test can tell that it
-    /// was a commit which woke him
+    /// A session that waits for a job does not look by itself. Harmless: it shows tests that a
+    /// commit woke the session.
     NoLooks,
-    /// hardly any session that waits can be woken: harmless, but only so a test can have more than
-    /// can
+    /// Few waiting sessions can be woken. Harmless: it lets tests have more than that.
     FewSeats,
-    /// hardly any database has a slot: harmless, but only so a test can have more than do
+    /// Few databases get a slot. Harmless: it lets tests have more than that.
     FewSlots,
-    /// what is rolled back counts in the history
+    /// The history counts rolled-back moves.
     CountRolledBack,
-    /// results wait for hours for who has their jobs locked: harmless, but only so a test can have
-    /// him let go in time
+    /// Results wait hours for locked jobs. Harmless: it lets tests end the lock in time.
     Patient,
-    /// an out-of-memory error finds no reserve, and does not end the session
+    /// An out-of-memory error finds no reserve, and does not end the session.
     NoReserve,
-    /// writing what a transaction has counted first takes all the memory that is left
+    /// Writing a transaction's counts first takes all memory that is left.
     Exhaust,
 }
 

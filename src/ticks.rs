@@ -65,11 +65,10 @@ impl Ticks {
 
 /// What is to be done about a tick.
 enum Decided {
-    /// nothing more
     Done(Outcome),
-    /// to try again: another transaction is inserting the key
+    /// Try again: another transaction is inserting the key.
     Busy,
-    /// to try again: this went wrong, and may not the next time
+    /// Try again: this failed, and may succeed the next time.
     Later(String),
 }
 

@@ -23,27 +23,19 @@ use super::{array, time, versions};
 pub enum Cell {
     /// NULL
     Null,
-    /// boolean
     Bool(bool),
-    /// integer
     Int(i32),
-    /// bigint
     Big(i64),
-    /// timestamptz
+    /// A timestamptz.
     At(i64),
-    /// text
     Text(String),
-    /// jobs.state
     State(State),
-    /// jobs.state[]
     States(Vec<State>),
-    /// bigint[]
     Bigs(Vec<i64>),
-    /// interval of this many microseconds
+    /// An interval of this many microseconds.
     Span(i64),
-    /// jsonb
+    /// The text of a jsonb.
     Json(String),
-    /// jsonb as it is
     Jsonb(Jsonb),
 }
 
@@ -186,9 +178,9 @@ unsafe impl BoxRet for Record {
 pub struct Rows {
     store: *mut pg_sys::Tuplestorestate,
     desc: pg_sys::TupleDesc,
-    /// what one row takes, once there are many
+    /// Memory for one row, once there are many.
     scratch: Option<Scratch>,
-    /// what that is in: rows may be appended while a statement runs, whose memory goes before
+    /// Its parent. Rows may be appended during a statement whose own memory goes earlier.
     memory: pg_sys::MemoryContext,
     pushed: usize,
 }

@@ -10,23 +10,19 @@ use super::time;
 
 /// A call of a function that manages something.
 pub struct Call {
-    /// the function's name
     pub function: String,
-    /// the first argument, if it has to be given: what the call is about
+    /// The first argument, if it is required: what the call is about.
     pub target: Option<String>,
-    /// why it was made
     pub reason: Option<String>,
-    /// what else was given and is not null
+    /// Other arguments that are not null.
     pub given: Vec<Given>,
 }
 
 /// An argument as text that its form says how to read.
 pub struct Given {
-    /// its parameter
     pub name: String,
-    /// what its text is
+    /// The type that its text has.
     pub form: &'static str,
-    /// the text
     pub text: String,
 }
 

@@ -13,11 +13,10 @@ use super::versions;
 
 /// Something that is different.
 pub struct Difference {
-    /// what it is
     pub what: String,
-    /// what can be done about it
+    /// How to mend it.
     pub mend: String,
-    /// the index, where that is not valid: maybe it is being made
+    /// An invalid index, which may still be in the making.
     pub index: Option<Oid>,
 }
 

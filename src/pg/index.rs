@@ -19,22 +19,20 @@ const BOOL_FAMILY: Oid = Oid::from_u32(424);
 
 /// An index as its install script makes it: a B-tree, ascending, texts in the order of their bytes.
 pub struct IndexShape {
-    /// its name
     pub name: Name,
-    /// its columns, by their numbers in the table
+    /// Its columns, as numbers of the table's.
     pub columns: &'static [i32],
-    /// no two rows are alike in it
     pub is_unique: bool,
-    /// which rows are in it; `None`: all
+    /// Which rows it has; `None` for all.
     pub predicate: Option<Predicate>,
 }
 
 /// What the rows of a partial index have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Predicate {
-    /// a column (from 1) is not null
+    /// This column (from 1) is not null.
     NotNull(i32),
-    /// two columns differ that are bigint
+    /// These two bigint columns differ.
     Differ(i32, i32),
 }
 
@@ -221,11 +219,10 @@ pub(super) struct Index {
 
 /// What there is to do about an index when a row is written.
 pub(super) enum Upkeep {
-    /// an entry
     Entry(Index),
-    /// nothing: it is not ready yet, or will never be
+    /// The index is not ready yet, or never will be.
     Nothing,
-    /// more than is done here
+    /// The index needs more than this module does.
     Unknown,
 }
 
@@ -313,13 +310,13 @@ impl Index {
 /// What to do about a row like another one in a unique index.
 #[derive(Clone, Copy)]
 pub(super) enum Duplicates {
-    /// say so; waits for nobody
+    /// Reports a duplicate, and waits for no other transaction.
     Tell,
-    /// an error; waits for who may be inserting or deleting it
+    /// Raises an error, after waiting for transactions that insert or delete the duplicate.
     Refuse,
-    /// the same where there are older versions of the row itself
+    /// As [`Duplicates::Refuse`]; older versions of the row itself are none.
     RefuseOthers,
-    /// there are none but those
+    /// Older versions of the row itself are the only duplicates.
     None,
 }
 

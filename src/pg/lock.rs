@@ -32,11 +32,11 @@ pub fn nobody_writes(table: Oid) -> bool {
 /// What kind of advisory lock has a number.
 #[repr(u16)]
 enum Advisory {
-    /// one of `pg_advisory_lock(bigint)`
+    /// A lock of `pg_advisory_lock(bigint)`.
     OfUsers = 1,
-    /// one that no user can take
+    /// A lock that no user can take.
     Own = 3,
-    /// the same, for who does alone what he does
+    /// A lock that no user can take, for a task that one transaction does at a time.
     Turn = 4,
 }
 

@@ -14,9 +14,9 @@ pub type Tid = pg_sys::ItemPointerData;
 /// A row that a scan has found. What is read of it points into it, and it is gone with the next.
 pub struct Row {
     pub(super) slot: *mut pg_sys::TupleTableSlot,
-    /// somebody else is inserting or deleting it
+    /// Another transaction is inserting or deleting it.
     pub is_in_progress: bool,
-    /// somebody else is inserting it
+    /// Another transaction is inserting it.
     pub is_new: bool,
 }
 

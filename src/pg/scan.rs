@@ -126,10 +126,10 @@ impl Table {
 
 /// What a scan sees.
 pub enum Seen {
-    /// what a snapshot shows that was taken when this was made (or at the beginning of the
-    /// transaction, at its level)
+    /// Rows of a snapshot taken when this was made or, by isolation level, when the transaction
+    /// began.
     Snapshot(pg_sys::Snapshot),
-    /// also what others are just inserting, and what they are just deleting; nothing that is gone
+    /// Also rows that others are just inserting or deleting; none that are gone.
     Dirty(Box<UnsafeCell<pg_sys::SnapshotData>>),
 }
 
@@ -214,7 +214,7 @@ impl Key {
         Key::new(column, ABOVE, pg_sys::F_TEXT_GT, value)
     }
 
-    /// bytea equal to this.
+    /// A bytea column equal to this.
     pub fn bytes(column: i16, value: Datum) -> Key {
         Key::new(column, EQUAL, pg_sys::F_BYTEAEQ, value)
     }

@@ -127,13 +127,12 @@ fn named(datum: Datum) -> Option<State> {
 /// What a statement sees.
 #[derive(Clone, Copy)]
 pub enum Snapshot {
-    /// what is committed when it begins, and what this transaction has done
+    /// Rows committed when the statement begins, and this transaction's own.
     Own,
-    /// what the statement that called us sees: several of these see the same moment. Nothing can be
-    /// written
+    /// The snapshot of the calling statement, so that several statements see the same moment.
+    /// Read-only.
     Callers,
-    /// what is committed now, whatever the transaction's level, and what it has done. Nothing can
-    /// be written
+    /// Rows committed now, whatever the isolation level, and this transaction's own. Read-only.
     Latest,
 }
 
@@ -157,9 +156,9 @@ impl Sql {
 pub struct Plan {
     sql: Sql,
     types: &'static [Oid],
-    /// it reads catalogs only
+    /// Whether it reads catalogs only.
     is_of_catalogs: bool,
-    /// how it is planned
+    /// Cursor options, which say how it is planned.
     options: i32,
     handle: AtomicPtr<pg_sys::_SPI_plan>,
 }

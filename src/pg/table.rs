@@ -40,15 +40,14 @@ pub const TOGETHER: usize = 256;
 
 /// A table as its install script makes it.
 pub struct Shape {
-    /// its name
     pub name: Name,
-    /// its primary key
+    /// Its primary key.
     pub key: IndexShape,
-    /// the other indexes that it is read along
+    /// Other indexes that scans use.
     pub others: &'static [&'static IndexShape],
-    /// the types of its columns; invalid: whatever it is
+    /// The types of its columns; an invalid one stands for any.
     pub columns: &'static [Oid],
-    /// how many of them are not null
+    /// How many of them are NOT NULL.
     pub not_null: usize,
 }
 
@@ -57,7 +56,7 @@ pub struct Shape {
 pub struct Table {
     pub(super) relation: Relation,
     pub(super) indexes: SmallVec<[Index; 4]>,
-    /// rows may be deleted, as far as publications are concerned
+    /// Publications allow deletes.
     may_delete: Cell<bool>,
 }
 
@@ -570,13 +569,13 @@ pub(super) unsafe fn members<'a>(list: *const pg_sys::List) -> &'a [pg_sys::List
 /// What became of a row that was to be deleted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
-    /// it is deleted, if the transaction commits
+    /// Deleted, once the transaction commits.
     Done,
-    /// somebody else has it locked
+    /// Another transaction has locked it.
     Locked,
-    /// there is a newer version
+    /// Another transaction has updated it.
     Moved,
-    /// somebody else has deleted it
+    /// Another transaction has deleted it.
     Gone,
 }
 

@@ -70,7 +70,7 @@ pub fn with_latest_snapshot<T>(work: impl FnOnce() -> T) -> T {
 /// Something that a transaction does only so many times.
 pub struct AtMost {
     times: u32,
-    /// the transaction that did it last, and how many times
+    /// The last transaction that did it, and how many times.
     done: Cell<(u32, u32)>,
 }
 
