@@ -1,4 +1,4 @@
-//! What a command says on stdout and stderr.
+//! Output of commands on stdout and stderr.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::failed::REFUSED;
 use crate::visible;
 
-/// Prints a line, or ends the program: quietly if the reader has gone away, as `head` does.
+/// Prints a line, or exits: quietly if the reader has closed the pipe, as `head` does.
 pub(crate) fn print(line: impl Display) {
     let Err(error) = writeln!(stdout(), "{line}") else {
         return;
@@ -21,7 +21,7 @@ pub(crate) fn print(line: impl Display) {
     exit(REFUSED.into());
 }
 
-/// Says it on stderr, if it can be said there.
+/// Prints a line on stderr, and ignores failures.
 pub(crate) fn tell(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
 }
@@ -31,10 +31,10 @@ pub(crate) fn log(line: impl Display) {
     tell(format_args!("jobs: {}", visible::line(&line.to_string())));
 }
 
-/// Shows how far it is on a line of a terminal, in place of what was shown there before.
+/// Shows progress on a line of a terminal, in place of the previous one.
 pub(crate) fn show_progress(line: impl Display) {
     if stderr().is_terminal() {
-        // A terminal that does not wrap cuts what is too long for a line.
+        // Without wrapping, a terminal cuts a long line.
         let line = format!("\r\x1b[K\x1b[?7l{line}\x1b[?7h");
         let _ = stderr().write_all(line.as_bytes());
     }
@@ -45,4 +45,27 @@ pub(crate) fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// 1 job, 12,345 jobs.
+pub(crate) fn plural(value: i64, noun: &str) -> String {
+    let ending = if value == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", number_text(value))
+}
+
+/// 12,345.
+pub(crate) fn number_text(value: i64) -> String {
+    let digits = value.unsigned_abs().to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0 {
+        format!("\u{2212}{text}")
+    } else {
+        text
+    }
 }

@@ -43,7 +43,7 @@ async function found(page) {
   const all = [];
   for (;;) {
     all.push(...(await ids(page)));
-    const further = page.getByRole("link", { name: "Look further" });
+    const further = page.getByRole("link", { name: "Search further" });
     if (!(await further.count())) return all;
     await leads(page, () => further.click());
   }
@@ -65,7 +65,7 @@ test("each filter of the list of jobs finds the jobs that it means", async () =>
     [{ Kind: "sieve.other" }, "kind = 'sieve.other'"],
     [{ Queue: "sieve" }, "queue = 'sieve'"],
     [{ Tag: "sieve tag" }, "'sieve tag' = any(tags)"],
-    [{ "Latest error has": "hole in the sieve" }, "last_error like '%hole in the sieve%'"],
+    [{ "Error contains": "hole in the sieve" }, "last_error like '%hole in the sieve%'"],
     [{ Worker: "who sieves" }, "worker = 'who sieves'"],
     [{ Kind: "sieve.other", Queue: "sieve" }, "kind = 'sieve.other' and queue = 'sieve'"],
     [
@@ -84,7 +84,7 @@ test("each filter of the list of jobs finds the jobs that it means", async () =>
   await filter(page, { Kind: "sieve.other" });
   const [retryable] = wanted("kind = 'sieve.other' and state = 'retryable'");
   assert.deepEqual(await found(page), [retryable], "a filter keeps the state");
-  await filter(page, { Id: retryable });
+  await filter(page, { ID: retryable });
   assert.equal(new URL(page.url()).pathname, `/jobs/${retryable}`);
   assert.deepEqual(page.complaints, []);
   await page.context().close();
@@ -118,7 +118,7 @@ test("many jobs are cancelled after a look at them", async () => {
   assert.equal(states(), "in.bulk|scheduled|12\nnot.in.bulk|scheduled|1", "a look changes nothing");
   await page.getByLabel("Reason").fill("nobody wants them");
   await page.getByRole("button", { name: "Cancel these 12 jobs" }).click();
-  await said(page, "12 jobs: cancelled");
+  await said(page, "12 jobs cancelled");
   assert.equal(states(), "in.bulk|cancelled|12\nnot.in.bulk|scheduled|1");
   assert.equal(sql("select role, jobs from jobs.audit where reason = 'nobody wants them'"), "operator|12");
   assert.deepEqual(page.complaints, []);
@@ -131,13 +131,13 @@ test("a job is cancelled, retried and deleted", async () => {
   const page = await open();
   await page.goto(`/jobs/${id}`);
   const main = page.getByRole("main");
-  await answer(main, "Cancel", "Cancel it", "a mistake");
+  await answer(main, "Cancel", "Cancel job", "a mistake");
   await said(page, `Job ${id} is cancelled.`);
   assert.equal(state(), "cancelled");
-  await answer(main, "Retry", "Make it available", "none after all");
+  await answer(main, "Retry", "Retry job", "none after all");
   await said(page, `Job ${id} is available.`);
   assert.equal(state(), "available");
-  await answer(main, "Delete", "Delete it", "it is done by hand");
+  await answer(main, "Delete", "Delete job", "it is done by hand");
   await said(page, `Job ${id} is deleted.`);
   assert.equal(state(), "");
   assert.deepEqual(
@@ -157,18 +157,18 @@ test("queues, workers and periodic jobs are paused and go on", async () => {
   const page = await open();
   for (const [path, field, name, there, [pause, pausing, paused], [resume, resuming, resumed], is] of [
     [
-      "/queues", "Name has", "queue to click", "paused",
-      ["Pause", "Pause it", "is paused."], ["Resume", "Resume it", "goes on."],
+      "/queues", "Name", "queue to click", "paused",
+      ["Pause", "Pause queue", "is paused."], ["Resume", "Resume queue", "is resumed."],
       "select paused from jobs.queues where queue = 'queue to click'",
     ],
     [
-      "/workers", "Name has", "worker to click", "told to fetch no more",
-      ["Quiet", "Quiet it", "is to fetch no more."], ["Resume", "Resume it", "can fetch again."],
+      "/workers", "Name", "worker to click", "told to be quiet",
+      ["Quiet", "Quiet worker", "is told to be quiet."], ["Resume", "Resume worker", "is resumed."],
       "select command is not null from jobs.workers where worker = 'worker to click'",
     ],
     [
-      "/periodic", "Name or kind has", "periodic job to click", "paused",
-      ["Pause", "Pause it", "is paused."], ["Resume", "Resume it", "goes on."],
+      "/periodic", "Name or kind", "periodic job to click", "paused",
+      ["Pause", "Pause schedule", "is paused."], ["Resume", "Resume schedule", "is resumed."],
       "select paused_at is not null from jobs.periodic where name = 'periodic job to click'",
     ],
   ]) {
@@ -185,8 +185,8 @@ test("queues, workers and periodic jobs are paused and go on", async () => {
     await said(page, `${name} ${resumed}`);
     assert.equal(sql(is), "f");
   }
-  await answer(rows(page), "Run now", "Run it now", "to see it");
-  await said(page, "of periodic job to click is inserted.");
+  await answer(rows(page), "Run now", "Insert job", "to see it");
+  await said(page, "of periodic job to click inserted.");
   const id = sql("select id from jobs.jobs where kind = 'clicked.yearly'");
   assert.equal(new URL(page.url()).pathname, `/jobs/${id}`);
   assert.deepEqual(page.complaints, []);

@@ -134,7 +134,7 @@ test("a page says so when what it shows is gone", async () => {
   const id = sql("select id from jobs.insert('live.gone', queue => 'gone')");
   const page = await open();
   await page.goto(`/jobs/${id}`);
-  const notice = page.getByRole("status").filter({ hasText: "not there any more" });
+  const notice = page.getByRole("status").filter({ hasText: "no longer exists" });
   assert.equal(await notice.count(), 0);
   sql(`select jobs.delete(${id})`);
   await notice.waitFor();
@@ -206,7 +206,7 @@ test("everything works without JavaScript", async () => {
   await logIn(page, "admin", "admin");
   await page.locator(".tiles").waitFor();
   const findings = await page.locator(".finding").count();
-  await page.locator("summary", { hasText: `${findings - 3} more` }).click();
+  await page.locator("summary", { hasText: `${findings - 3} more finding` }).click();
   assert.equal(await page.locator(".finding:visible").count(), findings);
   sql("select jobs.insert('no.script', queue => 'no script', scheduled_at => now() + interval '1 day') from generate_series(1, 3)");
   await page.goto("/jobs");
@@ -218,7 +218,7 @@ test("everything works without JavaScript", async () => {
   await page.locator("tbody tr a").first().click();
   await page.waitForURL(/\/jobs\/\d+$/);
   await page.locator("summary", { hasText: "Cancel" }).click();
-  await page.getByRole("button", { name: "Cancel it" }).click();
+  await page.getByRole("button", { name: "Cancel job" }).click();
   await page.getByRole("status").filter({ hasText: "is cancelled" }).waitFor();
 
   await page.goto("/jobs?kind=no.script&state=scheduled");

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State that all requests share.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use super::problem::Problem;
 use super::role::Role;
 use super::session::Sessions;
 
-/// How the console was started, and what it knows of its visitors.
+/// The options of the console, and its sessions.
 pub(crate) struct App {
     pub(super) prefix: String,
     pub(super) is_read_only: bool,
@@ -25,22 +25,22 @@ pub(crate) struct App {
     pub(super) is_loopback: bool,
     /// Names that are served without a login.
     pub(super) allowed_hosts: Vec<String>,
-    /// Where the database is, and as whom without a login.
+    /// The connection, with the role if there is no login.
     pub(super) database: Config,
-    /// As whom everybody acts without a login.
+    /// The role of every visitor without a login.
     pub(super) process: Option<Arc<Role>>,
     pub(super) pool: Arc<Pool>,
     pub(super) sessions: Sessions,
     pub(super) attempts: Attempts,
     pub(super) tokens: Tokens,
-    /// Whether the database was reached last, and when. One request at a time asks it.
+    /// The latest health check and its time. One request at a time runs it.
     pub(super) health: tokio::sync::Mutex<Option<(Instant, Result<(), Problem>)>>,
     pub(super) live: Live,
 }
 
 impl App {
-    /// Whether nothing can be changed by a request. Without a login, who comes through a proxy is
-    /// not at this machine.
+    /// Whether a request may change nothing. Without a login, a request through a proxy does not
+    /// come from this machine.
     pub(super) fn is_read_only(&self, headers: &HeaderMap) -> bool {
         self.is_read_only || !self.has_login && http::is_forwarded(headers)
     }
@@ -50,8 +50,8 @@ impl App {
         format!("{}{path}", self.prefix)
     }
 
-    /// Where to log in, and where to go on to then. `is_refused`: the database lets the role in no
-    /// more.
+    /// The address of the login, which leads on to `next`. `is_refused`: the database no longer
+    /// accepts the role.
     pub(super) fn login_url(&self, next: &str, is_refused: bool) -> String {
         let refused = if is_refused { "yes" } else { "" };
         let pairs = [("next", next), ("refused", refused)];
@@ -62,8 +62,7 @@ impl App {
         self.database.get_dbname().unwrap_or_default()
     }
 
-    /// Keeps a value in a cookie that no script and no other site gets; `more` are other
-    /// attributes.
+    /// Sets a cookie that is hidden from scripts and other sites; `more` are other attributes.
     pub(super) fn set_cookie(&self, response: &mut Response, name: &str, value: &str, more: &str) {
         let path = self.url("/");
         let cookie = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{more}");
@@ -81,7 +80,7 @@ impl App {
         }
     }
 
-    /// Keeps a value in a cookie that says who somebody is.
+    /// Sets a cookie that authenticates a visitor.
     pub(super) fn set_secret(
         &self,
         response: &mut Response,

@@ -25,8 +25,8 @@ pub(crate) async fn attach(
     let id = cookie(headers, &app.secret_name(is_https, COOKIE)).unwrap_or_default();
     let known = app.sessions.find(id, !is_fragment(headers));
     let was_refused = app.sessions.was_refused(id);
-    // A link of another site comes without our cookie, which is SameSite=Strict. So the page asks
-    // for itself again, and does not end the session that there may be.
+    // A link of another site comes without our cookie, which is SameSite=Strict. So the page loads
+    // itself again, and does not replace an existing session.
     let is_from_elsewhere = headers
         .get("sec-fetch-site")
         .is_some_and(|site| site == "cross-site");
@@ -40,7 +40,7 @@ pub(crate) async fn attach(
     let (session, begins) = match (known, &app.process) {
         (Some(session), _) => (session, false),
         (None, Some(role)) => (app.sessions.begin(role.clone(), false), true),
-        // With a login nobody but who has logged in sees another page.
+        // With a login, all other pages need a session.
         (None, None) if request.uri().path() == "/login" => return next.run(request).await,
         (None, None) => return to_login(&app, &request.into_parts().0, was_refused),
     };
@@ -52,8 +52,8 @@ pub(crate) async fn attach(
     response
 }
 
-/// Sends somebody to the login, and then on to where they wanted to go. `is_refused`: the database
-/// lets the role in no more.
+/// Redirects to the login, which leads on to the requested page. `is_refused`: the database no
+/// longer accepts the role.
 pub(crate) fn to_login(app: &App, asked: &Parts, is_refused: bool) -> Response {
     if is_stream(&asked.headers) {
         return stream::ended(app, &asked.uri, is_refused);
@@ -70,7 +70,7 @@ pub(crate) fn to_login(app: &App, asked: &Parts, is_refused: bool) -> Response {
     }
 }
 
-/// A page that asks for itself again, now as one of ours.
+/// A page that loads itself again, now from this site.
 fn again(url: &str) -> Response {
     let page = html! {
         (DOCTYPE)
@@ -80,7 +80,7 @@ fn again(url: &str) -> Response {
                 meta http-equiv="refresh" content={ "0; url=" (url) };
                 title { "jobs" }
             }
-            body { p { a href=(url) { "Go on" } } }
+            body { p { a href=(url) { "Continue" } } }
         }
     };
     Html(page.into_string()).into_response()

@@ -1,4 +1,4 @@
-//! Connections to the database: how many there are in all, and which are idle.
+//! Connections to the database: their total number, and the idle ones.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use tokio_postgres::{Client, Config, Error, Notification};
 
 use super::problem::Problem;
 
-/// How long a connection has to take leave of the server. While that owes an answer it is not
-/// closed by itself, and a server that is silent owes it for ever.
+/// How long a connection has to close. It does not close by itself while the server owes an answer,
+/// and a silent server owes it forever.
 const LEAVE: Duration = Duration::from_secs(3);
-/// After how long a connection serves no other statement: a role may no longer be let in.
+/// The maximum age of a connection for another statement: the role may have lost access.
 const AGE: Duration = Duration::from_secs(60);
 
 /// Nothing that holds one of these locks panics half way.
@@ -23,7 +23,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One connection of so many.
+/// A connection with its permit.
 pub(crate) struct Connection {
     client: Client,
     messages: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ impl Connection {
         Self::hearing(config, permit, |_| {}).await
     }
 
-    /// What hears the notifications is dropped when the connection is lost.
+    /// The function that gets the notifications is dropped when the connection is lost.
     pub(crate) async fn hearing(
         config: &Config,
         permit: Permit,
@@ -67,7 +67,7 @@ impl Deref for Connection {
     }
 }
 
-/// Another one may take its place once it is closed.
+/// Releases the permit once the connection is closed.
 impl Drop for Connection {
     fn drop(&mut self) {
         let (Some(mut messages), permit) = (self.messages.take(), self.permit.take()) else {
@@ -114,7 +114,7 @@ impl Pool {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(permit);
         }
-        // Counted before it looks, so that no connection becomes idle unseen.
+        // Counted before it looks, so that no connection becomes idle unnoticed.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _waits = Waits(&self.waiting);
         let oldest = {
@@ -148,7 +148,7 @@ impl Pool {
         locked(&self.idle).retain(|(of, _)| *of != role);
     }
 
-    /// Closes connections that serve no more.
+    /// Closes connections that are too old or broken.
     pub(crate) fn tidy(&self) {
         locked(&self.idle).retain(|(_, connection)| connection.serves());
     }
@@ -174,7 +174,7 @@ mod tests {
         let _second = pool.permit(soon()).await.expect("there are two");
         let refused = pool.permit(soon()).await.expect_err("there are two");
         assert!(
-            refused.line().contains("All 2 connections"),
+            refused.line().contains("All 2 database connections"),
             "{}",
             refused.line()
         );

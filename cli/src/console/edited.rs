@@ -1,5 +1,5 @@
-//! A form that changes what there is. Each value is there twice, the second time as it was. So what
-//! somebody has left as it was stays as it is, and nobody undoes unseen what others have changed.
+//! A form that edits existing values. It also has each value as it was before, so that only changed
+//! fields are set, and a change by someone else is never overwritten unnoticed.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use serde::Deserialize;
 use super::fields::hidden;
 use super::problem::Problem;
 
-/// Texts by the names of fields. With `#[serde(flatten)]` it takes what a form has besides.
+/// Texts by the names of fields. With `#[serde(flatten)]` it takes the remaining fields of a form.
 #[derive(Clone, Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Edited(BTreeMap<String, String>);
 
-/// What a field of the form is called that says what a value was.
+/// The name of the field with the value before.
 fn was(name: &str) -> String {
     format!("was_{name}")
 }
 
-/// Browsers end lines in their own way.
+/// Browsers end lines with CRLF.
 fn plain(text: &str) -> String {
     text.trim().replace("\r\n", "\n")
 }
 
 impl Edited {
-    /// Nothing of it has been changed yet.
+    /// Values that have not been changed yet.
     pub(crate) fn of<'a>(values: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         let twice =
             |(name, value): (&str, String)| [(was(name), value.clone()), (name.into(), value)];
@@ -40,7 +40,7 @@ impl Edited {
         self.0.get(name).map_or("", |value| value.trim())
     }
 
-    /// The fields that say what these values were.
+    /// The hidden fields with the values before.
     pub(crate) fn before(&self, names: impl IntoIterator<Item = &'static str>) -> Markup {
         html! {
             @for name in names.into_iter().filter(|name| self.has(name)) {
@@ -50,8 +50,8 @@ impl Edited {
         }
     }
 
-    /// What somebody has changed. It is refused where somebody else has changed the same since:
-    /// the form then has that as what was.
+    /// The changed fields. Fails if someone else has changed one of them since; the form then has
+    /// the present value as the one before.
     pub(crate) fn changed(
         &mut self,
         names: impl IntoIterator<Item = &'static str>,
@@ -73,8 +73,8 @@ impl Edited {
         }
         match changed.is_empty() {
             true => Err(Problem::bad_input(
-                "Nothing was changed.",
-                "Change a field, or go back.",
+                "Nothing changed.",
+                "Change a field or go back.",
             )),
             false => Ok(changed),
         }
@@ -83,8 +83,8 @@ impl Edited {
 
 fn meanwhile(name: &str, present: &str) -> Problem {
     let present = if present.is_empty() { "empty" } else { present };
-    let message = format!("Somebody else has changed this meanwhile. Now it is {present}.");
-    let hint = "To set what you have typed all the same, send it again.";
+    let message = format!("This was changed by someone else and is now {present}.");
+    let hint = "Submit again to overwrite it.";
     Problem::bad_input(message, hint).about(name)
 }
 

@@ -1,10 +1,10 @@
-//! Fields of forms: a label, what is typed, what it means, and what is wrong with it.
+//! Fields of forms: a label, a value, a help text and a problem.
 
 use maud::{Markup, html};
 
 use super::problem::Problem;
 
-/// A field of one line. `wrong` is shown beside it if it is about this field.
+/// A field of one line. A problem with this field is shown below it.
 pub(crate) fn line(
     name: &str,
     label: &str,
@@ -30,7 +30,7 @@ pub(crate) fn area(
 ) -> Markup {
     with_notes(name, label, help, wrong, |notes| {
         html! {
-            // A browser drops a line break that comes first.
+            // A browser drops a leading line break.
             textarea #(name) name=(name) rows="4" spellcheck="false" autocomplete="off"
                 aria-describedby=[notes.ids()] aria-invalid=[notes.is_invalid()] { "\n" (value) }
         }
@@ -49,7 +49,7 @@ fn with_notes(
     html! { div.field { label for=(name) { (label) } (element(&notes)) (notes) } }
 }
 
-/// A field of a filter, with what it can be found by.
+/// A field of a filter with suggestions.
 pub(crate) fn suggesting(name: &str, label: &str, value: &str, suggestions: &[String]) -> Markup {
     let list = (!suggestions.is_empty()).then(|| format!("{name}-suggestions"));
     html! {
@@ -87,17 +87,17 @@ pub(crate) fn choice(name: &str, label: &str, options: &[(&str, &str)], chosen: 
     }
 }
 
-/// Why something is done, for the audit. A page can have several.
+/// The reason of an action, for the audit. A page can have several.
 pub(crate) fn reason() -> Markup {
     html! {
         label.field {
             "Reason"
-            input type="text" name="reason" autocomplete="off" placeholder="for the audit";
+            input type="text" name="reason" autocomplete="off" placeholder="For the audit";
         }
     }
 }
 
-/// What is wrong, unless it is said beside one of these fields.
+/// A problem, unless it is shown below one of these fields.
 pub(crate) fn wrong(wrong: Option<&Problem>, fields: &[&str]) -> Markup {
     let is_beside = |wrong: &Problem| wrong.field().is_some_and(|field| fields.contains(&field));
     html! {
@@ -107,17 +107,17 @@ pub(crate) fn wrong(wrong: Option<&Problem>, fields: &[&str]) -> Markup {
     }
 }
 
-/// What is not shown, and comes back with the form.
+/// A hidden field.
 pub(crate) fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }
 }
 
-/// What was typed; nothing where only spaces were.
+/// A typed text, or none if it is blank.
 pub(crate) fn given(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|text| !text.is_empty())
 }
 
-/// What is said under a field.
+/// The notes below a field.
 struct Notes<'a> {
     name: &'a str,
     help: &'a str,
@@ -129,7 +129,7 @@ impl<'a> Notes<'a> {
         self.wrong.map(|_| "true")
     }
 
-    /// Where a screen reader finds it.
+    /// The ids for screen readers.
     fn ids(&self) -> Option<String> {
         let wrong = self.wrong.map(|_| format!("{}-wrong", self.name));
         let help = (!self.help.is_empty()).then(|| format!("{}-help", self.name));

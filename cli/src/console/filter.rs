@@ -1,4 +1,4 @@
-//! Which jobs are meant: the same for the list, its links, and what is done to many jobs at once.
+//! The filter of jobs, shared by the list, its links and bulk actions.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::room::text;
 use super::times;
 
-/// What is empty is not asked for. Texts as they were typed or are in a URL.
+/// Empty fields match any job. Texts are as typed or as in a URL.
 #[derive(Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Filter {
@@ -23,7 +23,7 @@ pub(crate) struct Filter {
     pub(crate) worker: String,
     /// Text that the latest error contains.
     pub(crate) error: String,
-    /// A LIKE pattern of the latest error, in place of such a text.
+    /// A LIKE pattern for the latest error, instead of such a text.
     pub(crate) error_like: String,
     /// The latest error came after.
     pub(crate) failed_after: String,
@@ -36,7 +36,7 @@ pub(crate) struct Filter {
 /// The value of a parameter of a statement.
 pub(crate) type Value = Box<dyn ToSql + Send + Sync>;
 
-/// A condition that grows, and the values of its parameters.
+/// A condition under construction, with the values of its parameters.
 pub(crate) struct Condition {
     pub(crate) sql: String,
     pub(crate) of: Vec<Value>,
@@ -51,7 +51,7 @@ impl Condition {
         }
     }
 
-    /// Where the text has a ? there is the value.
+    /// Adds a condition in which ? stands for the value.
     pub(crate) fn and(&mut self, sql: &str, value: impl ToSql + Send + Sync + 'static) {
         self.of.push(Box::new(value));
         let parameter = format!("${}", self.of.len());
@@ -68,7 +68,7 @@ impl Condition {
 }
 
 impl Filter {
-    /// A path with this filter, and what else its query has.
+    /// A path with this filter and other pairs in its query.
     pub(crate) fn path(&self, path: &str, more: &[(&str, &str)]) -> String {
         parts::link(&parts::link(path, self), more)
     }
@@ -77,12 +77,11 @@ impl Filter {
         *self == Self::default()
     }
 
-    /// One of the eight, as a constant: the planner leaves out what is in another state only where
-    /// it knows the state.
+    /// The state as a constant: the planner excludes other states only if it knows the state.
     pub(crate) fn state(&self) -> Result<Option<&'static str>, Problem> {
         let known = STATES.into_iter().find(|state| *state == self.state);
         if known.is_none() && !self.state.is_empty() {
-            let message = format!("There is no state {:?}.", self.state);
+            let message = format!("Unknown state {:?}.", self.state);
             return Err(Problem::bad_input(
                 message,
                 format!("States are {}.", STATES.join(", ")),
@@ -105,8 +104,8 @@ impl Filter {
             (text, "") => Ok(Some(format!("%{}%", like_literal(text)))),
             ("", pattern) => Ok(Some(pattern.into())),
             _ => Err(Problem::bad_input(
-                "The address has both a text and a pattern of the latest error.",
-                "Keep one of them.",
+                "The address has both error and error_like.",
+                "Use one of them.",
             )),
         }
     }
@@ -151,24 +150,24 @@ impl Filter {
         Ok(all)
     }
 
-    /// What it asks for, in words: "jobs of kind k in queue q".
+    /// The filter in words: "jobs of kind k in queue q".
     pub(crate) fn in_words(&self) -> Markup {
-        let said = |before: &'static str, value: &str, after: &'static str| {
+        let said = |before: &'static str, value: &str| {
             let value: Cow<str> = value.into();
-            html! { @if !value.is_empty() { (before) strong { (text(&value)) } (after) } }
+            html! { @if !value.is_empty() { (before) strong { (text(&value)) } } }
         };
         html! {
             @if !self.state.is_empty() { strong { (self.state) } " " }
             "jobs"
-            (said(" of kind ", &self.kind, ""))
-            (said(" in queue ", &self.queue, ""))
-            (said(" with tag ", &self.tag, ""))
-            (said(" that worker ", &self.worker, " has or had"))
-            (said(" whose latest error has ", &self.error, " in it"))
-            (said(" whose latest error is like ", &self.error_like, ""))
-            (said(" that failed last after ", &self.failed_after, ""))
-            (said(" inserted from ", &self.after, " on"))
-            (said(" inserted before ", &self.before, ""))
+            (said(" of kind ", &self.kind))
+            (said(" in queue ", &self.queue))
+            (said(" with tag ", &self.tag))
+            (said(" of worker ", &self.worker))
+            (said(" whose latest error contains ", &self.error))
+            (said(" whose latest error matches ", &self.error_like))
+            (said(" that last failed after ", &self.failed_after))
+            (said(" inserted from ", &self.after))
+            (said(" inserted before ", &self.before))
         }
     }
 }

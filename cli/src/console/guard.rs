@@ -1,4 +1,4 @@
-//! Which requests are answered, and what every answer says to the browser.
+//! Refuses requests of other sites, and sets the security headers of every answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::http;
 
 pub(super) async fn guarded(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let mut response = if !is_allowed_host(&app, request.headers()) {
-        let said = "The console does not serve this name: open it by its address or as localhost.";
+        let said = "The console does not serve this host name. Open it by address or as localhost, or start it with --allow-host.";
         (StatusCode::MISDIRECTED_REQUEST, said).into_response()
     } else if http::is_foreign(request.method(), request.headers()) {
-        let said = "Another site has sent this form. Open the console and repeat the action there.";
+        let said = "Another site sent this form. Open the console and repeat the action there.";
         (StatusCode::FORBIDDEN, said).into_response()
     } else if !http::is_path(request.uri().path()) {
         StatusCode::NOT_FOUND.into_response()
@@ -50,8 +50,8 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// A page of another site could let its own name mean this machine. Without a login it would then
-/// act as the role of this console. So only names that it was given are served, besides addresses.
+/// Another site could point its own DNS name at this machine, and without a login act as the role
+/// of this console. So only allowed names and addresses are served.
 fn is_allowed_host(app: &App, headers: &HeaderMap) -> bool {
     if app.has_login {
         return true;

@@ -1,4 +1,4 @@
-//! What requests say, and what answers are made of.
+//! Reads requests and builds answers.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -33,8 +33,8 @@ pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Where a request comes from: what a proxy on this machine has added last, else the peer. What is
-/// before that anybody can have written.
+/// The address of a request: the last one added by a proxy on this machine, else the peer. Earlier
+/// ones can be forged.
 pub(crate) fn client(peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
     let peer = peer.ip().to_canonical();
     let forwarded = headers.get_all("x-forwarded-for").into_iter().next_back();
@@ -43,7 +43,7 @@ pub(crate) fn client(peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
     last.map_or(peer, |last: IpAddr| last.to_canonical())
 }
 
-/// An address as limits count it: whoever has an IPv6 address has all of its /64.
+/// An address as limits count it: an IPv6 client controls its whole /64.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -56,15 +56,15 @@ pub(crate) fn is_fragment(headers: &HeaderMap) -> bool {
     headers.contains_key("hx-request") && !headers.contains_key("hx-boosted")
 }
 
-/// Whether a page wants to hear of changes.
+/// Whether a page subscribes to changes.
 pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     headers
         .get(header::ACCEPT)
         .is_some_and(|accepted| accepted == "text/event-stream")
 }
 
-/// Whether the browser speaks https. Each proxy on the way adds the protocol it was asked with, so
-/// the first element is the browser's.
+/// Whether the browser uses https. Each proxy adds the protocol of its request, so the first
+/// element is the browser's.
 pub(crate) fn is_https(headers: &HeaderMap) -> bool {
     let all = headers.get("x-forwarded-proto");
     let all = all.and_then(|all| all.to_str().ok());
@@ -72,8 +72,8 @@ pub(crate) fn is_https(headers: &HeaderMap) -> bool {
         .is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
 }
 
-/// Whether a request that may change something comes from a page of another site. A browser says
-/// where a request comes from; other programs do not have our cookies.
+/// Whether a request that may change something comes from another site. A browser sends the origin;
+/// other programs do not have our cookies.
 pub(crate) fn is_foreign(method: &Method, headers: &HeaderMap) -> bool {
     if method.is_safe() {
         return false;
@@ -90,7 +90,7 @@ pub(crate) fn is_foreign(method: &Method, headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether an origin is that of the console, whose name the request has.
+/// Whether an origin is the console's, by the name in the request.
 fn is_own(origin: &str, headers: &HeaderMap) -> bool {
     let host = headers
         .get(header::HOST)
@@ -102,7 +102,7 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
     is_scheme && name.eq_ignore_ascii_case(host)
 }
 
-/// Whether a path is one of ours: browsers take what begins with two slashes for another site.
+/// Whether a path is on this site: browsers take two leading slashes for another site.
 pub(crate) fn is_path(path: &str) -> bool {
     path.starts_with('/') && !path[1..].starts_with(['/', '\\']) && !path.contains(char::is_control)
 }
@@ -115,38 +115,38 @@ pub(crate) async fn form<T: DeserializeOwned>(request: Request, csrf: &str) -> R
     }
     let late = || {
         let message = "The form did not arrive within 30 seconds.";
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "That took too long", message)
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message)
     };
     let body = tokio::time::timeout(FORM, Bytes::from_request(request, &()))
         .await
         .map_err(|_| late())?
-        .map_err(|error| Problem::new(error.status(), "That is too much", error.body_text()))?;
+        .map_err(|error| Problem::new(error.status(), "Form rejected", error.body_text()))?;
     let has_token = serde_urlencoded::from_bytes::<Token>(&body)
         .is_ok_and(|given| is_same(given.csrf.as_bytes(), csrf.as_bytes()));
     if !has_token {
         return Err(Problem::forbidden(
-            "This form is not of this session, or of one that has ended.",
-            "Go back, load the page again, and repeat what you did.",
+            "This form belongs to another session or to one that has ended.",
+            "Go back, reload the page and try again.",
         ));
     }
     serde_urlencoded::from_bytes(&body).map_err(|error| {
-        let message = format!("The form has a value that cannot be: {error}");
-        Problem::bad_input(message, "Go back, and correct it.")
+        let message = format!("Invalid value in the form: {error}");
+        Problem::bad_input(message, "Go back and correct it.")
     })
 }
 
-/// Takes as long wherever they differ.
+/// Compares in constant time.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// 303 to a URL. What cannot be in a header goes to the start.
+/// Redirects to a URL with 303, or to the start if it is invalid in a header.
 pub(crate) fn see_other(url: &str) -> Response {
     let url = HeaderValue::try_from(url).unwrap_or(HeaderValue::from_static("/"));
     (StatusCode::SEE_OTHER, [(header::LOCATION, url)]).into_response()
 }
 
-/// Answers a part of a page so that htmx goes on to another URL with the whole one.
+/// Answers a request for a part of a page so that htmx loads another URL as a whole.
 pub(crate) fn htmx_redirect(url: &str) -> Response {
     let url = HeaderValue::try_from(url).unwrap_or(HeaderValue::from_static("/"));
     (StatusCode::UNAUTHORIZED, [("hx-redirect", url)]).into_response()

@@ -1,12 +1,12 @@
-//! Intervals as people write them, and as Postgres reads them again.
+//! Intervals in words, which Postgres can read as well.
 
-/// How a retention without an end is written.
-pub(super) const FOR_EVER: &str = "for ever";
+/// A retention without an end.
+pub(super) const FOREVER: &str = "forever";
 
 /// An interval of Postgres in words: 7 days for 168:00:00. A retention that is negative has no end.
 pub(super) fn words(interval: &str) -> String {
     if interval.starts_with('-') {
-        return FOR_EVER.into();
+        return FOREVER.into();
     }
     let Some(seconds) = clock_seconds(interval) else {
         return interval.into();
@@ -26,15 +26,15 @@ pub(super) fn words(interval: &str) -> String {
     }
 }
 
-/// What was typed, as Postgres reads it.
+/// A typed interval as Postgres reads it.
 pub(super) fn typed(text: &str) -> &str {
     match text {
-        FOR_EVER => "-1 second",
+        FOREVER => "-1 second",
         text => text,
     }
 }
 
-/// The seconds of HH:MM:SS, where there is nothing else.
+/// The seconds of HH:MM:SS.
 fn clock_seconds(interval: &str) -> Option<u64> {
     let parts: Vec<u64> = interval
         .split(':')
@@ -58,7 +58,7 @@ mod tests {
             ("00:00:00", "0"),
             ("00:00:00.5", "00:00:00.5"),
             ("1 mon 02:00:00", "1 mon 02:00:00"),
-            ("-00:00:00.000001", "for ever"),
+            ("-00:00:00.000001", "forever"),
         ];
         for (interval, said) in cases {
             assert_eq!(words(interval), said);

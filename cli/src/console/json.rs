@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::parts::bytes;
 use super::room::{fitting, long};
 
-/// A text above this is not made a tree: a page of it would be slow to load.
+/// The largest text that is shown as a tree: a larger page would be slow to load.
 pub(crate) const LARGEST: i32 = 256 * 1024;
 /// How many elements of an array or members of an object are shown.
 const ELEMENTS: usize = 100;
@@ -22,7 +22,7 @@ pub(crate) fn tree(json: &str, open_depth: usize, raw: Option<&str>) -> Markup {
     html! {
         div.json {
             @match value {
-                None => p { (bytes(json.len())) ": too large to be shown here." },
+                None => p { (bytes(json.len())) ": too large to show." },
                 Some(Err(_)) => pre { (long(json)) },
                 Some(Ok(value)) => @match fitting(whole(json, &value, open_depth)) {
                     Some(whole) => (whole),

@@ -1,4 +1,4 @@
-//! Where things are shown, and links to them.
+//! Addresses of jobs, queues, workers and periodic jobs, and links to them.
 
 use std::fmt::Display;
 
@@ -38,10 +38,10 @@ pub(crate) fn periodic_job_path(name: &str) -> String {
     named("/periodic/job", name)
 }
 
-/// A link to the calls about something.
-pub(crate) fn audit(visit: &Visit, target: &str, said: &str) -> Markup {
+/// A link to the audit of a target.
+pub(crate) fn audit(visit: &Visit, target: &str) -> Markup {
     let url = visit.url(&parts::link("/audit", [("target", target)]));
-    html! { p { a href=(url) { (said) } } }
+    html! { p { a href=(url) { "View audit" } } }
 }
 
 /// A name may have any character, so it is not part of the path.

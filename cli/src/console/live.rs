@@ -1,4 +1,4 @@
-//! What tells open pages to look again: notifications of the database, and a clock.
+//! Tells open pages to refresh: on notifications of the database, and by a clock.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::problem::Problem;
 use super::role::{PATIENCE, Role};
 use super::session::Sessions;
 
-/// No two refreshes are closer to each other.
+/// The minimum time between two refreshes.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Finishing a job notifies nobody, so pages look from time to time.
+/// Finishing a job sends no notification, so pages also refresh at this interval.
 const TICK: Duration = Duration::from_secs(10);
-/// Where nothing tells of changes, it is tried again so late in the end.
+/// The longest pause before it tries to listen again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Live {
@@ -36,7 +36,7 @@ impl Default for Live {
 }
 
 impl Live {
-    /// Listens, now that there is a role to listen as.
+    /// Starts to listen, now that there is a role to listen as.
     pub(crate) fn begin(&self) {
         self.has_role.notify_one();
     }
@@ -46,17 +46,17 @@ impl Live {
         self.has_changed.notify_one();
     }
 
-    /// What pages are told from now on.
+    /// The events for pages from now on.
     pub(crate) fn events(&self) -> broadcast::Receiver<&'static str> {
         self.events.subscribe()
     }
 
     fn say(&self, event: &'static str) {
-        // Nobody may be there to hear it.
+        // There may be no subscriber.
         let _ = self.events.send(event);
     }
 
-    /// Tells pages, for as long as the console runs.
+    /// Tells pages of changes while the console runs.
     pub(crate) async fn run(&self, process: Option<&Arc<Role>>, sessions: &Sessions, pool: &Pool) {
         tokio::join!(
             self.tell(),
@@ -92,7 +92,7 @@ impl Live {
             };
             let heard = tokio::select! {
                 heard = self.hear(&config, pool) => heard,
-                // Nobody is left who has this role, so its connection ends.
+                // No session has this role any more, so its connection ends.
                 _ = life.changed() => Ok(true),
             };
             pause = next_pause(pause, matches!(heard, Ok(true)));
@@ -105,9 +105,9 @@ impl Live {
         }
     }
 
-    /// Listens until the connection is lost. Whether it could.
+    /// Listens until the connection is lost. Returns whether it could.
     async fn hear(&self, config: &Config, pool: &Pool) -> Result<bool, Problem> {
-        // One that has not been read yet is enough.
+        // One unread notification is enough.
         let (sender, mut heard) = mpsc::channel(1);
         let permit = pool.permit(Instant::now() + PATIENCE).await?;
         let listening = timeout(PATIENCE, listening(config, permit, sender)).await;
@@ -122,7 +122,7 @@ impl Live {
     }
 }
 
-/// As whom to listen, and for how long: no longer than somebody has the role.
+/// The role to listen as, and its life: no longer than a session has the role.
 fn ear(
     process: Option<&Arc<Role>>,
     sessions: &Sessions,

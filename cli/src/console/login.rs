@@ -63,7 +63,7 @@ pub(super) async fn ask(
     let said = html! {
         @if !wanted.refused.is_empty() {
             div.problem role="alert" {
-                p { "Your session has ended, because the database does not let its role in any more." }
+                p { "Your session has ended: the database no longer accepts its role." }
             }
         }
     };
@@ -86,7 +86,7 @@ fn form(
     let main = html! {
         form.login method="post" action=(app.url("/login")) {
             h1 { "Log in" }
-            p.quiet { "As a role of the database " strong { (text(app.database_name())) } ". You can do here what that role may do." }
+            p.quiet { "Use a role of the database " strong { (text(app.database_name())) } ". You have its privileges here." }
             (said)
             input type="hidden" name="csrf" value=(csrf);
             input type="hidden" name="next" value=(asked.next);
@@ -126,7 +126,7 @@ pub(super) async fn login(
     let theme = Theme::of(request.headers());
     let is_https = is_https(request.headers());
     let csrf = cookie(request.headers(), &app.secret_name(is_https, FORM));
-    // Without a cookie no form has the token.
+    // Without a cookie no form has a valid token.
     let csrf = csrf
         .and_then(|cookie| app.tokens.of(cookie))
         .unwrap_or_else(secret);
@@ -141,15 +141,15 @@ pub(super) async fn login(
         let said = html! { div.problem role="alert" { (said) } };
         form(&app, &csrf, theme, &asked, status, said)
     };
-    // Postgres would cut the name off, and so find a role that other names mean as well.
+    // Postgres would truncate the name, so that several names would mean one role.
     if role.len() > LONGEST_NAME {
-        let said = html! { p { "There is no role of so long a name." } };
+        let said = html! { p { "Role names have at most 63 bytes." } };
         return Ok(refused(StatusCode::UNPROCESSABLE_ENTITY, said));
     }
     if let Err(wait) = app.attempts.begin(address, role) {
         let seconds = wait.as_secs() + 1;
         let said = html! {
-            p { "Too many attempts have failed. Try again in " (parts::duration(seconds as f64)) "." }
+            p { "Too many failed attempts. Try again in " (parts::duration(seconds as f64)) "." }
         };
         let mut response = refused(StatusCode::TOO_MANY_REQUESTS, said);
         response
@@ -168,7 +168,10 @@ pub(super) async fn login(
             }
             let session = app.sessions.begin(role.clone(), true);
             app.live.begin();
-            log(format_args!("{:?} has logged in from {address}", role.name));
+            log(format_args!(
+                "role {:?} logged in from {address}",
+                role.name
+            ));
             let next = if is_path(next) { next } else { "/" };
             let mut response = see_other(&app.url(next));
             app.set_secret(&mut response, is_https, COOKIE, &session.id, "");
@@ -180,7 +183,7 @@ pub(super) async fn login(
             }
             let why = problem.line();
             log(format_args!(
-                "{role:?} was not let in from {address}: {why}"
+                "login as role {role:?} from {address} failed: {why}"
             ));
             Ok(refused(problem.status, problem.said()))
         }
@@ -199,7 +202,7 @@ pub(super) async fn logout(
     app.sessions.end(&session);
     if session.is_logged_in() {
         log(format_args!(
-            "{:?} has logged out from {address}",
+            "role {:?} logged out from {address}",
             session.role.name
         ));
     }
@@ -208,12 +211,12 @@ pub(super) async fn logout(
     Ok(response)
 }
 
-/// Lets somebody in who knows the password of a role that may look at the queue.
+/// Checks the password of a role that may view the queue.
 async fn enter(app: &App, name: &str, password: &str) -> Result<Role, Problem> {
     if name.is_empty() || [name, password].iter().any(|text| text.contains('\0')) {
         return Err(Problem::bad_input(
-            "There is no such role.",
-            "Type another name.",
+            "This role does not exist.",
+            "Enter another name.",
         ));
     }
     let mut config = app.database.clone();
@@ -222,9 +225,8 @@ async fn enter(app: &App, name: &str, password: &str) -> Result<Role, Problem> {
     match Connection::open(&config, permit).await {
         Ok(_) => {
             return Err(Problem::forbidden(
-                "The server asks this console for no password, so it cannot know who you are.",
-                "pg_hba.conf has to ask connections of the console for a password: \
-                 scram-sha-256 instead of trust or peer.",
+                "Postgres asks the console for no password, so the console cannot check yours.",
+                "In pg_hba.conf, require scram-sha-256 for the console's connections, not trust or peer.",
             ));
         }
         Err(error) if error.code().is_some() => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! Attempts to log in: who fails too often waits.
+//! Login attempts. After too many failures the next attempt must wait.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use super::connection::locked;
 use super::http::network;
 
-/// Failures of a role from an address, and of all roles from it. Those from another address keep
-/// nobody out.
+/// Failures of a role from an address, and of all roles from it. Failures from another address lock
+/// no one out.
 #[derive(Default)]
 pub(crate) struct Attempts(Mutex<HashMap<Key, Failures>>);
 
 type Key = (IpAddr, Option<String>);
 
-/// How many failures are known at most. The oldest go.
+/// How many failures are remembered. The oldest are forgotten.
 const KNOWN: usize = 10_000;
 
 impl Attempts {
-    /// Counts an attempt to log in, before it is made: many at once are no way around. How long
-    /// to wait instead, where too many have failed.
+    /// Counts an attempt before it is made, so that concurrent attempts do not evade the limit.
+    /// Returns how long to wait if too many have failed.
     pub(crate) fn begin(&self, address: IpAddr, role: &str) -> Result<(), Duration> {
         let mut attempts = locked(&self.0);
         let now = Instant::now();
@@ -50,7 +50,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// Takes an attempt back that has failed for another reason than a wrong password.
+    /// Uncounts an attempt that failed for another reason than a wrong password.
     pub(crate) fn take_back(&self, address: IpAddr, role: &str) {
         let mut attempts = locked(&self.0);
         for key in keys(address, role) {
@@ -67,7 +67,7 @@ impl Attempts {
         locked(&self.0).remove(&of_role);
     }
 
-    /// Forgets what is long ago.
+    /// Forgets old failures.
     pub(crate) fn tidy(&self) {
         locked(&self.0).retain(|_, failures| failures.last.elapsed() < FORGOTTEN);
     }
@@ -84,7 +84,7 @@ struct Failures {
     last: Instant,
 }
 
-/// How many may fail before there is a wait: few of a role. An address may be that of many people.
+/// How many attempts may fail before a wait: few per role, more per address, which many may share.
 fn free((_, role): &Key) -> u32 {
     if role.is_some() { 5 } else { 50 }
 }

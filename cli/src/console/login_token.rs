@@ -1,5 +1,4 @@
-//! The CSRF token of the login. Nothing is kept of who asks for its form, so many of them keep
-//! nobody out.
+//! The CSRF token of the login. It needs no state per visitor, so many requests cannot exhaust it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,10 +7,10 @@ use sha2::Sha256;
 
 use super::session::secret;
 
-/// How many seconds a form of the login can be sent.
+/// How many seconds a login form is valid.
 const LASTS: u64 = 12 * 3600;
 
-/// A token is the HMAC of a cookie, which says until when it is good.
+/// A token is the HMAC of a cookie, which has its expiry.
 pub(crate) struct Tokens(Hmac<Sha256>);
 
 impl Default for Tokens {
@@ -26,7 +25,7 @@ impl Tokens {
         format!("{}.{}", now() + LASTS, secret())
     }
 
-    /// The token that belongs to a cookie, while that is good.
+    /// The token of a cookie, unless it has expired.
     pub(crate) fn of(&self, cookie: &str) -> Option<String> {
         let (until, _) = cookie.split_once('.')?;
         let until: u64 = until.parse().ok()?;

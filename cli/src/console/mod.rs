@@ -1,8 +1,8 @@
 //! `jobs console`: pages that show the queue and manage it, as a role of the database may.
 //!
-//! A request comes by `serve`, `guard` and `attach` to a handler of a screen. That takes a
-//! `Visit`, which says who asks, or a `Change`, which has a form as well. It reads and calls as the
-//! `Role` of that visit. What it cannot do is a `Problem`, of which `page::framed` makes a page.
+//! A request passes `serve`, `guard` and `attach` to the handler of a screen. The handler takes a
+//! `Visit`, which has the session, or a `Change`, which also has a form. It reads and calls as the
+//! `Role` of that visit. A failure is a `Problem`, which `page::framed` turns into a page.
 
 mod app;
 mod assets;
@@ -68,39 +68,38 @@ use crate::seconds::seconds;
 use crate::terminal::{log, print};
 use crate::visible;
 
-/// The largest form: args of a megabyte are three as a form has them.
+/// The largest form: a megabyte of args takes three in a form.
 const LARGEST_FORM: usize = 8 << 20;
 /// How long a connection to the server may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
 pub(crate) struct Console {
-    /// Address and port to listen on; an address that is not loopback needs --login or
-    /// --allow-unauthenticated
+    /// Address and port to listen on; any but loopback needs --login or --allow-unauthenticated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8088")]
     listen: String,
     /// Path under which a proxy serves the console
     #[arg(long, value_name = "PATH", default_value = "", value_parser = prefix)]
     prefix: String,
-    /// Offer no actions
+    /// Disable all actions
     #[arg(long)]
     read_only: bool,
-    /// Ask each person for a role of the database and its password. Without it everybody acts as
-    /// one role, and on an address other than loopback nobody can change anything
+    /// Require a database role and its password. Without --login, everyone acts as the role that
+    /// the console connects as, and the console is read-only on any address but loopback
     #[arg(long)]
     login: bool,
-    /// Without --login, serve other machines, read-only: everybody who reaches the address can read
-    /// what the role can
+    /// Serve other machines without --login, read-only: anyone who reaches the address sees what
+    /// the role sees
     #[arg(long)]
     allow_unauthenticated: bool,
-    /// Without --login, a name under which browsers may open the console, besides localhost and
-    /// addresses; it can be given many times
+    /// Host name that browsers may use without --login, besides localhost and IP addresses; can be
+    /// repeated
     #[arg(long = "allow-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
-    /// Maximum number of connections to the database, for all roles together
+    /// Maximum number of database connections, for all roles together
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u16).range(2..=1000))]
     max_connections: u16,
-    /// Maximum number of connections of browsers from one address; a proxy can need more
+    /// Maximum number of browser connections per address; a proxy may need more
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u16).range(1..=1000))]
     max_per_address: u16,
     /// Seconds after which a connection that reads nothing of an answer is closed
@@ -115,7 +114,7 @@ fn prefix(text: &str) -> Result<String, String> {
         || text.starts_with('/') && !text.contains("//") && text.chars().all(is_plain)
     {
         true => Ok(text.into()),
-        false => Err("it is a path such as /jobs".into()),
+        false => Err("must be a path such as /jobs".into()),
     }
 }
 
@@ -140,9 +139,9 @@ impl Console {
         let is_loopback = address.ip().to_canonical().is_loopback();
         if !self.login && !is_loopback && !self.allow_unauthenticated {
             let message = format!(
-                "everybody who reaches {address} could read the queue\n\
-                 HINT: --login asks each person for a role and its password; \
-                 --allow-unauthenticated serves everybody, read-only"
+                "anyone who reaches {address} could read the queue\n\
+                 HINT: Use --login to require a role and its password, or \
+                 --allow-unauthenticated to serve everyone read-only."
             );
             return Err(Failed::new(WRONG, message));
         }
@@ -166,15 +165,13 @@ impl Console {
             live: Live::default(),
         });
         let who = match &app.process {
-            Some(role) => format!("as the role {}", visible::line(&role.name)),
-            None => "with a login".into(),
+            Some(role) => format!("as role {}", visible::line(&role.name)),
+            None => "with login".into(),
         };
         let read_only = if app.is_read_only { ", read-only" } else { "" };
         print(format!("http://{address}{} {who}{read_only}", app.url("/")));
         if self.login && !is_loopback {
-            log(
-                "passwords and pages are readable on their way unless a proxy in front speaks https",
-            );
+            log("passwords and pages are sent unencrypted unless a proxy in front uses https");
         }
         tokio::spawn(tell(app.clone()));
         tokio::spawn(tidy(app.clone()));
@@ -193,31 +190,28 @@ impl Console {
     }
 }
 
-/// With a login nobody acts as somebody who has not logged in.
+/// With --login, the console has no credentials of its own.
 fn without_credentials(database: &Database) -> Result<Config, Failed> {
     let config = database.place()?;
     if config.get_password().is_some() {
         return Err(Failed::new(
             REFUSED,
-            "with --login the database is given without a password",
+            "--login does not accept a password for the database",
         ));
     }
     match config.get_dbname() {
         Some(_) => Ok(config),
-        None => Err(Failed::new(
-            REFUSED,
-            "with --login give the database: --dbname",
-        )),
+        None => Err(Failed::new(REFUSED, "--login requires --dbname")),
     }
 }
 
-/// Tells open pages to look again.
+/// Tells open pages to refresh.
 async fn tell(app: Arc<App>) {
     let process = app.process.as_ref();
     app.live.run(process, &app.sessions, &app.pool).await;
 }
 
-/// Closes what nobody uses any more.
+/// Closes unused sessions and connections.
 async fn tidy(app: Arc<App>) {
     loop {
         tokio::time::sleep(Duration::from_secs(15)).await;
@@ -227,7 +221,7 @@ async fn tidy(app: Arc<App>) {
     }
 }
 
-/// The screens, and what is done on them.
+/// The screens and their actions.
 fn screens() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(overview::show))
@@ -273,7 +267,7 @@ fn screens() -> Router<Arc<App>> {
 
 /// Every address of the console.
 fn router(app: Arc<App>) -> Router {
-    // Who has not logged in may send little.
+    // Unauthenticated requests must be small.
     let login = post(login::login).layer(DefaultBodyLimit::max(login::LARGEST));
     let framed = screens()
         .route("/login", get(login::ask).merge(login))
@@ -303,7 +297,7 @@ async fn no_page() -> Problem {
     Problem::no_page()
 }
 
-/// What is outside of the prefix.
+/// Requests outside the prefix.
 async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
     match request.uri().path() {
         path if path == "/" || path == app.prefix => http::see_other(&app.url("/")),

@@ -1,4 +1,4 @@
-//! What programs ask: whether the console works, and metrics for Prometheus.
+//! Answers for programs: the health of the console, and metrics for Prometheus.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -23,11 +23,11 @@ use crate::terminal::plain;
 const WITHIN: Duration = Duration::from_secs(5);
 const EXTENSION: &str = "select extversion from pg_catalog.pg_extension where extname = 'jobs'";
 
-/// Whether the console reaches the queue or, with a login, the server. Then it says no more: nobody
-/// has logged in.
+/// Whether the console reaches the queue or, with a login, the server. With a login it gives no
+/// reason, since the request is not authenticated.
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
     let says_why = !app.has_login;
-    // It goes on when nobody waits for it any more, so that there is never a second one.
+    // It continues if the request is abandoned, so that there is never a second one.
     let reached = tokio::spawn(reached(app)).await;
     let (status, said) = match reached {
         Ok(Ok(())) => (StatusCode::OK, json!({ "status": "ok" })),
@@ -70,7 +70,7 @@ async fn queue_answers(role: &Role, database: &str) -> Result<(), Problem> {
     }
 }
 
-/// A server that asks for a password, or lets nobody in without one, answers.
+/// A server that asks for a password, or refuses the connection without one, answers.
 async fn server_answers(app: &App) -> Result<(), Problem> {
     let permit = app
         .pool
@@ -97,10 +97,10 @@ struct Metric {
     help: String,
 }
 
-/// jobs.metrics() as Prometheus reads it. With a login there is no role to ask as.
+/// jobs.metrics() in the format of Prometheus. With a login there is no role to query as.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let Some(role) = &app.process else {
-        return Err(Problem::no_page().hint("With --login there is no role to read metrics as."));
+        return Err(Problem::no_page().hint("Metrics are not available with --login."));
     };
     let sql = "select m.* from jobs.metrics() m order by m.metric";
     let reading = Reading::within(WITHIN);

@@ -33,7 +33,7 @@ pub(crate) enum Screen {
     Maintenance,
 }
 
-/// Each with its path, its name, and the key that goes there after a g.
+/// Each with its path, its name, and its key after a g.
 const SCREENS: [(Screen, &str, &str, char); 9] = [
     (Screen::Overview, "/", "Overview", 'o'),
     (Screen::Jobs, "/jobs", "Jobs", 'j'),
@@ -46,12 +46,12 @@ const SCREENS: [(Screen, &str, &str, char); 9] = [
     (Screen::Maintenance, "/maintenance", "Maintenance", 'm'),
 ];
 
-/// Pages ask for nothing but themselves, and nothing that comes is run.
+/// Pages request only their own site, and run no scripts from answers.
 const HTMX: &str = r#"{"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"includeIndicatorStyles":false,"disableInheritance":true,"historyCacheSize":0,"refreshOnHistoryMiss":true,"scrollBehavior":"auto"}"#;
 
 impl Visit {
-    /// A page that is refreshed as a whole when something has changed. What somebody types or has
-    /// opened stays as it is.
+    /// A page that is refreshed as a whole when something has changed. Fields in use and opened
+    /// details are left alone.
     pub(crate) fn page(&self, screen: Screen, title: &str, main: Markup) -> Response {
         page(self, screen, title, &main, true)
     }
@@ -61,7 +61,7 @@ impl Visit {
         page(self, screen, title, &main, false)
     }
 
-    /// A page that is not refreshed, with a form and what is wrong with that.
+    /// A page that is not refreshed, with a form and its problem.
     pub(crate) fn with_form(
         &self,
         screen: Screen,
@@ -77,7 +77,7 @@ impl Visit {
     }
 }
 
-/// A whole page, or what is in its `main` where htmx asks for that.
+/// A whole page, or the content of its `main` for htmx.
 fn page(visit: &Visit, screen: Screen, title: &str, main: &Markup, is_live: bool) -> Response {
     let main = html! { h1 { (text(title)) } (main) };
     if main.0.len() > LARGEST {
@@ -96,23 +96,23 @@ fn framed_page(
     main: &Markup,
     is_live: bool,
 ) -> Html<String> {
-    // Only a page that can be asked for again is refreshed.
+    // Only a page with a GET address is refreshed.
     let path = visit.path.as_deref();
     let here = path.filter(|_| is_live).map(|path| visit.url(path));
     let live = visit.url(&parts::link("/live", [("next", path.unwrap_or_default())]));
     let body = html! {
         body hx-ext="morph" data-live=(live) data-start=(visit.url("/")) {
-            a.skip href="#main" { "Skip to the content" }
+            a.skip href="#main" { "Skip to content" }
             (sidebar(visit, screen))
             div.content {
                 div #flash role="status" {
                     @if let Some(message) = visit.session.said() { p.flash { (text(&message)) } }
                 }
                 p.notice #connection hidden role="status" {
-                    "The console does not answer. Trying again …"
+                    "The console is not responding. Retrying …"
                 }
                 p.notice #gone hidden role="status" {
-                    "What this page shows is not there any more. It may have been deleted or pruned."
+                    "This item no longer exists. It may have been deleted or pruned."
                 }
                 @if let Some(here) = here {
                     main #main tabindex="-1" hx-get=(here) hx-trigger="refresh from:body"
@@ -155,7 +155,7 @@ fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
                 @if visit.rights.is_standby { p.badge { "standby" } }
                 (theme_switch(visit, path_of(current)))
                 div.links {
-                    button #help-button.link type="button" hidden { "Keyboard" }
+                    button #help-button.link type="button" hidden { "Shortcuts" }
                     @if visit.session.is_logged_in() {
                         (visit.form("/logout", html! { button.link type="submit" { "Log out" } }))
                     }
@@ -165,7 +165,7 @@ fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
     }
 }
 
-/// The switch. It comes back to `screen` where the page itself cannot be asked for again.
+/// The theme switch. It returns to `screen` if the page has no GET address.
 fn theme_switch(visit: &Visit, screen: &str) -> Markup {
     let now = visit.theme.map_or("auto", Theme::name);
     let fields = html! {
@@ -188,13 +188,13 @@ fn path_of(screen: Option<Screen>) -> &'static str {
 fn help() -> Markup {
     html! {
         dialog #help aria-labelledby="help-title" {
-            h2 #help-title { "Keyboard" }
+            h2 #help-title { "Keyboard shortcuts" }
             dl.keys {
-                div { dt { kbd { "/" } } dd { "go to the filter" } }
-                div { dt { kbd { "?" } } dd { "this help" } }
+                div { dt { kbd { "/" } } dd { "Go to the filter" } }
+                div { dt { kbd { "?" } } dd { "Show shortcuts" } }
                 @for (_, path, name, key) in SCREENS {
                     div data-key=(key) data-path=(path) {
-                        dt { kbd { "g" } " " kbd { (key) } } dd { "go to " (name) }
+                        dt { kbd { "g" } " " kbd { (key) } } dd { "Go to " (name) }
                     }
                 }
             }
@@ -203,7 +203,7 @@ fn help() -> Markup {
     }
 }
 
-/// A page without navigation, where nobody is logged in.
+/// A page without navigation, before the login.
 pub(crate) fn bare(app: &App, theme: Option<Theme>, title: &str, main: &Markup) -> Html<String> {
     document(
         app,
@@ -239,8 +239,7 @@ fn document(app: &App, theme: Option<Theme>, title: &str, body: &Markup) -> Html
     Html(document.into_string())
 }
 
-/// Puts the frame around a problem. The sessions of a role end that
-/// the database lets in no more.
+/// Puts the frame around a problem. If the database refuses the role, its sessions end.
 pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let asked = parts.clone();
@@ -265,7 +264,7 @@ pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: 
             @if let Some(path) = again {
                 a.button.primary href=(app.url(path.as_str())) { "Try again" }
             }
-            a.button href=(app.url("/")) { "To the overview" }
+            a.button href=(app.url("/")) { "Go to overview" }
         }
     };
     let page = match Visit::known(&asked, &app) {

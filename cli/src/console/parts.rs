@@ -4,7 +4,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{Markup, Render, html};
 use serde::Serialize;
 
-/// A path with these pairs in its query, besides those that it has. What is empty is left out.
+pub(crate) use crate::terminal::{number_text, plural};
+
+/// Adds pairs to the query of a path. Empty values are left out.
 pub(crate) fn link(path: &str, of: impl Serialize) -> String {
     let all = serde_urlencoded::to_string(of).unwrap_or_default();
     let pairs = all
@@ -45,7 +47,7 @@ pub(crate) fn severity(name: &str) -> Markup {
 }
 
 pub(crate) fn severity_class(name: &str) -> &'static str {
-    let known = ["critical", "warning", "info", "well"];
+    let known = ["critical", "warning", "info", "ok"];
     let class = known.into_iter().find(|known| *known == name);
     class.unwrap_or("info")
 }
@@ -64,11 +66,11 @@ pub(crate) fn ago(at: DateTime<Utc>) -> Markup {
     time_tag(at, &relative(at))
 }
 
-/// When something will be; what is past is due.
+/// A time in the future; a past one is due.
 pub(crate) fn until(at: DateTime<Utc>) -> Markup {
     match at > Utc::now() {
         true => ago(at),
-        false => time_tag(at, &format!("due, {}", relative(at))),
+        false => time_tag(at, &format!("due {}", relative(at))),
     }
 }
 
@@ -80,7 +82,7 @@ fn relative(at: DateTime<Utc>) -> String {
     }
 }
 
-/// A time that is to be read as it is; its title has it to the millisecond.
+/// An absolute time; its title has milliseconds.
 pub(crate) fn exactly(at: DateTime<Utc>) -> Markup {
     time_tag(at, &at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
@@ -89,7 +91,7 @@ pub(crate) fn exactly(at: DateTime<Utc>) -> Markup {
 fn roughly(seconds: f64) -> String {
     let units = [(86400.0, "d"), (3600.0, "h"), (60.0, "min")];
     for (length, unit) in units {
-        // What rounds up to the next unit is shown in that.
+        // A duration that rounds up to the next unit is shown in that.
         if seconds >= length * 0.995 {
             return format!(
                 "{} {unit}",
@@ -100,32 +102,16 @@ fn roughly(seconds: f64) -> String {
     format!("{} s", seconds.floor())
 }
 
-fn number_text(value: i64) -> String {
-    let digits = value.unsigned_abs().to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0 {
-        format!("\u{2212}{text}")
-    } else {
-        text
-    }
-}
-
 /// 12,345.
 pub(crate) fn number(value: i64) -> Markup {
     html! { span.number { (number_text(value)) } }
 }
 
-/// A number of jobs, with ~ where it is an estimate.
+/// A number of jobs, with ~ for an estimate.
 pub(crate) fn count(value: i64, is_estimated: bool) -> Markup {
     html! {
         @if is_estimated {
-            span.number.zero[value == 0] title="Counted by maintenance some time ago" { "~" (number_text(value)) }
+            span.number.zero[value == 0] title="Estimated by maintenance" { "~" (number_text(value)) }
         } @else if value == 0 {
             span.number.zero { "0" }
         } @else {
@@ -169,12 +155,12 @@ pub(crate) fn bytes(value: usize) -> String {
     }
 }
 
-/// Where there is nothing.
+/// An empty value.
 pub(crate) fn none() -> Markup {
     html! { span.none { span aria-hidden="true" { "–" } span.visually-hidden { "none" } } }
 }
 
-/// Where a list is empty: what that means and what to do.
+/// An empty list: what that means and what to do.
 pub(crate) fn empty(title: &str, what_to_do: Markup) -> Markup {
     html! { div.empty { p.empty-title { (title) } p { (what_to_do) } } }
 }
@@ -184,12 +170,12 @@ pub(crate) fn key_values(pairs: Markup) -> Markup {
     html! { dl.key-values { (pairs) } }
 }
 
-/// A label, and what it is about.
+/// A label and its value.
 pub(crate) fn pair(label: &str, value: Markup) -> Markup {
     html! { div { dt { (label) } dd { (value) } } }
 }
 
-/// How long ago, where there is a time.
+/// How long ago, if there is a time.
 pub(crate) fn ago_or_none(at: Option<DateTime<Utc>>) -> Markup {
     at.map_or_else(none, ago)
 }
@@ -199,7 +185,7 @@ pub(crate) fn ago_or_none(at: Option<DateTime<Utc>>) -> Markup {
 pub(crate) enum Align {
     Text,
     Number,
-    /// Takes what room is left, and is cut off where there is none.
+    /// Takes the remaining width and is cut off if there is none.
     Wide,
     /// Buttons; the head says it to screen readers only.
     Actions,
@@ -235,10 +221,10 @@ fn head(name: &str, align: Align) -> Markup {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// What the page is for.
+    /// The main action of a page.
     Primary,
     Plain,
-    /// What cannot be taken back.
+    /// An action that cannot be undone.
     Danger,
 }
 
@@ -270,13 +256,13 @@ pub(crate) fn confirm(label: &str, question: impl Render, form: Markup) -> Marku
             div.panel {
                 p { (question) }
                 (form)
-                button.link type="button" data-close hidden { "Not now" }
+                button.link type="button" data-close hidden { "Close" }
             }
         }
     }
 }
 
-/// Links of which one is the page that is shown: label, URL, whether it is.
+/// Links with label, URL, and whether the link is the current page.
 pub(crate) fn tabs(label: &str, all: &[(&str, String, bool)]) -> Markup {
     html! {
         nav.tabs aria-label=(label) {
@@ -288,7 +274,7 @@ pub(crate) fn tabs(label: &str, all: &[(&str, String, bool)]) -> Markup {
 }
 
 /// A chart, which a script draws: `{"at": [unix seconds], "unit", "series": [{"label", "tone",
-/// "values"}]}`. What it says is also said elsewhere.
+/// "values"}]}`. A table has the same data.
 pub(crate) fn chart(label: &str, data: &serde_json::Value) -> Markup {
     html! {
         figure.chart {

@@ -1,4 +1,4 @@
-//! What a page answers when it cannot do what it was asked for.
+//! The answer to a request that failed.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use tokio_postgres::error::DbError;
 use super::room::text;
 use crate::visible;
 
-/// Why not, in words, and what to do. The frame of the page is put around it by `page::framed`,
-/// which finds it in the response's extensions.
+/// Says why a request failed and what to do. `page::framed` finds it in the response's extensions
+/// and puts the frame of the page around it.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
@@ -40,9 +40,9 @@ impl Problem {
         }
     }
 
-    /// `Problem::not_found("job 42")`.
+    /// `Problem::not_found("Job 42")`.
     pub(crate) fn not_found(what: &str) -> Self {
-        let message = format!("There is no {what}. It may have been deleted or pruned.");
+        let message = format!("{what} does not exist. It may have been deleted or pruned.");
         Self::new(StatusCode::NOT_FOUND, "Not found", message)
     }
 
@@ -51,11 +51,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "Not found", message)
     }
 
-    /// What was typed cannot be.
+    /// An invalid value in a form or an address.
     pub(crate) fn bad_input(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
-            "That does not work",
+            "Request rejected",
             message,
         )
         .hint(hint)
@@ -65,73 +65,64 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "Not allowed", message).hint(hint)
     }
 
-    /// The connection is there, and nothing comes.
+    /// The server is silent.
     pub(crate) fn no_answer() -> Self {
         Self {
             retry_after: Some(2),
             ..Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "No connection to the database",
-                "Postgres has not answered in time.",
+                "Database unavailable",
+                "Postgres did not answer in time.",
             )
         }
     }
 
-    /// Others of the same role use all its connections.
+    /// All connections of the role are in use.
     pub(crate) fn busy() -> Self {
         Self {
             retry_after: Some(5),
             ..Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "Too much at once",
+                "Console busy",
                 "All connections of this role are in use.",
             )
         }
     }
 
-    /// Other roles use all connections of the console.
+    /// All connections of the console are in use.
     pub(crate) fn all_busy(most: usize) -> Self {
-        let message = format!("All {most} connections of the console to the database are in use.");
+        let message = format!("All {most} database connections of the console are in use.");
         Self {
             retry_after: Some(5),
-            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "Too much at once", message)
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "Console busy", message)
         }
     }
 
-    /// A function or view answers in another form than a page expects. That is a defect, or it is
-    /// of another version.
+    /// A function or view returns other columns than a page expects: a defect, or another version.
     pub(crate) fn other_form(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "This page is broken",
-            message,
-        )
-        .hint("The console and the extension may be of different versions.")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", message)
+            .hint("Check that the console and the extension have the same version.")
     }
 
     pub(crate) fn too_large() -> Self {
         let message = "This page would be larger than 2 MB.";
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "This page is too large",
-            message,
-        )
-        .hint("Narrow the filter, or ask in psql.")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Page too large", message)
+            .hint("Narrow the filter, or use psql.")
     }
 
-    /// What always has a row had none.
+    /// A query that always returns a row returned none.
     pub(crate) fn no_row() -> Self {
-        Self::other_form("The database answered without a row.")
+        Self::other_form("The database returned no row.")
     }
 
     pub(crate) fn no_extension(database: &str) -> Self {
-        let message = format!("The database {database} does not have the extension jobs.");
+        let message = format!("The extension jobs is not installed in the database {database}.");
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "There is no queue here",
+            "Extension not installed",
             message,
         )
-        .hint("A superuser can install it there: CREATE EXTENSION jobs;")
+        .hint("Ask a superuser to run CREATE EXTENSION jobs;")
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -139,13 +130,13 @@ impl Problem {
         self
     }
 
-    /// Which field of a form it is about.
+    /// Names the field of the form that the problem is about.
     pub(crate) fn about(mut self, field: &str) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// Of which field it is, where Postgres cannot read a value. It quotes that, not its name.
+    /// Finds the field whose value Postgres could not read. Its error quotes the value alone.
     pub(crate) fn about_quoted<'a>(
         self,
         fields: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -166,14 +157,14 @@ impl Problem {
         self.sqlstate.as_deref()
     }
 
-    /// Whether the database does not let the role in: another password, no such role, no login.
+    /// Whether the database refuses the role: wrong password, no such role, NOLOGIN.
     pub(crate) fn is_refused_role(&self) -> bool {
         self.sqlstate().is_some_and(|code| code.starts_with("28"))
     }
 
-    /// Message, detail and hint, to be shown above a form or on a page of its own.
+    /// Message, detail and hint, above a form or on a page of their own.
     pub(crate) fn said(&self) -> Markup {
-        // Texts of users are among our words.
+        // Messages can quote texts of users.
         let said = |words: &str| text(&visible::lines(words));
         html! {
             p.problem-message { (said(&self.message)) }
@@ -183,7 +174,7 @@ impl Problem {
         }
     }
 
-    /// In one line, for logs and /healthz.
+    /// One line, for logs and /healthz.
     pub(crate) fn line(&self) -> String {
         let rest = self.detail.iter().chain(&self.hint);
         rest.fold(self.message.to_string(), |line, more| line + " " + more)
@@ -198,8 +189,8 @@ impl From<Error> for Problem {
                 detail: cause(&error),
                 ..Self::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
-                    "This page is broken",
-                    "The console asked Postgres for something that it cannot send.",
+                    "Internal error",
+                    "The console could not encode its query for Postgres.",
                 )
             },
             None => Self {
@@ -207,15 +198,15 @@ impl From<Error> for Problem {
                 detail: cause(&error),
                 ..Self::new(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "No connection to the database",
-                    "Postgres does not answer. It may be starting again.",
+                    "Database unavailable",
+                    "Postgres is not answering. It may be restarting.",
                 )
             },
         }
     }
 }
 
-/// Whether the connection is to blame, and not what was to be sent over it.
+/// Whether the connection failed, and not the encoding of the statement.
 fn is_lost(error: &Error) -> bool {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(deeper) = cause {
@@ -227,7 +218,7 @@ fn is_lost(error: &Error) -> bool {
     error.is_closed()
 }
 
-/// What is behind an error that Postgres did not send.
+/// The root cause of an error that Postgres did not send.
 fn cause(error: &Error) -> Option<Box<str>> {
     let mut cause: &dyn std::error::Error = error;
     while let Some(deeper) = cause.source() {
@@ -242,14 +233,12 @@ impl From<&DbError> for Problem {
         let (status, title) = of_sqlstate(code);
         let hint = match (refused.hint(), code) {
             (Some(hint), _) => Some(hint),
-            (None, "42501") => Some("The role of this console may not do that."),
+            (None, "42501") => Some("This role lacks the required privilege."),
             (None, "57014") => {
-                Some("Narrow the filter, or try again when the server has less to do.")
+                Some("Narrow the filter, or try again when the server is less busy.")
             }
-            (None, "40001" | "40P01" | "55P03") => {
-                Some("Look at the present state, and try again.")
-            }
-            (None, "25006") => Some("This server is a standby, or it is read only."),
+            (None, "40001" | "40P01" | "55P03") => Some("Reload the page and try again."),
+            (None, "25006") => Some("The server is a standby or read-only."),
             _ => None,
         };
         Self {
@@ -267,30 +256,21 @@ fn of_sqlstate(code: &str) -> (StatusCode, &'static str) {
     match code {
         "P0002" => (StatusCode::NOT_FOUND, "Not found"),
         "42501" => (StatusCode::FORBIDDEN, "Not allowed"),
-        "40001" | "40P01" | "55P03" => (
-            StatusCode::CONFLICT,
-            "Somebody else changed it at the same time",
-        ),
-        "57014" => (StatusCode::GATEWAY_TIMEOUT, "That took too long"),
+        "40001" | "40P01" | "55P03" => (StatusCode::CONFLICT, "Conflicting change"),
+        "57014" => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
         _ => match &code[..2] {
-            "22" | "23" | "54" | "55" => (StatusCode::UNPROCESSABLE_ENTITY, "That does not work"),
-            "08" | "53" | "57" => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "No connection to the database",
-            ),
-            "25" => (StatusCode::CONFLICT, "Nothing can be changed here"),
-            "28" | "3D" => (
-                StatusCode::FORBIDDEN,
-                "The database does not let this role in",
-            ),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "The database refused it"),
+            "22" | "23" | "54" | "55" => (StatusCode::UNPROCESSABLE_ENTITY, "Request rejected"),
+            "08" | "53" | "57" => (StatusCode::SERVICE_UNAVAILABLE, "Database unavailable"),
+            "25" => (StatusCode::CONFLICT, "Database read-only"),
+            "28" | "3D" => (StatusCode::FORBIDDEN, "Login refused"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "Database error"),
         },
     }
 }
 
 impl From<serde_json::Error> for Problem {
     fn from(error: serde_json::Error) -> Self {
-        let message = format!("The database answered in another form than expected: {error}");
+        let message = format!("Unexpected answer from the database: {error}");
         Self::other_form(message)
     }
 }

@@ -1,4 +1,4 @@
-//! Connections of one Postgres role, and what it may do.
+//! The connections and privileges of one Postgres role.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -17,19 +17,19 @@ use super::problem::Problem;
 /// Values of the parameters $1, $2 ..
 pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// How many connections a role has at most, whatever the number of people that use it.
+/// How many connections a role has at most, however many people use it.
 const CONNECTIONS: usize = 4;
-/// How long one waits for a connection, a new one or one that others use.
+/// How long a request waits for a connection.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// How much longer than its statement may take a connection is waited for. One that is silent for
-/// longer is lost, though nobody has said so.
+/// How long to wait beyond a statement's timeout. A connection that is silent for longer counts as
+/// lost.
 const SILENCE: Duration = Duration::from_secs(3);
-/// How long what a role may do is remembered.
+/// How long the privileges of a role are cached.
 const RIGHTS_KEPT: Duration = Duration::from_secs(60);
 /// How long live refreshes of several people share a result.
 pub(crate) const SHARED: Duration = Duration::from_secs(2);
-/// A result is shared for so many times as long as it took: however many people look, a query takes
-/// no more than this part of a processor.
+/// A result is shared for this many times as long as it took, so that a query takes at most this
+/// part of a processor, however many people look.
 const ONE_PART_IN: u32 = 50;
 /// No result is shared for longer than that.
 const LONGEST_SHARED: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ macro_rules! read {
          set local jit = off; set local max_parallel_workers_per_gather = 0"
     };
 }
-/// Statements of pages are short: to start processes or to compile for them takes longer.
+/// Statements of pages are short: parallel workers and JIT would take longer.
 const READ: &str = read!();
 /// The planner would read millions of jobs for a hash.
 const LOOK_UP: &str = concat!(
@@ -48,18 +48,18 @@ const LOOK_UP: &str = concat!(
      set local enable_mergejoin = off"
 );
 const WRITE: &str = "begin isolation level read committed, read write";
-/// What others have set or created, in the role or in a schema of its search_path, changes nothing.
+/// Settings of the role, and objects in schemas of its search_path, have no effect.
 const SETTINGS: &str = "set local search_path = pg_catalog, pg_temp; set local timezone = 'UTC'; \
      set local intervalstyle = 'postgres'; set local lock_timeout = '5s'";
-/// How long a call that changes something may take: one of them is about up to 10,000 jobs.
+/// How long a call that changes something may take. It can change up to 10,000 jobs.
 const CALL: Duration = Duration::from_secs(60);
 
-/// What a role may do with the extension.
+/// The privileges of a role on the extension.
 #[derive(Deserialize)]
 pub(crate) struct Rights {
     /// The functions that it may execute.
     pub(crate) functions: HashSet<String>,
-    /// Whether it may look at the views: a viewer or more.
+    /// Whether it may read the views: a viewer or more.
     pub(crate) looks: bool,
     /// Whether it sees args, meta, progress and output.
     pub(crate) sees_payload: bool,
@@ -92,13 +92,14 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// It may take so long.
+    /// With this timeout.
     pub(crate) fn within(within: Duration) -> Self {
         let begin = READ;
         Self { begin, within }
     }
 
-    /// It looks jobs up one by one, as the extension's own statements do, and may take so long.
+    /// With this timeout, and a plan that looks jobs up one by one, as the extension's statements
+    /// do.
     pub(crate) fn looking_up(within: Duration) -> Self {
         let begin = LOOK_UP;
         Self { begin, within }
@@ -116,14 +117,14 @@ pub(crate) struct Role {
     turns: Arc<Semaphore>,
     pool: Arc<Pool>,
     number: u64,
-    /// What was known last.
+    /// The latest known privileges.
     rights: Mutex<Option<Arc<Rights>>>,
     shared: Mutex<Shared>,
     /// It ends with the role: when the last session has ended.
     life: watch::Sender<()>,
 }
 
-/// A transaction on a connection that nobody else uses meanwhile.
+/// A transaction on a connection of its own.
 struct Turn {
     connection: Option<Connection>,
     of: Place,
@@ -131,7 +132,7 @@ struct Turn {
     within: Duration,
 }
 
-/// Where a role's connections wait for the next statement, as long as there is the role.
+/// Where a role's connections wait for the next statement, while the role exists.
 #[derive(Clone)]
 struct Place {
     pool: Arc<Pool>,
@@ -169,12 +170,12 @@ impl Role {
         Ok(rights)
     }
 
-    /// What was known last, without asking: for the frame of a page that says what went wrong.
+    /// The latest known privileges, without a query: for the frame of an error page.
     pub(crate) fn known_rights(&self) -> Option<Arc<Rights>> {
         locked(&self.rights).clone()
     }
 
-    /// For who goes on as long as somebody has the role, and does not keep it.
+    /// Ends when the last session of the role ends. It does not keep the role alive.
     pub(crate) fn life(&self) -> watch::Receiver<()> {
         self.life.subscribe()
     }
@@ -189,7 +190,7 @@ impl Role {
         self.run(begin, sql, of, within).await
     }
 
-    /// Rows for live refreshes: who asks for the same meanwhile gets the same result, and the same
+    /// Rows for live refreshes. Concurrent requests for the same rows share the result, or the
     /// failure.
     pub(crate) async fn shared_rows(
         &self,
@@ -202,7 +203,7 @@ impl Role {
         write!(key, "\0{of:?}").expect("a text can be written to");
         let cell = {
             let (mut shared, now) = (locked(&self.shared), Instant::now());
-            // What somebody still waits for stays, however long that takes.
+            // An unfinished result that a request waits for stays.
             shared.retain(|_, (until, cell)| {
                 now < *until || !cell.initialized() && Arc::strong_count(cell) > 1
             });
@@ -251,7 +252,7 @@ impl Role {
     }
 
     /// Begins a transaction on an idle connection or on a new one. The server of an idle one may
-    /// have gone; then nothing has happened yet, and another one is taken.
+    /// have ended it; then nothing has happened yet, and another one is taken.
     async fn begin(&self, begin: &str, within: Duration) -> Result<Turn, Problem> {
         let begin = format!(
             "{begin}; {SETTINGS}; set local statement_timeout = {}",
@@ -288,7 +289,7 @@ impl Role {
                 }
                 Ok(Err(_)) if is_idle => {}
                 Ok(Err(error)) => return Err(error.into()),
-                // The other ones would be as silent.
+                // The others would be silent as well.
                 Err(_) if is_idle => self.pool.close(self.number),
                 Err(_) => return Err(Problem::no_answer()),
             }
@@ -319,8 +320,8 @@ impl Turn {
     }
 }
 
-/// A statement that failed, or that nobody waits for any more: somebody has closed the page. The
-/// server may still be at it, and until it is done no other one takes its place.
+/// A statement that failed, or whose page was closed. The server may still run it, and its
+/// connection stays occupied until then.
 impl Drop for Turn {
     fn drop(&mut self) {
         let (Some(connection), Some(permit)) = (self.connection.take(), self.permit.take()) else {
@@ -337,7 +338,7 @@ impl Drop for Turn {
     }
 }
 
-/// So each row comes as one JSON text, whatever the types of its columns.
+/// Makes each row one JSON text, whatever the types of its columns.
 fn as_json(sql: &str) -> String {
     format!("select pg_catalog.to_jsonb(q)::text from ({sql}) q")
 }

@@ -1,4 +1,4 @@
-//! How much of what users wrote a page shows: however long their texts are, it stays loadable.
+//! Limits how much user text a page shows, so that it stays loadable.
 
 use std::cell::Cell;
 
@@ -6,13 +6,13 @@ use maud::{Markup, html};
 
 use super::parts::{bytes, none};
 
-/// No page is larger.
+/// The largest page.
 pub(crate) const LARGEST: usize = 2_000_000;
-/// How much of it texts of users take. The rest is our own words, and values of forms.
+/// How much of it may be user text. The rest is our own text and values of forms.
 const ROOM: usize = 1_000_000;
-/// How many characters of a text are shown where there are many.
+/// How many characters of a text are shown in a list.
 const SHORT: usize = 2_000;
-/// And where it is what somebody has come for.
+/// How many characters of a text are shown if it is the content of the page.
 const LONG: usize = 20_000;
 
 tokio::task_local! {
@@ -20,17 +20,17 @@ tokio::task_local! {
     static LEFT: Cell<usize>;
 }
 
-/// Makes a page.
+/// Makes a page with its own limit.
 pub(crate) async fn page<T>(made: impl Future<Output = T>) -> T {
     LEFT.scope(Cell::new(ROOM), made).await
 }
 
-/// A text of a user. Whatever its direction of writing, it does not change that of ours.
+/// A user's text. Its writing direction does not affect ours.
 pub(crate) fn text(text: &str) -> Markup {
     cut(text, SHORT)
 }
 
-/// A long one, such as a trace.
+/// A long text, such as a trace.
 pub(crate) fn long(text: &str) -> Markup {
     cut(text, LONG)
 }
@@ -44,16 +44,16 @@ fn cut(text: &str, most: usize) -> Markup {
     let shown = |most| match text.char_indices().nth(most) {
         None => html! { bdi { (text) } },
         Some((end, _)) => {
-            html! { bdi { (text[..end]) "…" } span.quiet { " (" (bytes(text.len())) " in all)" } }
+            html! { bdi { (text[..end]) "…" } span.quiet { " (" (bytes(text.len())) " total)" } }
         }
     };
     fitting(shown(most)).unwrap_or_else(|| shown(20))
 }
 
-/// Markup of users' texts, if the page has room for it.
+/// Markup of user text, if the page has room for it.
 pub(crate) fn fitting(markup: Markup) -> Option<Markup> {
     let length = markup.0.len();
-    // A part that no page is made of has room.
+    // Outside a page there is no limit.
     let left = LEFT.try_with(|left| left.get().checked_sub(length).map(|rest| left.set(rest)));
     left.unwrap_or(Some(())).map(|()| markup)
 }
@@ -69,7 +69,7 @@ mod tests {
         let cut = text(&"ä".repeat(3_000)).into_string();
         assert_eq!(cut.matches('ä').count(), SHORT);
         assert!(
-            cut.contains("…</bdi>") && cut.contains("(6.0 kB in all)"),
+            cut.contains("…</bdi>") && cut.contains("(6.0 kB total)"),
             "{cut}"
         );
     }
@@ -83,6 +83,6 @@ mod tests {
         });
         let texts = texts.await;
         assert!(texts.len() < LARGEST, "{}", texts.len());
-        assert!(texts.ends_with("&quot;…</bdi><span class=\"quiet\"> (2.0 kB in all)</span>"));
+        assert!(texts.ends_with("&quot;…</bdi><span class=\"quiet\"> (2.0 kB total)</span>"));
     }
 }

@@ -1,4 +1,4 @@
-//! Connections of browsers: how many there are, and for how long.
+//! Connections of browsers, and their limits.
 
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -29,15 +29,15 @@ const HEAD: Duration = Duration::from_secs(10);
 /// How long requests have to end once the console is told to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What a browser may take.
+/// The limits of browsers.
 pub(super) struct Limits {
     /// How many connections one address has at most; more are closed.
     pub(super) per_address: usize,
-    /// How long a connection stays that reads nothing of an answer.
+    /// How long a connection may read nothing of an answer.
     pub(super) write: Duration,
 }
 
-/// Answers until it is told to stop, and then what was asked before.
+/// Answers requests until it is told to stop, and then those under way.
 pub(super) async fn until(
     stop: impl Future<Output = ()>,
     listener: TcpListener,
@@ -72,7 +72,7 @@ pub(super) async fn until(
         let served = server.serve_connection(stream, TowerToHyperService::new(service));
         let served = graceful.watch(served);
         tokio::spawn(async move {
-            // It ends in an error where the browser goes away.
+            // It fails if the browser disconnects.
             let _ = served.await;
             drop((turn, place));
         });

@@ -11,13 +11,13 @@ use super::connection::locked;
 use super::role::Role;
 
 pub(crate) const COOKIE: &str = "jobs_console";
-/// After how long a session ends, however much it is used.
+/// How long a session lasts at most.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// After how long a session that nobody uses ends.
+/// How long an unused session lasts.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
-/// How many sessions without a login there are at most; the one that is idle for longest goes.
+/// How many sessions without a login there are at most. The one idle for longest is removed.
 const ANONYMOUS: usize = 1000;
-/// How many pages of a session hear of changes at once.
+/// How many pages of a session get live updates at once.
 const STREAMS: usize = 20;
 
 pub(crate) struct Session {
@@ -29,7 +29,7 @@ pub(crate) struct Session {
     begun: Instant,
     seen: Mutex<Instant>,
     flash: Mutex<Option<String>>,
-    /// One for each page that hears of changes.
+    /// One for each page with live updates.
     pub(crate) streams: Arc<Semaphore>,
 }
 
@@ -62,12 +62,13 @@ pub(crate) fn secret() -> String {
 #[derive(Default)]
 pub(crate) struct Sessions {
     all: Mutex<HashMap<String, Arc<Session>>>,
-    /// Those that have ended as the database lets their role in no more, with the time of that.
+    /// The ids of sessions that ended because the database no longer accepts their role, with the
+    /// time.
     refused: Mutex<HashMap<String, Instant>>,
 }
 
 impl Sessions {
-    /// An open page that refreshes itself is no use of a session.
+    /// Finds a session. A page that refreshes itself does not count as use.
     pub(crate) fn find(&self, id: &str, is_use: bool) -> Option<Arc<Session>> {
         let session = locked(&self.all).get(id).cloned()?;
         if session.is_over() {
@@ -114,7 +115,7 @@ impl Sessions {
         locked(&self.all).remove(&session.id);
     }
 
-    /// Ends the sessions of a role that the database lets in no more.
+    /// Ends the sessions of a role that the database no longer accepts.
     pub(crate) fn refuse(&self, role: &Arc<Role>) {
         let mut refused = locked(&self.refused);
         locked(&self.all).retain(|id, session| {
@@ -126,12 +127,12 @@ impl Sessions {
         });
     }
 
-    /// Whether a session has ended so.
+    /// Whether a session has ended like that.
     pub(crate) fn was_refused(&self, id: &str) -> bool {
         locked(&self.refused).contains_key(id)
     }
 
-    /// Ends sessions that nobody uses, or that last for too long.
+    /// Ends sessions that are unused or too old.
     pub(crate) fn tidy(&self) {
         locked(&self.all).retain(|_, session| !session.is_over());
         locked(&self.refused).retain(|_, since| since.elapsed() <= IDLE);

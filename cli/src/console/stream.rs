@@ -1,4 +1,4 @@
-//! What an open page hears: that something has changed, and that its session is over.
+//! The events for an open page: something has changed, or its session has ended.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const ALIVE: Duration = Duration::from_secs(15);
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Page {
-    /// Where somebody goes on after a login.
+    /// The page to return to after a login.
     next: String,
 }
 
@@ -40,8 +40,8 @@ pub(super) async fn stream(
     let Ok(turn) = session.streams.clone().try_acquire_owned() else {
         return Err(Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
-            "Too many pages are open",
-            "No more than 20 of a session hear of changes. Close some.",
+            "Too many open pages",
+            "At most 20 pages of a session receive live updates. Close some.",
         ));
     };
     let (sender, told) = mpsc::channel(1);
@@ -65,7 +65,7 @@ async fn tell_page(app: &App, session: &Session, page: &Page, told: &mpsc::Sende
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return,
         };
-        // Pages find out by themselves, but one with a form asks for nothing.
+        // A page that refreshes notices this itself, but a page with a form does not.
         if session.is_logged_in() && is_refused(&session.role).await {
             app.sessions.refuse(&session.role);
         }
@@ -81,7 +81,7 @@ async fn tell_page(app: &App, session: &Session, page: &Page, told: &mpsc::Sende
     }
 }
 
-/// Whether the database lets a role in no more. What it has said is known for a minute.
+/// Whether the database no longer accepts a role. Its answer is cached for a minute.
 async fn is_refused(role: &Role) -> bool {
     let rights = role.rights().await;
     rights.is_err_and(|problem| problem.is_refused_role())
@@ -92,7 +92,7 @@ fn over(app: &App, page: &Page, is_refused: bool) -> Event {
     Event::default().event("login").data(login)
 }
 
-/// What a page hears whose session is over.
+/// The event for a page whose session has ended.
 pub(super) fn ended(app: &App, asked: &Uri, is_refused: bool) -> Response {
     let page = serde_urlencoded::from_str(asked.query().unwrap_or_default());
     let event = over(app, &page.unwrap_or_default(), is_refused);

@@ -1,4 +1,4 @@
-//! Light or dark: as the system has it, or as somebody has chosen.
+//! The theme: light, dark or the system's.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ struct Chosen {
     back: String,
 }
 
-/// Keeps a theme in a cookie, so that pages come in it.
+/// Stores the theme in a cookie.
 pub(super) async fn keep(
     State(app): State<Arc<App>>,
     request: Request,

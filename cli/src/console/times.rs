@@ -1,11 +1,11 @@
-//! Times as people type them, and as Postgres has them.
+//! Times typed by people and times of Postgres.
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 use serde::de::{Deserialize, Deserializer};
 
 use super::problem::Problem;
 
-/// A time in UTC, as a browser's field or a link has it; none where nothing was typed.
+/// A time in UTC from a browser's field or a link; none if nothing was typed.
 pub(crate) fn typed(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Problem> {
     if text.is_empty() {
         return Ok(None);
@@ -24,18 +24,18 @@ pub(crate) fn typed(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Pro
     match time.filter(is_readable) {
         Some(time) => Ok(Some(time)),
         None => Err(Problem::bad_input(
-            format!("{text:?} is no time ({what})."),
-            "Write it as 2026-01-31 18:30, in UTC.",
+            format!("Invalid time for {what}: {text:?}."),
+            "Enter a UTC time such as 2026-01-31 18:30.",
         )),
     }
 }
 
-/// Postgres has fewer years than there are here, and others that nothing else can read.
+/// Postgres supports fewer years than chrono, and some that no other program can read.
 fn is_readable(time: &DateTime<Utc>) -> bool {
     (1..=9999).contains(&time.year())
 }
 
-/// A time of Postgres. One that is infinite or before our era becomes the nearest that can be read.
+/// A time of Postgres. An infinite time, or one before our era, becomes the nearest readable one.
 /// For `#[serde(deserialize_with = "times::bounded")]`.
 pub(crate) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<DateTime<Utc>, D::Error> {
     String::deserialize(from).map(|text| nearest(&text))

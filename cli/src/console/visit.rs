@@ -1,4 +1,4 @@
-//! What every handler takes: who asks, and what the role may.
+//! The argument of every handler: the session, and the privileges of its role.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -51,7 +51,7 @@ impl Visit {
         !self.is_read_only && self.executes(function)
     }
 
-    /// Whether the role may execute `jobs.FUNCTION`, one that only reads.
+    /// Whether the role may execute `jobs.FUNCTION`, which only reads.
     pub(crate) fn executes(&self, function: &str) -> bool {
         self.rights.functions.contains(function)
     }
@@ -85,7 +85,7 @@ impl Visit {
         parsed(&rows)
     }
 
-    /// Rows of a query that costs much: those that somebody of the role has read up to so long ago.
+    /// Rows of an expensive query, shared by the role for this long.
     pub(crate) async fn rows_kept<T: DeserializeOwned>(
         &self,
         kept: Duration,
@@ -96,7 +96,7 @@ impl Visit {
         parsed(&self.role.shared_rows(sql, of, reading, kept).await?)
     }
 
-    /// The first row, if there is one.
+    /// The first row, if any.
     pub(crate) async fn row<T: DeserializeOwned>(
         &self,
         sql: &str,
@@ -114,7 +114,7 @@ impl Visit {
         self.row(sql, of).await?.ok_or_else(Problem::no_row)
     }
 
-    /// A part of a page that alone is refreshed, from the page at this path.
+    /// A part of a page that is refreshed by itself, from the page at this path.
     pub(crate) fn live(&self, id: &str, path: &str, part: Markup) -> Markup {
         html! {
             div id=(id) hx-get=(self.url(path)) hx-select={ "#" (id) } hx-target="this"
@@ -140,8 +140,8 @@ impl FromRequestParts<Arc<App>> for Visit {
         let Some((session, role)) = who(parts) else {
             return Err(Problem::new(
                 StatusCode::UNAUTHORIZED,
-                "Nobody is logged in",
-                "Log in as a role of the database.",
+                "Not logged in",
+                "Log in with a database role.",
             ));
         };
         let rights = role.rights().await?;
@@ -171,7 +171,7 @@ fn parsed<T: DeserializeOwned>(rows: &[String]) -> Result<Vec<T>, Problem> {
     rows.iter().map(parse).collect()
 }
 
-/// Whose request it is.
+/// The session and role of a request.
 fn who(parts: &Parts) -> Option<(Arc<Session>, Arc<Role>)> {
     let session = parts.extensions.get::<Arc<Session>>()?.clone();
     let role = session.role.clone();
@@ -201,8 +201,7 @@ impl Visit {
         }
     }
 
-    /// A visit of somebody who has been here, without a look at the database: that may be what
-    /// does not work.
+    /// A visit with cached privileges, without a query: the database may be the problem.
     pub(crate) fn known(parts: &Parts, app: &Arc<App>) -> Option<Self> {
         let (session, role) = who(parts)?;
         let rights = role.known_rights()?;
@@ -210,14 +209,14 @@ impl Visit {
     }
 }
 
-/// For a role that may not look at the queue, such as a producer.
+/// For a role that may not view the queue, such as a producer.
 pub(crate) fn needs_a_grant(role: &str) -> Problem {
     let role = role.replace('\'', "''");
     Problem::forbidden(
-        "This role may not look at the queue.",
+        "This role may not view the queue.",
         format!(
-            "The owner of the extension can let it: SELECT jobs.grant_viewer('{role}'); \
-             grant_operator and grant_admin let it do more."
+            "Ask the extension's owner to run SELECT jobs.grant_viewer('{role}'); \
+             jobs.grant_operator and jobs.grant_admin allow more."
         ),
     )
 }
@@ -231,14 +230,14 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let query = parts.uri.query().unwrap_or_default();
         let read = serde_urlencoded::from_str(query).map_err(|error| {
-            let message = format!("The address of this page has a value that cannot be: {error}");
-            Problem::bad_input(message, "Go back, and choose again.")
+            let message = format!("Invalid value in the address: {error}");
+            Problem::bad_input(message, "Go back and choose another value.")
         });
         read.map(Self)
     }
 }
 
-/// What is in the path of a URL. One that cannot be is a page that is not there.
+/// The parameters in the path of a URL. Invalid ones mean that the page does not exist.
 pub(crate) struct Path<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Sync + Send> FromRequestParts<S> for Path<T> {
@@ -251,7 +250,7 @@ impl<T: DeserializeOwned + Send, S: Sync + Send> FromRequestParts<S> for Path<T>
     }
 }
 
-/// A field that was left empty is none. For `#[serde(default, deserialize_with = "optional")]`.
+/// Reads an empty field as none. For `#[serde(default, deserialize_with = "optional")]`.
 pub(crate) fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -267,7 +266,7 @@ pub(crate) fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     .transpose()
 }
 
-/// A POST with a valid CSRF token: the visit and the form. Else it is refused.
+/// The visit and the form of a POST. Without a valid CSRF token it is refused.
 pub(crate) struct Change<T> {
     pub(crate) visit: Visit,
     pub(crate) form: T,
@@ -285,7 +284,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Change<T> {
 }
 
 impl<T> Change<T> {
-    /// Runs a call as the role, in a transaction of its own, and says what it answers.
+    /// Runs a call as the role in its own transaction, and returns its result.
     pub(crate) async fn call<R: DeserializeOwned>(
         &self,
         sql: &str,
@@ -303,12 +302,12 @@ impl<T> Change<T> {
         Ok(serde_json::from_str(&row.ok_or_else(Problem::no_row)?)?)
     }
 
-    /// Runs a call whose answer says nothing.
+    /// Runs a call without a result.
     pub(crate) async fn run(&self, sql: &str, of: Parameters<'_>) -> Result<(), Problem> {
         self.call::<IgnoredAny>(sql, of).await.map(drop)
     }
 
-    /// Goes on to a page of the console, where the message is shown once.
+    /// Redirects to a page of the console, which shows the message once.
     pub(crate) fn done(&self, path: &str, message: impl Into<String>) -> Response {
         let message: String = message.into();
         self.visit.session.say(visible::line(&message).into());

@@ -108,7 +108,10 @@ fn who_was_too_late_is_told() {
     run(&format!("select jobs.delete({id})"));
     let answer = person.send(&page, &format!("{path}/cancel"), &[]);
     let said = person.follow(&answer).text();
-    assert!(said.contains(&format!("Job {id} is gone")), "{said}");
+    assert!(
+        said.contains(&format!("Job {id} no longer exists")),
+        "{said}"
+    );
 
     let id = insert("too late", "pending => true");
     let path = format!("/jobs/{id}");
@@ -116,7 +119,7 @@ fn who_was_too_late_is_told() {
     run(&format!("select jobs.activate({id})"));
     let answer = person.send(&page, &format!("{path}/activate"), &[]);
     let said = person.follow(&answer).text();
-    assert!(said.contains("Nothing was changed"), "{said}");
+    assert!(said.contains("Nothing changed"), "{said}");
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn limits_that_somebody_else_has_set_meanwhile_are_not_replaced_unseen() {
     let limits = "select concurrency, max_waiting from jobs.queues where queue = 'limited twice'";
     let others = json!({ "concurrency": 5, "max_waiting": 100 });
     assert_eq!(sql(limits)[0], others);
-    assert!(late.text().contains("Now it is 5"), "{}", late.text());
+    assert!(late.text().contains("is now 5"), "{}", late.text());
     assert!(late.body.contains("id=\"concurrency-wrong\""));
     // Whoever has read it can replace it, and what was left alone stays as others have set it.
     let done = person.send(&late, "/queue/limits", &[]);

@@ -134,7 +134,10 @@ fn who_is_shown_some_of_the_jobs_is_told_so() {
     });
     let text = preview.text();
     assert!(text.contains("At least 2 jobs"), "{text}");
-    assert!(text.contains("have been looked at. Look at all"), "{text}");
+    assert!(
+        text.contains("Searched down to job") && text.contains("Search all"),
+        "{text}"
+    );
     let whole = person.page(&format!("{path}&whole=yes")).text();
     assert!(
         whole.contains("Cancel these 7 jobs") && !whole.contains("At least"),

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use crate::line::Line;
 use crate::support::{Console, SCREENS, Visitor, encoded, run, url, url_as, value, wait_for};
 
-const REFUSED: &str =
-    "Your session has ended, because the database does not let its role in any more.";
+const REFUSED: &str = "Your session has ended: the database no longer accepts its role.";
 
 fn session(visitor: &Visitor) -> String {
     visitor
@@ -503,7 +502,7 @@ fn without_a_login_nothing_is_changed_through_a_proxy() {
 #[test]
 fn the_log_has_a_line_for_each_thing_that_happens() {
     let (console, log) = Console::logged(&url(), &["--login"]);
-    let forged = "x\n\r\u{1b}[2J\u{9b}jobs: \"postgres\" has logged in from 192.0.2.1";
+    let forged = "x\n\r\u{1b}[2J\u{9b}jobs: role \"postgres\" logged in from 192.0.2.1";
     let mut visitor = console.visitor();
     assert_eq!(visitor.log_in(forged, "wrong").status, 403);
     let mut person = console.person("viewer");
@@ -513,9 +512,9 @@ fn the_log_has_a_line_for_each_thing_that_happens() {
     let said = std::fs::read_to_string(&*log).unwrap();
     let lines: Vec<_> = said.split_terminator('\n').collect();
     let begins = [
-        r#"jobs: "x\n\r\u{1b}[2J\u{9b}jobs: \"postgres\" has logged in from 192.0.2.1" was not let in from 127.0.0.1"#,
-        r#"jobs: "viewer" has logged in from 127.0.0.1"#,
-        r#"jobs: "viewer" has logged out from 127.0.0.1"#,
+        r#"jobs: login as role "x\n\r\u{1b}[2J\u{9b}jobs: role \"postgres\" logged in from 192.0.2.1" from 127.0.0.1 failed"#,
+        r#"jobs: role "viewer" logged in from 127.0.0.1"#,
+        r#"jobs: role "viewer" logged out from 127.0.0.1"#,
     ];
     assert_eq!(lines.len(), begins.len(), "{said:?}");
     for (line, begin) in lines.iter().zip(begins) {
@@ -541,7 +540,7 @@ fn others_than_this_machine_are_served_where_somebody_says_so() {
         assert!(console.get("/healthz").status < 500);
         let said = std::fs::read_to_string(&*log).unwrap();
         assert_eq!(
-            said.contains("unless a proxy in front speaks https"),
+            said.contains("unless a proxy in front uses https"),
             warns,
             "{address} {option}: {said}"
         );

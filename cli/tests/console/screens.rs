@@ -45,7 +45,7 @@ fn the_worst_findings_come_first_and_few_are_shown_at_once() {
     assert_eq!(shown.len(), 3);
     assert!(
         more.1
-            .contains(&format!("<summary>{} more</summary>", more.0.len())),
+            .contains(&format!("<summary>{} more finding", more.0.len())),
         "{body}"
     );
     let all = [shown, more.0].concat();

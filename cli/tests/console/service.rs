@@ -216,7 +216,11 @@ fn without_a_server_it_starts_and_says_that_it_is_not_well() {
     assert_eq!(console.get("/healthz").status, 503);
     let page = console.get("/");
     assert_eq!(page.status, 503);
-    assert!(page.text().contains("database"), "{}", page.text());
+    assert!(
+        page.text().contains("Database unavailable"),
+        "{}",
+        page.text()
+    );
 }
 
 /// As those of another version can.
@@ -245,7 +249,7 @@ fn functions_that_answer_nothing_are_said_to_do_so() {
     let paused = visitor.send(&page, "/queue/pause", &[]);
     for answer in [visitor.get("/jobs"), paused] {
         assert_eq!(answer.status, 500, "{}", answer.text());
-        let said = "The console and the extension may be of different versions.";
+        let said = "Check that the console and the extension have the same version.";
         assert!(answer.text().contains(said), "{}", answer.text());
     }
 }

@@ -30,14 +30,14 @@ fn who_holds_a_key_is_found_by_the_key_and_by_a_job() {
     sql(&format!("select jobs.delete({id})"));
     let page = person.page(&format!("/unique?search={key}"));
     assert!(
-        page.text().contains(&format!("{id} is gone")),
+        page.text().contains(&format!("{id} no longer exists")),
         "{}",
         page.text()
     );
     let page = person.page(&format!("/unique?search={id}"));
-    assert!(page.text().contains(&format!("There is no job {id}")));
+    assert!(page.text().contains(&format!("Job {id} does not exist")));
     let page = person.page("/unique?search=%27+or+true");
-    assert!(page.text().contains("neither a key nor the id of a job"));
+    assert!(page.text().contains("Not a key or job ID"));
 }
 
 #[test]
@@ -51,27 +51,27 @@ fn what_an_insert_would_do_is_said_and_nothing_is_inserted() {
         (
             r#"{"n": 2}"#,
             unique,
-            "inserts the job: no other one is in its way".to_owned(),
+            "Inserts the job: nothing conflicts".to_owned(),
         ),
         (
             r#"{"n": 1}"#,
             "",
-            "inserts the job: it is not unique".to_owned(),
+            "Inserts the job: it is not unique".to_owned(),
         ),
         (
             r#"{"n": 1}"#,
             unique,
-            format!("inserts nothing, and answers with job {id} (available)"),
+            format!("Inserts nothing and returns job {id} (available)"),
         ),
         (
             r#"{"n": 1}"#,
             r#"{"by_args": true, "on_conflict": "reject"}"#,
-            format!("fails with 23505: job {id}"),
+            format!("Fails with 23505: job {id}"),
         ),
         (
             r#"{"n": 1}"#,
             r#"{"by_args": true, "on_conflict": "replace"}"#,
-            format!("cancels job {id}"),
+            format!("Cancels job {id}"),
         ),
     ];
     for (args, options, said) in cases {

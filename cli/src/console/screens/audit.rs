@@ -1,4 +1,4 @@
-//! Who has managed what.
+//! The audit.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -19,7 +19,7 @@ use crate::console::visit::{Query, Visit, optional};
 /// How many rows a page has.
 const ROWS: usize = 50;
 
-/// What is looked for, and from where on.
+/// The filter, and the start of the page.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct AuditQuery {
@@ -102,14 +102,13 @@ pub(crate) async fn audit(
     });
     let main = html! {
         p.lead {
-            "Every call that changed something, by whatever role: kept for "
+            "Every change made by a person or program, such as pausing a queue. Kept for "
             a href=(visit.url("/maintenance#jobs.retention_audit")) { "jobs.retention_audit" } "."
         }
         (form(&visit, &filter, &suggestions))
         @if rows.is_empty() {
-            (parts::empty("No call was found", html! {
-                "Calls are here that changed something, such as pausing a queue. "
-                a href=(visit.url("/audit")) { "Show all of them" } "."
+            (parts::empty("No change matches the filter", html! {
+                a href=(visit.url("/audit")) { "Show all changes" }
             }))
         } @else {
             (table(&visit, &rows))
@@ -120,7 +119,7 @@ pub(crate) async fn audit(
 }
 
 impl AuditQuery {
-    /// This filter, from after these rows on.
+    /// This filter, for the page after these rows.
     fn after(&self, rows: &[Row]) -> AuditQuery {
         let last = rows.last().map(|row| row.at);
         let now_shown = rows.iter().filter(|row| Some(row.at) == last).count() as i64;
@@ -150,12 +149,12 @@ fn form(visit: &Visit, filter: &AuditQuery, suggestions: &Suggestions) -> Markup
 
 fn table(visit: &Visit, rows: &[Row]) -> Markup {
     let columns = [
-        ("When", Align::Text),
-        ("Who", Align::Text),
-        ("What", Align::Text),
-        ("Of what", Align::Text),
+        ("Time", Align::Text),
+        ("Role", Align::Text),
+        ("Action", Align::Text),
+        ("Target", Align::Text),
         ("Jobs", Align::Number),
-        ("Reason and arguments", Align::Wide),
+        ("Details", Align::Wide),
     ];
     let rows = html! {
         @for row in rows {
@@ -178,10 +177,10 @@ fn table(visit: &Visit, rows: &[Row]) -> Markup {
             }
         }
     };
-    parts::table("Calls", &columns, rows)
+    parts::table("Changes", &columns, rows)
 }
 
-/// What a call was for, with a link to where that is shown.
+/// The target of a call, with a link to its page.
 fn of_what(visit: &Visit, action: &str, target: &str) -> Markup {
     let path = match action {
         "cancel" | "retry" | "activate" | "update" | "delete" => links::job_path(target),

@@ -21,32 +21,31 @@ use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Only, Query, Visit};
 
-/// How many jobs a call is about at most: the most that the functions take.
+/// How many jobs a call changes at most: the limit of the functions.
 const MOST: i64 = 10_000;
 /// How many of them are shown.
 const SHOWN: usize = 10;
-/// How long it may take to look at all jobs. Among millions those of a kind or with a tag are not
+/// How long a search of all jobs may take. Among millions, jobs of a kind or with a tag are not
 /// found at once, neither here nor by the call itself.
 const WHOLE: Duration = Duration::from_secs(20);
 
-/// Which jobs, and what: the same for the preview and for what is done then.
+/// The jobs and the action, the same for the preview and for the call.
 #[derive(Deserialize)]
 pub(crate) struct Bulk {
     r#do: Action,
-    /// Whether all jobs are looked at, however long that takes.
+    /// Whether all jobs are searched, however long that takes.
     #[serde(default)]
     whole: String,
     #[serde(flatten)]
     filter: Filter,
 }
 
-/// What somebody has seen, and wants done.
+/// The confirmed preview.
 #[derive(Deserialize)]
 pub(crate) struct Confirmed {
-    /// The query of the preview. A browser changes line breaks in a field of a form, and these are
-    /// encoded.
+    /// The query of the preview, encoded, since a browser changes line breaks in a field of a form.
     of: String,
-    /// How many jobs it showed, or somebody chose.
+    /// How many jobs it showed, or the chosen maximum.
     shown: i64,
     #[serde(default)]
     reason: String,
@@ -54,11 +53,11 @@ pub(crate) struct Confirmed {
     reset: String,
 }
 
-/// A filter that the function of an action can have.
+/// A filter that the function of an action supports.
 struct Meant<'a> {
     action: Action,
     filter: &'a Filter,
-    /// In which of these they are.
+    /// The states of the jobs.
     states: Vec<&'static str>,
     error_like: Option<String>,
     failed_after: Option<DateTime<Utc>>,
@@ -69,15 +68,15 @@ impl Bulk {
         let (action, filter) = (self.r#do, &self.filter);
         if filter.is_empty() {
             return Err(Problem::bad_input(
-                "That would be all jobs.",
-                "Choose which ones first.",
+                "No filter is set.",
+                "Filter the jobs first.",
             ));
         }
         if let Some(what) = action.cannot(filter).first() {
-            let message = format!("jobs.{} finds no jobs by {what}.", action.function());
-            return Err(Problem::bad_input(message, "Take that filter away."));
+            let message = format!("jobs.{} cannot filter by {what}.", action.function());
+            return Err(Problem::bad_input(message, "Remove that filter."));
         }
-        // Who asks for errors means jobs that did not get over them, as the functions do.
+        // A filter by error means jobs that have not completed since, as in the functions.
         let by_error = filter.has_error();
         let states = match filter.state()? {
             Some(state) => vec![state],
@@ -100,7 +99,7 @@ impl Bulk {
 }
 
 impl Meant<'_> {
-    /// Queue, kind and tag; none: any. A name may have spaces around it, or be nothing else.
+    /// Queue, kind and tag; none means any. A name may have spaces around it, or consist of spaces.
     fn names(&self) -> [Option<&str>; 3] {
         let Filter {
             queue, kind, tag, ..
@@ -108,13 +107,13 @@ impl Meant<'_> {
         [queue, kind, tag].map(|name| (!name.is_empty()).then_some(&**name))
     }
 
-    /// The jobs that the function finds; `among`: they are among these.
+    /// The jobs that the function finds, `among` these if given.
     fn condition(&self, among: Option<Vec<i64>>) -> Result<Condition, Problem> {
         let mut condition = self.filter.condition()?;
         if let Some(ids) = among {
             condition.and("id = any(?)", ids);
         }
-        // Constants of ours, so that the planner leaves out the other states.
+        // Constants of ours, so that the planner excludes the other states.
         let states: Vec<_> = self
             .states
             .iter()
@@ -131,7 +130,7 @@ impl Meant<'_> {
         Ok(condition)
     }
 
-    /// The jobs that are taken, and one more if there are more.
+    /// The jobs to change, and one more if there are more.
     async fn look(&self, visit: &Visit, whole: bool) -> Result<Sample, Problem> {
         let failed = jobs_find::failed(visit, self.filter).await?;
         let is_few = failed.is_some();
@@ -159,29 +158,32 @@ pub(crate) async fn preview(visit: Visit, Query(asked): Query<Bulk>) -> Result<R
     if !visit.may(&action.function()) {
         return Err(Problem::forbidden(
             format!("This role may not call jobs.{}.", action.function()),
-            "jobs.grant_operator and jobs.grant_admin let a role manage many jobs at once.",
+            "jobs.grant_operator and jobs.grant_admin allow it.",
         ));
     }
     let found = meant.look(&visit, !asked.whole.is_empty()).await?;
     let rows = shown(&visit, &found).await?;
     let back = visit.url(&filter.path("/jobs", &[]));
     let title = format!("{} jobs", action.title());
-    let which = if found.is_oldest { "oldest" } else { "newest" };
+    let which = if found.is_oldest {
+        "Oldest jobs"
+    } else {
+        "Newest jobs"
+    };
     let main = html! {
         p.lead { (action.title()) " " (filter.in_words()) "." }
         @if let Some(id) = found.looked_to {
-            (looked(&visit, "down to", id, &asked.path(&visit, filter, true), "Look at all").await?)
+            (looked(&visit, "down to", id, &asked.path(&visit, filter, true), "Search all").await?)
         }
         @if !found.jobs.is_empty() {
             (how_many(&visit, &asked, &found))
             p { (action.means()) }
             (confirmation(&visit, &asked, &found))
-            h2 { "The " (which) " " (rows.len()) }
-            (jobs_table::table(&visit, &format!("The {which} of them"), &rows))
+            h2 { (which) }
+            (jobs_table::table(&visit, which, &rows))
         } @else if found.looked_to.is_none() {
-            (parts::empty("There is no such job", html! {
-                "None of them is in a state that this changes: " (meant.states.join(", ")) ". "
-                a href=(back) { "Back to the list" } "."
+            (parts::empty(&format!("Nothing to {}", action.name()), html! {
+                a href=(back) { "Back to the list" }
             }))
         }
     };
@@ -189,7 +191,7 @@ pub(crate) async fn preview(visit: Visit, Query(asked): Query<Bulk>) -> Result<R
 }
 
 impl Bulk {
-    /// The preview of this with another filter, at once or of all jobs.
+    /// The address of the preview with another filter, quick or of all jobs.
     fn path(&self, visit: &Visit, filter: &Filter, whole: bool) -> String {
         let whole = if whole { "yes" } else { "" };
         visit.url(&filter.path("/bulk", &[("do", self.r#do.name()), ("whole", whole)]))
@@ -213,13 +215,13 @@ fn how_many(visit: &Visit, asked: &Bulk, found: &Sample) -> Markup {
         @if count > MOST {
             p.count {
                 strong { "More than " (parts::number(MOST)) " jobs" }
-                ": the oldest " (parts::number(MOST)) " are taken. Repeat it for the others."
-                @if !found.is_oldest { " " a href=(asked.path(visit, &asked.filter, true)) { "Which are the oldest?" } }
+                ": this applies to the oldest " (parts::number(MOST)) ". Repeat it for the rest."
+                @if !found.is_oldest { " " a href=(asked.path(visit, &asked.filter, true)) { "Show the oldest" } }
             }
         } @else {
             p.count {
                 @if found.looked_to.is_some() { "At least " }
-                strong { (parts::number(count)) @if count == 1 { " job" } @else { " jobs" } }
+                strong { (parts::plural(count, "job")) }
                 @if states.len() > 1 {
                     ": "
                     @for (n, (state, count)) in states.iter().enumerate() {
@@ -236,10 +238,10 @@ fn confirmation(visit: &Visit, asked: &Bulk, found: &Sample) -> Markup {
     let action = asked.r#do;
     let count = found.jobs.len() as i64;
     let which = match count {
-        _ if found.looked_to.is_some() => "the oldest of them".into(),
+        _ if found.looked_to.is_some() => "the oldest jobs".into(),
         1 => "this job".into(),
-        n if n > MOST => "the oldest 10,000".into(),
-        n => format!("these {n} jobs"),
+        n if n > MOST => "the oldest 10,000 jobs".into(),
+        n => format!("these {}", parts::plural(n, "job")),
     };
     let label = format!("{} {which}", action.title());
     let look = match action {
@@ -264,12 +266,11 @@ fn confirmation(visit: &Visit, asked: &Bulk, found: &Sample) -> Markup {
     html! { div.card { (visit.form("/bulk", fields)) } }
 }
 
-/// Where there may be more jobs than were found: how many, but no more than are counted unless
-/// somebody says so.
+/// The maximum, where there may be more jobs than were found. Its default is the number found.
 fn at_most(count: i64) -> Markup {
     html! {
         label.field {
-            "How many at most"
+            "Max jobs"
             input type="number" name="shown" min="1" max=(MOST) value=(count) required;
         }
     }
@@ -278,14 +279,11 @@ fn at_most(count: i64) -> Markup {
 pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> {
     let form = &change.form;
     let asked: Bulk = serde_urlencoded::from_str(&form.of).map_err(|_| {
-        Problem::bad_input(
-            "This form is not whole.",
-            "Look at the jobs again, and repeat it.",
-        )
+        Problem::bad_input("The form is incomplete.", "Reload the list and try again.")
     })?;
     let meant = asked.meant()?;
     let action = meant.action;
-    // Never more than were shown, whatever has come meanwhile.
+    // Never more than were shown, even if there are new ones.
     let most = form.shown.clamp(1, MOST) as i32;
     let mut arguments = "queue => $1, kind => $2, tag => $3, states => $4::text[]::jobs.state[],
         max_jobs => $5, reason => $6"
@@ -305,10 +303,14 @@ pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> 
     let sql = format!("select jobs.{}({arguments})", action.function());
     let Only(done) = change.call(&sql, &of).await?;
     let message = match done {
-        0 => "No job was changed: they have moved meanwhile.".into(),
-        1 => format!("1 job: {}.", action.done()),
-        MOST => format!("{MOST} jobs: {}. There may be more of them.", action.done()),
-        n => format!("{n} jobs: {}.", action.done()),
+        0 => "Nothing changed: these jobs are no longer in a state that this action applies to."
+            .into(),
+        MOST => format!(
+            "{} {}. There may be more.",
+            parts::plural(MOST, "job"),
+            action.done()
+        ),
+        n => format!("{} {}.", parts::plural(n, "job"), action.done()),
     };
     Ok(change.done(&asked.filter.path("/jobs", &[]), message))
 }

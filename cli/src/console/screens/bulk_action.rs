@@ -1,4 +1,4 @@
-//! What can be done to many jobs at once.
+//! The bulk actions.
 
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use crate::console::filter::Filter;
 use crate::console::parts::{self, Look};
 use crate::console::visit::Visit;
 
-/// What is done to many jobs.
+/// A bulk action.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Action {
@@ -39,7 +39,7 @@ impl Action {
         format!("{}_many", self.name())
     }
 
-    /// The states that it changes.
+    /// Whether it changes jobs in a state.
     pub(super) fn changes(self, state: &str) -> bool {
         match self {
             Self::Retry => !["available", "running"].contains(&state),
@@ -51,26 +51,28 @@ impl Action {
     pub(super) fn means(self) -> &'static str {
         match self {
             Self::Retry => {
-                "They become available now, and are granted an attempt more if none is left."
+                "Makes these jobs available now, with one more attempt where none is left."
             }
-            Self::Cancel => "They will not run. The workers of those that run are asked to stop.",
-            Self::Delete => "They are gone for good, with their outputs and errors.",
+            Self::Cancel => "Cancels waiting jobs and asks running jobs to stop.",
+            Self::Delete => {
+                "Deletes these jobs with their outputs and errors. This cannot be undone."
+            }
         }
     }
 
     pub(super) fn done(self) -> &'static str {
         match self {
-            Self::Retry => "available again",
-            Self::Cancel => "cancelled, or their workers asked to stop",
+            Self::Retry => "retried",
+            Self::Cancel => "cancelled or asked to stop",
             Self::Delete => "deleted",
         }
     }
 
-    /// What the filter asks for that its function cannot.
+    /// The parts of the filter that its function does not support.
     pub(super) fn cannot(self, filter: &Filter) -> Vec<&'static str> {
         let by_error = self == Self::Retry;
-        // All of them, so that a filter that comes anew is not forgotten: more jobs than were
-        // shown would be changed.
+        // Exhaustive, so that no new filter is forgotten: more jobs than were shown would be
+        // changed.
         let Filter {
             state,
             queue,
@@ -102,7 +104,7 @@ impl Action {
     }
 }
 
-/// Links to what can be done to all jobs of the list.
+/// Links to the bulk actions on all jobs of the list.
 pub(crate) fn offers(visit: &Visit, filter: &Filter) -> Markup {
     let may: Vec<_> = Action::ALL
         .into_iter()
@@ -125,8 +127,8 @@ pub(crate) fn offers(visit: &Visit, filter: &Filter) -> Markup {
             }
             @if let Some(action) = cannot {
                 p.quiet {
-                    "jobs." (action.function()) " finds no jobs by "
-                    (action.cannot(filter)[0]) ": without that filter all of them can be changed at once."
+                    "jobs." (action.function()) " cannot filter by " (action.cannot(filter)[0])
+                    ". Remove that filter to act on all jobs."
                 }
             }
         }

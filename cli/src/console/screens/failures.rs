@@ -1,4 +1,4 @@
-//! What fails: the failed attempts of the last hour or day, by kind and error.
+//! Failures: the failed attempts of a time range, by kind and error.
 
 use axum::response::Response;
 use chrono::{DateTime, Duration, SecondsFormat, Utc};
@@ -14,16 +14,16 @@ use crate::console::problem::Problem;
 use crate::console::room::{self, text};
 use crate::console::visit::{Query, Visit};
 
-/// How many failed attempts are looked at, the latest ones.
+/// How many of the latest failed attempts are read.
 const ATTEMPTS: i64 = 10_000;
-/// How many groups are shown, those with most failures.
+/// How many groups are shown, the most frequent first.
 const GROUPS: usize = 100;
-/// How many of the jobs of a group are shown.
+/// How many jobs of a group are shown.
 const EXAMPLES: usize = 3;
-/// How many characters of an error's first line tell it from others.
+/// How many characters of an error's first line are compared.
 const CHARACTERS: i32 = 300;
 
-/// The times that can be chosen: in the URL, in words, how long.
+/// The time ranges: in the URL, in words, and in seconds.
 const SPANS: [(&str, &str, i64); 3] = [
     ("1h", "Last hour", 3_600),
     ("1d", "Last day", 86_400),
@@ -46,10 +46,10 @@ struct Line {
     ids: Vec<i64>,
 }
 
-/// Those whose lines differ by numbers alone.
+/// Failures whose lines differ only in numbers.
 struct Group {
     kind: Option<String>,
-    /// The LIKE pattern of the line, with % for what differs.
+    /// The LIKE pattern of the line, with % for the parts that differ.
     pattern: String,
     count: i64,
     last_at: DateTime<Utc>,
@@ -69,7 +69,7 @@ pub(crate) async fn failures(
 ) -> Result<Response, Problem> {
     let span = SPANS.iter().find(|(name, ..)| *name == asked.since);
     let (span, in_words, seconds) = *span.unwrap_or(&SPANS[0]);
-    // To the minute, so that live refreshes of several people ask for the same.
+    // Rounded to the minute, so that several people's refreshes share a query.
     let now = DateTime::from_timestamp(Utc::now().timestamp() / 60 * 60, 0).unwrap_or_default();
     let since = now - Duration::seconds(seconds);
     let lines = lines(&visit, since, now).await?;
@@ -82,26 +82,26 @@ pub(crate) async fn failures(
         (title, url, name == span)
     });
     let main = html! {
-        (parts::tabs("Time", &tabs))
+        (parts::tabs("Time range", &tabs))
         @if groups.is_empty() {
-            (parts::empty("No attempt has failed", html! {
-                "Nothing is to be done for the " (in_words.to_lowercase()) ". "
-                a href=(visit.url(&parts::link("/jobs", [("state", "discarded")]))) { "Jobs that were given up before" }
+            (parts::empty("No failed attempts", html! {
+                "No attempt failed in the " (in_words.to_lowercase()) ". "
+                a href=(visit.url(&parts::link("/jobs", [("state", "discarded")]))) { "Show discarded jobs" }
             }))
         } @else {
             p.lead {
-                (parts::number(read)) " failed attempts"
-                @if read >= ATTEMPTS { ": the latest ones, there are more" }
+                @if read >= ATTEMPTS { "The latest " }
+                (parts::plural(read, "failed attempt"))
             }
             (table(&visit, &groups, since))
-            @if hidden > 0 { p.quiet { "And " (parts::number(hidden as i64)) " others that are rarer." } }
+            @if hidden > 0 { p.quiet { (parts::plural(hidden as i64, "rarer error")) " not shown." } }
         }
     };
     Ok(visit.page(Screen::Failures, "Failures", main))
 }
 
-/// The latest failed attempts since then. The latest hour may have enough of them, and to sort all
-/// of a week takes long. So they are looked for in times that get longer.
+/// The latest failed attempts since a time. The last hour may have enough of them, and sorting
+/// those of a week takes long. So the searched range grows.
 async fn lines(
     visit: &Visit,
     since: DateTime<Utc>,
@@ -119,7 +119,7 @@ async fn lines(
     }
 }
 
-/// Those with most failures first.
+/// Groups the lines, the most frequent first.
 fn grouped(lines: Vec<Line>) -> Vec<Group> {
     let mut groups: HashMap<(Option<String>, String), Group> = HashMap::new();
     for line in lines {
@@ -162,7 +162,7 @@ fn pattern(line: &str) -> String {
             false => first.len_utf8(),
         };
         let (word, after) = rest.split_at(end);
-        // What ends a sentence is no part of a number.
+        // Punctuation at the end is not part of a number.
         let bare = word.trim_end_matches(['.', ':', '-', '_']);
         if bare.chars().any(|one| one.is_ascii_digit() || one == '@') {
             pattern.push('%');
@@ -191,20 +191,24 @@ fn shown(pattern: &str) -> String {
 
 fn table(visit: &Visit, groups: &[Group], since: DateTime<Utc>) -> Markup {
     let columns = [
-        ("Failed", Align::Number),
+        ("Failures", Align::Number),
         ("Kind", Align::Text),
         ("Error", Align::Wide),
-        ("Last", Align::Text),
+        ("Last failure", Align::Text),
         ("Jobs", Align::Text),
         ("Actions", Align::Actions),
     ];
     let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
     let rows = html! { @for group in groups { (group.shown(visit, &since)) } };
-    parts::table("Failures by kind and error, the most first", &columns, rows)
+    parts::table(
+        "Failures by kind and error, most frequent first",
+        &columns,
+        rows,
+    )
 }
 
 impl Group {
-    /// The jobs whose latest error is like this.
+    /// The jobs whose latest error matches this group.
     fn filter(&self, since: &str) -> Filter {
         Filter {
             kind: self.kind.clone().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Charts of what happened to jobs.
+//! Charts of the history.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -9,7 +9,7 @@ use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
 use crate::console::visit::Visit;
 
-/// How far back, and in steps of how long.
+/// A time range, and the length of its steps.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 pub(crate) enum Span {
     #[default]
@@ -26,7 +26,7 @@ pub(crate) enum Span {
 impl Span {
     const ALL: [Self; 4] = [Self::Hour, Self::SixHours, Self::Day, Self::Week];
 
-    /// In a URL and in words; how many minutes it has, and one of its steps.
+    /// Its name in a URL and in words; its minutes, and those of a step.
     fn facts(self) -> (&'static str, &'static str, i64, i64) {
         match self {
             Self::Hour => ("1h", "1 hour", 60, 1),
@@ -46,14 +46,14 @@ impl Span {
             let (name, title, ..) = span.facts();
             (title, url(name), span == self)
         };
-        parts::tabs("How far back", &Self::ALL.map(tab))
+        parts::tabs("Time range", &Self::ALL.map(tab))
     }
 }
 
-/// What happened within one step.
+/// The history of one step.
 #[derive(Deserialize)]
 pub(crate) struct Step {
-    /// Its beginning, in seconds since 1970.
+    /// Its start, in seconds since 1970.
     at: i64,
     inserted: i64,
     completed: i64,
@@ -76,7 +76,7 @@ from jobs.history(queue => $1::text, since => make_interval(mins => $2::int),
     step => make_interval(mins => $3::int))
 group by 1 order by 1";
 
-/// The steps of which something is known, of one queue or of all.
+/// The steps with data, of one queue or of all.
 pub(crate) async fn read(
     visit: &Visit,
     span: Span,
@@ -88,7 +88,7 @@ pub(crate) async fn read(
         .await
 }
 
-/// Throughput and latency, each with a table that says the same.
+/// Throughput and latency, with a table of the same data.
 pub(crate) fn charts(span: Span, steps: &[Step]) -> Markup {
     let now = Utc::now().timestamp();
     let grid = grid(span, now);
@@ -114,22 +114,22 @@ pub(crate) fn charts(span: Span, steps: &[Step]) -> Markup {
     let latency = json!({
         "at": grid, "unit": "seconds",
         "series": [
-            { "label": "wait, half", "tone": "wait-half", "values": seconds(|step| step.wait_p50) },
-            { "label": "wait, 95 %", "tone": "wait", "values": seconds(|step| step.wait_p95) },
-            { "label": "run, half", "tone": "run-half", "values": seconds(|step| step.run_p50) },
-            { "label": "run, 95 %", "tone": "run", "values": seconds(|step| step.run_p95) },
+            { "label": "wait p50", "tone": "wait-half", "values": seconds(|step| step.wait_p50) },
+            { "label": "wait p95", "tone": "wait", "values": seconds(|step| step.wait_p95) },
+            { "label": "run p50", "tone": "run-half", "values": seconds(|step| step.run_p50) },
+            { "label": "run p95", "tone": "run", "values": seconds(|step| step.run_p95) },
         ],
     });
     html! {
         div.charts {
-            (parts::chart("Throughput, a minute", &throughput))
+            (parts::chart("Jobs per minute", &throughput))
             (parts::chart("Latency of the slowest kind", &latency))
         }
         (as_table(steps))
     }
 }
 
-/// The beginnings of all steps, the one that is under way included once it says something.
+/// The starts of all steps, including the current one once it has 30 s.
 fn grid(span: Span, now: i64) -> Vec<i64> {
     let (since, step) = span.minutes();
     let (since, step) = (since * 60, step * 60);
@@ -143,7 +143,7 @@ fn grid(span: Span, now: i64) -> Vec<i64> {
         .collect()
 }
 
-/// How many minutes of a step have passed.
+/// How many minutes of a step have elapsed.
 fn minutes_of(span: Span, at: i64, now: i64) -> f64 {
     let (_, step) = span.minutes();
     (now - at).clamp(1, step * 60) as f64 / 60.0
@@ -155,8 +155,8 @@ fn as_table(steps: &[Step]) -> Markup {
         ("Inserted", Align::Number),
         ("Completed", Align::Number),
         ("Failed", Align::Number),
-        ("Wait, 95 %", Align::Number),
-        ("Run, 95 %", Align::Number),
+        ("Wait p95", Align::Number),
+        ("Run p95", Align::Number),
     ];
     let seconds = |value: Option<f64>| value.map_or_else(parts::none, parts::duration);
     let rows = html! {
@@ -173,11 +173,11 @@ fn as_table(steps: &[Step]) -> Markup {
     };
     html! {
         details.as-table {
-            summary { "The same as a table" }
+            summary { "Show as table" }
             @if steps.is_empty() {
-                p.quiet { "Nothing has happened in this time." }
+                p.quiet { "No activity in this time range." }
             } @else {
-                (parts::table("History by steps", &columns, rows))
+                (parts::table("History", &columns, rows))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One job: why it is where it is, what happened to it, what it carries.
+//! One job: the reasons for its state, its timeline and its payload.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -54,13 +54,13 @@ pub(crate) async fn page(
             (job.unique(&visit, claim.as_ref()))
             (job.settings())
         }))
-        (links::audit(&visit, &id.to_string(), "Who has managed this job"))
+        (links::audit(&visit, &id.to_string()))
     };
     Ok(visit.still(Screen::Jobs, &format!("Job {id}"), main))
 }
 
-/// A part of the page that is refreshed, unless the job is final: only a call by hand changes it
-/// then.
+/// A part of the page that is refreshed, unless the job is final: then only a call by hand changes
+/// it.
 fn region(visit: &Visit, job: &Job, id: &str, path: &str, part: Markup) -> Markup {
     match job.is_final() {
         true => html! { div id=(id) { (part) } },
@@ -85,9 +85,9 @@ struct Reason {
 async fn reasons(visit: &Visit, id: i64) -> Result<Vec<Reason>, Problem> {
     let sql = "select reason, detail, until, by_ids from jobs.explain($1)";
     match visit.rows(sql, &[&id]).await {
-        // It was deleted a moment ago.
+        // It was deleted meanwhile.
         Err(gone) if gone.sqlstate() == Some("P0002") => {
-            Err(Problem::not_found(&format!("job {id}")))
+            Err(Problem::not_found(&format!("Job {id}")))
         }
         reasons => reasons,
     }
@@ -108,17 +108,17 @@ impl Job {
                 @for tag in self.tags.iter().take(TAGS) {
                     " " a.tag href=(jobs(("tag", tag))) { (text(tag)) }
                 }
-                @if self.tags.len() > TAGS { " and " (self.tags.len() - TAGS) " more tags" }
+                @if self.tags.len() > TAGS { " and " (parts::plural((self.tags.len() - TAGS) as i64, "more tag")) }
             }
         }
     }
 
-    /// The decisive reason first, and those that would hold without it.
+    /// The decisive reason, and those that would apply without it.
     fn why(&self, visit: &Visit, reasons: &[Reason]) -> Markup {
         let title = match &*self.state {
-            "running" => "What it does",
-            _ if self.is_final() => "What became of it",
-            _ => "Why it does not run",
+            "running" => "Current attempt",
+            _ if self.is_final() => "Outcome",
+            _ => "Reason for waiting",
         };
         html! {
             section.card.why aria-labelledby="why" {
@@ -127,7 +127,7 @@ impl Job {
                     @for reason in reasons {
                         li {
                             @match &reason.detail {
-                                // The state has said it.
+                                // The state shows the reason already.
                                 Some(detail) if !self.waits() => (text(&sentence(detail))),
                                 Some(detail) => { strong { (reason.reason) } ": " (text(detail)) }
                                 None => strong { (reason.reason) },
@@ -152,7 +152,7 @@ impl Job {
                 h2 #settings { "Options" }
                 (parts::key_values(html! {
                     (pair("Priority", html! { (self.priority) }))
-                    (pair("Timeout of an attempt", timeout))
+                    (pair("Timeout", timeout))
                     (pair("Retry policy", html! { code { (text(&self.retry)) } }))
                     (pair("Expires", expires))
                 }))
@@ -161,7 +161,7 @@ impl Job {
     }
 }
 
-/// With a capital and a full stop.
+/// A sentence with a capital and a full stop.
 fn sentence(text: &str) -> String {
     let mut rest = text.chars();
     let first = rest.next().map(char::to_uppercase).into_iter().flatten();

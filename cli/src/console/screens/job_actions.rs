@@ -1,4 +1,4 @@
-//! What can be done to one job: retry, cancel, activate, delete.
+//! The actions on one job: retry, cancel, activate, delete.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ use crate::console::problem::Problem;
 use crate::console::role::Parameters;
 use crate::console::visit::{Change, Only, Path, Visit};
 
-/// What the role may do, and the state allows.
+/// The actions that the role may take and the state allows.
 pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {
     let form = |action: &str, more: Markup, button: Markup| {
         let fields = html! { (more) (reason()) (button) };
@@ -22,29 +22,29 @@ pub(crate) fn actions(visit: &Visit, job: &Job) -> Markup {
     html! {
         div.actions {
             @if job.state == "pending" && visit.may("activate") {
-                (parts::confirm("Activate", "It ends its wait: it becomes available, or scheduled if its time is yet to come.",
-                    form("activate", html! {}, parts::button("Activate it", Look::Primary))))
+                (parts::confirm("Activate", "Activates the job: it becomes available, or scheduled if it is due later.",
+                    form("activate", html! {}, parts::button("Activate job", Look::Primary))))
             }
             @if !is_running && job.state != "available" && visit.may("retry") {
-                @let label = if job.is_final() { "Retry" } else { "Run now" };
-                (parts::confirm(label, "It becomes available now. It is granted an attempt more if none is left.",
-                    form("retry", reset(), parts::button("Make it available", Look::Primary))))
+                @let (label, button) = if job.is_final() { ("Retry", "Retry job") } else { ("Run now", "Run job") };
+                (parts::confirm(label, "Makes the job available now, with one more attempt if none is left.",
+                    form("retry", reset(), parts::button(button, Look::Primary))))
             }
             @if job.waits() && visit.may("update") {
                 (parts::link_button("Edit", &visit.url(&(links::job_path(job.id) + "/edit")), Look::Plain))
             }
             @if !job.is_final() && visit.may("cancel") {
                 @if is_running {
-                    (parts::confirm("Cancel", "Its worker is asked to stop, and told so with its next heartbeat.",
-                        form("cancel", force(), parts::button("Cancel it", Look::Danger))))
+                    (parts::confirm("Cancel", "Asks the worker to stop at its next heartbeat.",
+                        form("cancel", force(), parts::button("Cancel job", Look::Danger))))
                 } @else {
-                    (parts::confirm("Cancel", "It will not run, unless somebody retries it.",
-                        form("cancel", html! {}, parts::button("Cancel it", Look::Danger))))
+                    (parts::confirm("Cancel", "The job will not run unless it is retried.",
+                        form("cancel", html! {}, parts::button("Cancel job", Look::Danger))))
                 }
             }
             @if !is_running && visit.may("delete") {
-                (parts::confirm("Delete", "The job, its output and its errors are gone for good.",
-                    form("delete", html! {}, parts::button("Delete it", Look::Danger))))
+                (parts::confirm("Delete", "Deletes the job with its output and errors. This cannot be undone.",
+                    form("delete", html! {}, parts::button("Delete job", Look::Danger))))
             }
         }
     }
@@ -55,7 +55,7 @@ pub(crate) fn reset() -> Markup {
     html! {
         label.check {
             input type="checkbox" name="reset" value="yes";
-            " Count attempts from 0 again"
+            " Reset the attempt count"
         }
     }
 }
@@ -64,7 +64,7 @@ fn force() -> Markup {
     html! {
         label.check {
             input type="checkbox" name="force" value="yes";
-            " At once: its worker's later calls are refused"
+            " Force: cancel now and refuse the worker's later calls"
         }
     }
 }
@@ -85,7 +85,7 @@ pub(crate) async fn retry(Path(id): Path<i64>, change: Change<Call>) -> Result<R
     let sql = "select jobs.retry($1, $2, $3)";
     call(&change, id, sql, of, |state| match state {
         "available" => format!("Job {id} is available."),
-        state => format!("Job {id} is {state} already: nothing was changed."),
+        state => format!("Job {id} is already {state}. Nothing changed."),
     })
     .await
 }
@@ -96,8 +96,8 @@ pub(crate) async fn cancel(Path(id): Path<i64>, change: Change<Call>) -> Result<
     let sql = "select jobs.cancel($1, $2, $3)";
     call(&change, id, sql, of, |state| match state {
         "cancelled" => format!("Job {id} is cancelled."),
-        "running" => format!("The worker of job {id} is asked to stop."),
-        state => format!("Job {id} is {state} already: nothing was changed."),
+        "running" => format!("Cancel requested for job {id}."),
+        state => format!("Job {id} is already {state}. Nothing changed."),
     })
     .await
 }
@@ -119,7 +119,7 @@ pub(crate) async fn delete(Path(id): Path<i64>, change: Change<Call>) -> Result<
     }
 }
 
-/// Makes a call that answers with the state of the job, and goes back to that.
+/// Makes a call that returns the state of the job, and goes back to the job.
 async fn call(
     change: &Change<Call>,
     id: i64,
@@ -133,16 +133,17 @@ async fn call(
     }
 }
 
-/// Somebody else was first: the job is shown as it is now, with what was said.
+/// The job has changed meanwhile: shows it with the message of the database.
 pub(super) fn lost<T>(change: &Change<T>, id: i64, refused: Problem) -> Result<Response, Problem> {
     match refused.sqlstate() {
         Some("55000" | "40001" | "40P01" | "55P03") => {
-            let message = format!("Nothing was changed: {}", refused.line());
+            let message = format!("Nothing changed: {}", refused.line());
             Ok(change.done(&links::job_path(id), message))
         }
-        Some("P0002") => {
-            Ok(change.done("/jobs", format!("Job {id} is gone: nothing was changed.")))
-        }
+        Some("P0002") => Ok(change.done(
+            "/jobs",
+            format!("Job {id} no longer exists. Nothing changed."),
+        )),
         _ => Err(refused),
     }
 }

@@ -1,4 +1,4 @@
-//! What a job carries: args, meta, progress and output.
+//! The payload of a job: args, meta, progress and output.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -12,7 +12,7 @@ use crate::console::parts;
 use crate::console::problem::Problem;
 use crate::console::visit::{Only, Path, Query, Visit};
 
-/// What a job carries. Null for a role that may not see it.
+/// The payload columns. They are null for a role that may not see them.
 const CARRIED: [&str; 4] = ["args", "meta", "progress", "output"];
 
 impl Job {
@@ -20,7 +20,7 @@ impl Job {
         let all = [&self.args, &self.meta, &self.progress, &self.output];
         html! {
             @for (name, carried) in CARRIED.into_iter().zip(all) {
-                // What a job does not have is not shown; what is hidden may be there.
+                // Absent values are not shown. Hidden ones may exist.
                 @let is_empty = carried.as_ref().is_some_and(|carried| name == "meta" && carried.size == 2);
                 @let may_be = name == "args" || !visit.sees_payload() && (name == "meta" || self.may_have(name));
                 @if may_be || carried.is_some() && !is_empty {
@@ -48,7 +48,7 @@ impl Job {
                 text: Some(text), ..
             }) => tree(text, 2, Some(&raw)),
             Some(Carried { size, .. }) => html! {
-                p { (parts::bytes(*size)) ": too large to be shown here. " a href=(raw) { "Raw" } }
+                p { (parts::bytes(*size)) ": too large to show. " a href=(raw) { "Raw" } }
             },
             None if visit.sees_payload() => html! { p.quiet { "None." } },
             None => html! { p.quiet { "Hidden from your role." } },
@@ -70,7 +70,7 @@ pub(crate) struct What {
     what: String,
 }
 
-/// What a job carries, as the text that Postgres has.
+/// A payload column as text.
 pub(crate) async fn raw(
     visit: Visit,
     Path(id): Path<i64>,
@@ -82,10 +82,10 @@ pub(crate) async fn raw(
     let sql = format!("select {name}::text from jobs.jobs where id = $1");
     let found: Option<Only<Option<String>>> = visit.row(&sql, &[&id]).await?;
     match found {
-        None => Err(Problem::not_found(&format!("job {id}"))),
+        None => Err(Problem::not_found(&format!("Job {id}"))),
         Some(Only(None)) if !visit.sees_payload() => Err(Problem::forbidden(
-            format!("The {name} of jobs are hidden from your role."),
-            "A role that may SELECT from jobs.job sees what jobs carry.",
+            format!("Your role may not see the {name} of jobs."),
+            "It needs SELECT on jobs.job.",
         )),
         Some(Only(text)) => {
             let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];

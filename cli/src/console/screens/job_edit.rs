@@ -1,4 +1,4 @@
-//! The form that changes a job that waits.
+//! The form that edits a waiting job.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,7 @@ use crate::console::problem::Problem;
 use crate::console::room::text;
 use crate::console::visit::{Change, Only, Path, Visit};
 
-/// What can be changed: the names of parameters of jobs.update, how their texts become values
-/// there, and labels.
+/// The editable fields: parameters of jobs.update, how their texts become values, and labels.
 const FIELDS: [(&str, &str, &str); 10] = [
     ("args", JSON, "Args"),
     ("meta", JSON, "Meta"),
@@ -28,8 +27,8 @@ const FIELDS: [(&str, &str, &str); 10] = [
     ("priority", NUMBER, "Priority"),
     ("scheduled_at", TIME, "Due"),
     ("expires_at", TIME, "Expires"),
-    ("max_attempts", NUMBER, "Attempts at most"),
-    ("timeout", INTERVAL, "Timeout of an attempt"),
+    ("max_attempts", NUMBER, "Max attempts"),
+    ("timeout", INTERVAL, "Timeout"),
     ("tags", LINES, "Tags"),
     ("retry", JSON, "Retry policy"),
 ];
@@ -43,19 +42,19 @@ fn help(field: &str) -> &'static str {
     match field {
         "args" => "JSON.",
         "meta" => "A JSON object.",
-        "queue" => "An available job goes to the end of its lane there.",
-        "priority" => "The lower number is fetched first.",
+        "queue" => "An available job moves to the end of its lane in the new queue.",
+        "priority" => "Lower numbers are fetched first.",
         "scheduled_at" => "In UTC, such as 2026-01-31 18:30.",
-        "expires_at" => "In UTC; infinity: never.",
-        "max_attempts" => "The first one counts.",
-        "timeout" => "Such as 5 minutes; -1 second: no limit.",
-        "tags" => "One a line.",
-        _ => "JSON: a name in quotes, or an object.",
+        "expires_at" => "In UTC, or infinity for never.",
+        "max_attempts" => "Including the first.",
+        "timeout" => "Such as 5 minutes, or -1 second for no limit.",
+        "tags" => "One per line.",
+        _ => "A policy name in quotes, or a JSON object.",
     }
 }
 
-/// The largest JSON that is edited here, as a text of the server and as the form has it. Deep JSON
-/// can have a thousand times as many spaces.
+/// The largest editable JSON, both as the server's text and as indented in the form. Deep JSON can
+/// need a thousand times as many spaces.
 const LARGEST: i32 = 64 * 1024;
 
 /// JSON and tags that are too large are null.
@@ -74,16 +73,16 @@ const VALUES: &str = "
 #[derive(Deserialize)]
 pub(crate) struct Form {
     reason: String,
-    /// So only what somebody has changed is given to jobs.update. A queue or priority moves an
-    /// available job, even one that it has already.
+    /// Only changed fields are passed to jobs.update: a queue or priority moves an available job,
+    /// even if it is unchanged.
     #[serde(flatten)]
     values: Edited,
 }
 
 async fn values(visit: &Visit, id: i64) -> Result<Edited, Problem> {
     let row: Option<BTreeMap<String, Option<String>>> = visit.row(VALUES, &[&id, &LARGEST]).await?;
-    let mut row = row.ok_or_else(|| Problem::not_found(&format!("job {id}")))?;
-    // What is hidden or too large is not in the form.
+    let mut row = row.ok_or_else(|| Problem::not_found(&format!("Job {id}")))?;
+    // Hidden or too large values are not in the form.
     row.retain(|name, value| value.is_some() || !of_sql(name, &[JSON, LINES]));
     let all = row.iter().map(|(name, value)| {
         let value = value.as_deref().unwrap_or_default();
@@ -93,13 +92,13 @@ async fn values(visit: &Visit, id: i64) -> Result<Edited, Problem> {
     Ok(Edited::of(all))
 }
 
-/// Whether the text of a field becomes a value in one of these ways.
+/// Whether a field has one of these types.
 fn of_sql(field: &str, ways: &[&str]) -> bool {
     let mut fields = FIELDS.iter();
     fields.any(|(name, sql, _)| *name == field && ways.contains(sql))
 }
 
-/// Over several lines, if it is no larger then.
+/// Indents JSON, unless it gets too large.
 fn pretty(json: &str) -> String {
     let pretty = serde_json::from_str::<serde_json::Value>(json)
         .and_then(|value| serde_json::to_string_pretty(&value));
@@ -115,15 +114,15 @@ pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, 
     let job = look(&visit, id).await?;
     if !visit.may("update") {
         return Err(Problem::forbidden(
-            "This role may not change jobs.",
-            "A role can be let by jobs.grant_application, or by GRANT EXECUTE ON FUNCTION jobs.update.",
+            "This role may not update jobs.",
+            "jobs.grant_application allows it, as does EXECUTE on jobs.update.",
         ));
     }
     if !job.waits() {
         let message = format!("Job {id} is {}.", job.state);
         return Err(Problem::bad_input(
             message,
-            "Only a job that waits can be changed.",
+            "Only waiting jobs can be edited.",
         ));
     }
     let values = values(&visit, id).await?;
@@ -133,7 +132,7 @@ pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, 
 fn form(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>) -> Response {
     let main = html! {
         p.lead { (parts::state(&job.state)) " " strong { (text(&job.kind)) } }
-        p { "What you leave as it is stays as it is. The job keeps its unique key." }
+        p { "Fields you leave alone keep their value. The unique key does not change." }
         (fields::wrong(wrong, &names()))
         (visit.form(&(links::job_path(job.id) + "/edit"), fields_of(visit, job, values, wrong)))
     };
@@ -147,13 +146,13 @@ fn fields_of(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>)
     html! {
         (values.before(names()))
         @if !visit.sees_payload() {
-            p.quiet { "Args and meta are hidden from your role, and stay as they are." }
+            p.quiet { "Args and meta are hidden from your role and keep their value." }
         }
         @for (name, _, label) in long {
             @if values.has(name) {
                 (area(name, label, help(name), values.get(name), wrong))
             } @else if visit.sees_payload() {
-                p.quiet { (label) " is too large to be edited here: jobs.update changes it." }
+                p.quiet { (label) ": too large to edit here. Use jobs.update." }
             }
         }
         div.fields {
@@ -163,7 +162,7 @@ fn fields_of(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>)
         }
         (reason())
         div.actions {
-            (parts::button("Change the job", Look::Primary))
+            (parts::button("Save changes", Look::Primary))
             (parts::link_button("Back", &visit.url(&links::job_path(job.id)), Look::Plain))
         }
     }
@@ -175,12 +174,12 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let wrong = match give(&mut change, id).await {
         Ok(state) => {
-            let message = format!("Job {id} is changed. It is {state}.");
+            let message = format!("Job {id} saved. It is {state}.");
             return Ok(change.done(&links::job_path(id), message));
         }
         Err(wrong) => wrong,
     };
-    // What was typed is shown again, with what is wrong with it.
+    // The typed values are shown again with the problem.
     match wrong.sqlstate() {
         Some(code) if !code.starts_with("22") => lost(&change, id, wrong),
         _ => {
@@ -213,13 +212,13 @@ async fn give(change: &mut Change<Form>, id: i64) -> Result<String, Problem> {
     Ok(state)
 }
 
-/// What an empty field means, and what Postgres would refuse without saying which field it is.
+/// Replaces empty values, and refuses those for which Postgres would not name the field.
 fn checked<'a>(name: &str, sql: &str, value: &'a str) -> Result<&'a str, Problem> {
     let wrong = match (sql, value) {
         (LINES, "") => None,
         (_, "") if name == "meta" => return Ok("{}"),
         (_, "") if name == "expires_at" => return Ok("infinity"),
-        (_, "") => Some(format!("{name} cannot be empty.")),
+        (_, "") => Some(format!("{name} must not be empty.")),
         (JSON, _) => serde_json::from_str::<IgnoredAny>(value)
             .err()
             .map(|error| error.to_string()),
@@ -227,7 +226,9 @@ fn checked<'a>(name: &str, sql: &str, value: &'a str) -> Result<&'a str, Problem
         _ => None,
     };
     match wrong {
-        Some(wrong) => Err(Problem::bad_input(wrong, "Correct it, and try again.").about(name)),
+        Some(wrong) => {
+            Err(Problem::bad_input(wrong, "Correct the value and try again.").about(name))
+        }
         None => Ok(value),
     }
 }

@@ -18,7 +18,7 @@ const ROWS: i64 = 20;
 
 /// A page of the errors of a job.
 pub(crate) struct Errors {
-    /// How many there are in all.
+    /// The total number of errors.
     pub(crate) count: i64,
     page: i64,
     rows: Vec<Row>,
@@ -64,7 +64,7 @@ impl Errors {
                     (self.page > 1).then(|| url(self.page - 1)),
                     (self.page < last).then(|| url(self.page + 1)),
                 ))
-                @if last > 1 { p.quiet { "Page " (self.page) " of " (last) ", the newest first." } }
+                @if last > 1 { p.quiet { "Page " (self.page) " of " (last) ", newest first." } }
             }
         }
     }
@@ -89,7 +89,7 @@ impl Row {
                         summary { "Trace and details" }
                         @if self.error.contains('\n') { pre.trace { (long(&self.error)) } }
                         @if self.length > self.error.chars().count() {
-                            p.quiet { "The text goes on: it has " (parts::number(self.length as i64)) " characters." }
+                            p.quiet { "Truncated. The full text has " (parts::number(self.length as i64)) " characters." }
                         }
                         @if let Some(details) = &details { (details.shown()) }
                     }
@@ -99,7 +99,7 @@ impl Row {
     }
 }
 
-/// What a worker gives beside the text of an error: the stack apart from the rest, if it has one.
+/// The details of an error: the stack, if any, and the rest.
 struct Details {
     trace: Option<String>,
     rest: Option<String>,

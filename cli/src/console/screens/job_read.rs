@@ -1,4 +1,4 @@
-//! One job as it is now.
+//! Reads one job.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -25,7 +25,7 @@ pub(crate) struct Job {
     pub(crate) finalized_at: Option<DateTime<Utc>>,
     #[serde(deserialize_with = "times::bounded_option")]
     pub(crate) expires_at: Option<DateTime<Utc>>,
-    /// In seconds; negative: none.
+    /// In seconds; negative means none.
     pub(crate) timeout: f64,
     pub(crate) lease_expires_at: Option<DateTime<Utc>>,
     pub(crate) deadline_at: Option<DateTime<Utc>>,
@@ -40,7 +40,7 @@ pub(crate) struct Job {
     pub(super) output: Option<Carried>,
 }
 
-/// A JSON text; one that is larger than a page shows is not fetched, only its size.
+/// A JSON text and its size. A text that is too large to show is not read.
 #[derive(Deserialize)]
 pub(super) struct Carried {
     pub(super) size: usize,
@@ -70,7 +70,7 @@ const JOB: &str = concat!(
 /// The job as it is now.
 pub(crate) async fn look(visit: &Visit, id: i64) -> Result<Job, Problem> {
     let job = visit.row(JOB, &[&id, &LARGEST]).await?;
-    job.ok_or_else(|| Problem::not_found(&format!("job {id}")))
+    job.ok_or_else(|| Problem::not_found(&format!("Job {id}")))
 }
 
 impl Job {

@@ -1,4 +1,4 @@
-//! What happened to a job, and what comes next.
+//! The timeline of a job.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -10,10 +10,10 @@ use crate::console::problem::Problem;
 use crate::console::room::text;
 use crate::console::visit::Visit;
 
-/// How many attempts that failed are shown here; the others are among the errors.
+/// How many failed attempts are shown here. The others are among the errors.
 const ATTEMPTS: i64 = 10;
 
-/// When something happened or will happen, and what.
+/// A past or future event.
 struct Event {
     at: DateTime<Utc>,
     class: &'static str,
@@ -48,7 +48,7 @@ struct Managed {
     reason: Option<String>,
 }
 
-/// The timeline of a job that has so many errors.
+/// The timeline of a job with this many errors.
 pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, Problem> {
     let sql = "
         select attempt, at, left(split_part(error, E'\\n', 1), 300) as error, worker
@@ -77,7 +77,7 @@ pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, 
                 @for (n, event) in events.iter().enumerate() {
                     @let before = n.checked_sub(1).map(|before| events[before].at);
                     @if Some(n) == first_failed {
-                        li.earlier { a href="#errors" { (parts::number(earlier)) " earlier attempts failed" } }
+                        li.earlier { a href="#errors" { (parts::plural(earlier, "earlier attempt")) " failed" } }
                     }
                     li class=(event.class) {
                         (parts::exactly(event.at))
@@ -89,7 +89,7 @@ pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, 
     })
 }
 
-/// How long after the event before, or how far away it is.
+/// The time since the previous event, or until a future one.
 fn gap(before: Option<DateTime<Utc>>, at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     html! {
         span.quiet {
@@ -118,8 +118,8 @@ impl Job {
             self.attempted_at,
             "began",
             html! {
-                "attempt " (self.attempt) " began"
-                @if let Some(worker) = worker { " at worker " (text(worker)) }
+                "attempt " (self.attempt) " started"
+                @if let Some(worker) = worker { " on worker " (text(worker)) }
             },
         );
         let why = html! { @if let Some(reason) = &self.cancel_reason { ": " (text(reason)) } };
@@ -127,7 +127,7 @@ impl Job {
         add(
             self.cancel_requested_at.filter(|_| is_asked),
             "asked",
-            html! { "asked to stop" (why) },
+            html! { "cancel requested" (why) },
         );
         let took = self.finalized_at.zip(self.attempted_at);
         let took =
@@ -138,7 +138,7 @@ impl Job {
             html! {
                 (parts::state(&self.state))
                 @if self.state == "cancelled" { (why) }
-                @if let Some(took) = took { ", " (parts::duration(took)) " after the attempt began" }
+                @if let Some(took) = took { " after " (parts::duration(took)) }
             },
         );
         add(
@@ -149,27 +149,27 @@ impl Job {
         add(
             self.lease_expires_at,
             "next",
-            html! { "the lease ends, unless a heartbeat renews it" },
+            html! { "lease expires unless a heartbeat renews it" },
         );
         add(
             self.deadline_at,
             "next",
-            html! { "the attempt is over, whatever the heartbeats" },
+            html! { "deadline of the attempt" },
         );
         add(
             self.expires_at.filter(|_| self.waits()),
             "next",
-            html! { "expires, if it was not fetched" },
+            html! { "expires if not fetched" },
         );
         events
     }
 
-    /// What comes when it is due.
+    /// What happens when the job is due.
     fn next(&self) -> Markup {
         html! {
             @match &*self.state {
-                "pending" => "due, once it is activated",
-                "available" => { "attempt " (self.attempt + 1) " can begin" },
+                "pending" => "due, once activated",
+                "available" => { "attempt " (self.attempt + 1) " can start" },
                 _ => { "attempt " (self.attempt + 1) " is due" },
             }
         }
@@ -180,7 +180,7 @@ impl Failed {
     fn event(&self) -> Event {
         let what = html! {
             "attempt " (self.attempt) " failed"
-            @if let Some(worker) = &self.worker { " at worker " (text(worker)) }
+            @if let Some(worker) = &self.worker { " on worker " (text(worker)) }
             ": " span.error { (text(&self.error)) }
         };
         Event {

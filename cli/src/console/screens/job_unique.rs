@@ -1,4 +1,4 @@
-//! The unique key of a job, and whether it is still its own.
+//! The unique key of a job, and its claim.
 
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -15,7 +15,7 @@ pub(super) struct Claim {
     others: i32,
 }
 
-/// The claim of a job's key; none: no job is under the key any more.
+/// The claim of a job's key, or none if no job is under the key.
 pub(super) async fn claim(visit: &Visit, id: i64, key: &str) -> Result<Option<Claim>, Problem> {
     let sql = "
         select $1 = any(holders) as is_its_own, cardinality(array_remove(holders, $1)) as others
@@ -35,13 +35,12 @@ impl Job {
                 p { a href=(url) { code.key { (key) } } }
                 p {
                     @match claim {
-                        Some(Claim { is_its_own: true, others: 0 }) => "This job alone is under the key.",
+                        Some(Claim { is_its_own: true, others: 0 }) => "This is the only job under the key.",
                         Some(Claim { is_its_own: true, others }) => {
-                            "This job is under the key, with " (parts::number((*others).into()))
-                            @if *others == 1 { " other one." } @else { " others." }
+                            "This job and " (parts::plural((*others).into(), "other")) " are under the key."
                         }
-                        Some(_) => "A later job has its place under the key.",
-                        None => "No job is under the key any more.",
+                        Some(_) => "A later job has replaced this one under the key.",
+                        None => "No job is under the key.",
                     }
                 }
             }

@@ -1,8 +1,8 @@
-//! Finds jobs among millions, the newest first, without reading all of them.
+//! Finds jobs among millions, newest first, without reading all of them.
 //!
-//! `jobs.jobs` is a union by state: to sort it by id would read it whole. A window of ids is found
-//! by primary keys. So windows are read until there are enough jobs or the time is over, each
-//! larger than the one before. A cursor is an id, so new jobs shift nothing.
+//! `jobs.jobs` is a union by state: sorting it by id would read all of it, but a window of ids is
+//! found by primary keys. So growing windows are read until there are enough jobs or the time is
+//! up. A cursor is an id, so new jobs do not shift pages.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -18,27 +18,27 @@ use crate::console::visit::{Only, Visit};
 
 /// How many jobs a page has.
 pub(crate) const ROWS: usize = 50;
-/// How long windows are read, about.
+/// About how long windows are read.
 const BUDGET: Duration = Duration::from_millis(120);
 /// How long one window may take, on a server that is overloaded.
 const WINDOW: Duration = Duration::from_secs(5);
-/// How many ids the first window has: a page, where most of them are jobs that are meant.
+/// The size of the first window: a page, if most ids are matching jobs.
 const FIRST_WINDOW: i64 = 250;
-/// The next window is larger only where there is time for so many like the last one. In a window
-/// with many jobs the planner begins with all jobs of a state instead.
+/// The next window is larger only if there is time for this many like the last one. For a window
+/// with many jobs the planner would start with all jobs of a state.
 const GROWING: f64 = 16.0;
-/// States with fewer jobs are read whole.
+/// States with fewer jobs are read completely.
 const FEW: i64 = 20_000;
-/// How long jobs are counted to know that.
+/// How long jobs are counted for that.
 const COUNTING: Duration = Duration::from_millis(50);
-/// So many jobs are looked up by their ids.
+/// How many jobs are looked up by their ids.
 const MANY: i64 = 10_000;
-/// How long that may take. There may be more of them than jobs.queues thought.
+/// How long that may take. There may be more jobs than jobs.queues estimated.
 const WHOLE: Duration = Duration::from_millis(150);
-/// Of so many ids it does not matter which one was inserted at a time.
+/// The precision in ids when a time is mapped to an id.
 const CLOSE: i64 = 4_000;
-/// Transactions commit in another order than their jobs were inserted in. So far apart may jobs be
-/// that were inserted at the same time.
+/// How far apart the ids of jobs inserted at the same time may be: transactions commit in another
+/// order than their jobs got ids.
 const OVERLAP: i64 = 10_000;
 
 /// Where a page of the list begins.
@@ -53,7 +53,7 @@ pub(crate) enum Cursor {
 }
 
 impl Cursor {
-    /// Whether jobs are looked for from it upwards.
+    /// Whether the search goes up from it.
     pub(crate) fn is_up(self) -> bool {
         matches!(self, Self::Above(_))
     }
@@ -63,10 +63,9 @@ impl Cursor {
 pub(crate) struct Found {
     /// The newest first.
     pub(crate) ids: Vec<i64>,
-    /// Whether there are older ones.
+    /// Whether there are older jobs.
     pub(crate) has_more: bool,
-    /// The time was over when all jobs down to this id had been looked at (up to it, above a
-    /// cursor).
+    /// If time ran out, the id down to which (or up to which) all jobs were searched.
     pub(crate) looked_to: Option<i64>,
 }
 
@@ -77,16 +76,16 @@ pub(crate) struct Job {
     pub(crate) state: String,
 }
 
-/// Of the jobs that are meant all, the oldest, or the newest that were soon found.
+/// Matching jobs: all, the oldest, or the newest that were found in time.
 pub(crate) struct Sample {
     pub(crate) jobs: Vec<Job>,
-    /// Whether they begin with the oldest of all, and not with the newest.
+    /// Whether they start with the oldest of all, and not with the newest.
     pub(crate) is_oldest: bool,
-    /// The time was over when all jobs down to this id had been looked at.
+    /// If time ran out, the id down to which all jobs were searched.
     pub(crate) looked_to: Option<i64>,
 }
 
-/// How many jobs are in a state, by jobs.queues.
+/// The number of jobs in a state, by jobs.queues.
 #[derive(Deserialize)]
 pub(crate) struct Count {
     pub(crate) state: String,
@@ -95,7 +94,7 @@ pub(crate) struct Count {
     pub(crate) is_estimated: bool,
 }
 
-/// How many jobs there are, in all queues and in this one; empty: in all.
+/// The numbers of jobs in all queues and in this one; empty means all.
 pub(crate) async fn counts(visit: &Visit, queue: &str) -> Result<Vec<Count>, Problem> {
     let sql = "
         select s.state, coalesce(sum(s.n), 0)::bigint as all,
@@ -109,7 +108,7 @@ pub(crate) async fn counts(visit: &Visit, queue: &str) -> Result<Vec<Count>, Pro
     visit.rows_kept(Duration::ZERO, sql, &[&queue]).await
 }
 
-/// The largest id that there can be.
+/// The largest id so far.
 pub(crate) async fn last_id(visit: &Visit) -> Result<i64, Problem> {
     let Only(id) = visit.one("select jobs.last_id()", &[]).await?;
     Ok(id)
@@ -156,7 +155,7 @@ pub(crate) async fn jobs(
         is_cut_above = about < high;
         high = high.min(about);
     }
-    // Where a time is the end, jobs that are meant begin only after the overlap.
+    // If the range ends at a time, matching jobs begin only after the overlap.
     let is_cut = if is_up { is_cut_below } else { is_cut_above };
     let size = if is_cut {
         OVERLAP + CLOSE
@@ -173,8 +172,8 @@ pub(crate) async fn jobs(
     Ok(Found::of(jobs, is_up, rest))
 }
 
-/// The jobs of a condition, in these states: at most so many. `is_few`: whatever the states, there
-/// are not many. All are read where that is soon done, else the newest for a moment.
+/// Up to `most` jobs of a condition, in these states. `is_few`: there are few in any state. Reads
+/// all if that is quick, else the newest for a moment.
 pub(crate) async fn sample(
     visit: &Visit,
     condition: Condition,
@@ -207,7 +206,7 @@ pub(crate) async fn sample(
     })
 }
 
-/// The oldest jobs of a condition, at most so many, whatever that reads.
+/// Up to `most` of the oldest jobs of a condition, however much that reads.
 pub(crate) async fn oldest(
     visit: &Visit,
     condition: Condition,
@@ -218,8 +217,8 @@ pub(crate) async fn oldest(
     Ok(Sample::whole(search.oldest(most, within).await?))
 }
 
-/// The jobs that failed after the time of the filter, where it has one and they are few. A job
-/// whose latest error is after it is among them.
+/// The jobs that failed after the time of the filter, if it has one and they are few. They include
+/// every job whose latest error is after it.
 pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<i64>>, Problem> {
     let Some(after) = filter.failed_after()? else {
         return Ok(None);
@@ -243,8 +242,8 @@ pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<
     Ok(Some(ids))
 }
 
-/// Whether all jobs that can be meant are so few that they are read at once. A state shares its
-/// table with others, and how many those have counts as well.
+/// Whether so few jobs can match that all are read at once. States that share a table count
+/// together.
 fn is_few(filter: &Filter, counts: &[Count], last: i64) -> bool {
     let of = |states: &[&str]| -> i64 {
         let counts = counts
@@ -261,8 +260,8 @@ fn is_few(filter: &Filter, counts: &[Count], last: i64) -> bool {
     read < FEW
 }
 
-/// Whether few jobs are in these states. Counted as far as that takes: with thousands of queues
-/// jobs.queues takes longer.
+/// Whether few jobs are in these states. Counts jobs up to the limit, since jobs.queues takes
+/// longer with thousands of queues.
 async fn are_few(visit: &Visit, states: &[&str]) -> Result<bool, Problem> {
     if states.is_empty() {
         return Ok(true);
@@ -276,7 +275,7 @@ async fn are_few(visit: &Visit, states: &[&str]) -> Result<bool, Problem> {
     Ok(counted.is_some_and(|counted: Vec<Only<i64>>| counted.iter().all(|Only(n)| *n < FEW)))
 }
 
-/// What was found, unless the time was over.
+/// The result, unless time ran out.
 fn in_time<T>(found: Result<Vec<T>, Problem>) -> Result<Option<Vec<T>>, Problem> {
     match found {
         Err(late) if late.sqlstate() == Some("57014") => Ok(None),
@@ -284,14 +283,14 @@ fn in_time<T>(found: Result<Vec<T>, Problem>) -> Result<Option<Vec<T>>, Problem>
     }
 }
 
-/// A statement that finds jobs, and its values.
+/// A search for jobs.
 struct Search<'a> {
     visit: &'a Visit,
     condition: Condition,
 }
 
 impl Search<'_> {
-    /// At most so many jobs of a window of ids, the highest first, or the lowest.
+    /// Up to `most` jobs of a window of ids, the highest or the lowest first.
     async fn window(
         &self,
         ids: Range<i64>,
@@ -306,8 +305,8 @@ impl Search<'_> {
         self.first(&sql, values, is_up, most, within).await
     }
 
-    /// The lowest ids of all, at most so many. To name a range would have the planner begin with
-    /// all jobs in it, and not with those in some states.
+    /// Up to `most` of the lowest ids. With a range the planner would start with all jobs in it,
+    /// and not with those in some states.
     async fn oldest(&self, most: usize, within: Duration) -> Result<Vec<Job>, Problem> {
         let (sql, values) = (&self.condition.sql, self.condition.values());
         self.first(sql, values, true, most, within).await
@@ -329,7 +328,7 @@ impl Search<'_> {
         self.visit.read(reading, &sql, &values).await
     }
 
-    /// Reads windows until there are so many jobs or the time is over.
+    /// Reads windows until there are enough jobs or time runs out.
     async fn windows(&self, windows: &mut Windows, most: usize) -> Result<Vec<Job>, Problem> {
         let mut jobs = Vec::new();
         let began = Instant::now();
@@ -346,7 +345,7 @@ impl Search<'_> {
 }
 
 impl Sample {
-    /// All of them, or the oldest if there are more; the oldest first.
+    /// All jobs, or the oldest if there are more, oldest first.
     fn whole(jobs: Vec<Job>) -> Self {
         Self {
             jobs,
@@ -359,7 +358,7 @@ impl Sample {
 /// Ranges of ids, from one end of a range to the other.
 struct Windows {
     left: Range<i64>,
-    /// How many ids the next one has; none: the time is over.
+    /// The size of the next window; 0 if time ran out.
     size: i64,
     is_up: bool,
 }
@@ -381,8 +380,8 @@ impl Windows {
         Some(window)
     }
 
-    /// What a window costs depends on how many of its ids are jobs; the next one may be like the
-    /// last. Sizes are always the same ones, so that live refreshes ask for the same windows.
+    /// The cost of a window depends on how many of its ids are jobs; the next one may be like the
+    /// last. Sizes are always the same, so that live refreshes read the same windows.
     fn fit(&mut self, took: Duration, left: Duration) {
         let took = took.max(Duration::from_micros(1));
         self.size = match left.as_secs_f64() / took.as_secs_f64() {
@@ -392,7 +391,7 @@ impl Windows {
         };
     }
 
-    /// The last id that has been looked at, if there are others.
+    /// The last searched id, if there are others.
     fn rest(&self) -> Option<i64> {
         let Range { start, end } = self.left;
         (start < end).then_some(if self.is_up { start - 1 } else { end })
@@ -421,7 +420,7 @@ struct First {
     created_at: DateTime<Utc>,
 }
 
-/// The first job of these ids, and when it was inserted.
+/// The first job in these ids, and when it was inserted.
 async fn first(visit: &Visit, ids: Range<i64>) -> Result<Option<First>, Problem> {
     let (mut low, mut size) = (ids.start, 100);
     while low < ids.end {
@@ -437,8 +436,8 @@ async fn first(visit: &Visit, ids: Range<i64>) -> Result<Option<First>, Problem>
     Ok(None)
 }
 
-/// About the ids that jobs had which were inserted then. Ids grow with time, so the place is
-/// guessed from both ends, and every other time halved, in case jobs come in bursts.
+/// The approximate ids of jobs inserted at a time. Ids grow with time, so the place is
+/// interpolated, and every other time bisected, in case jobs come in bursts.
 async fn id_at(visit: &Visit, time: DateTime<Utc>, last: i64) -> Result<Range<i64>, Problem> {
     let mut ids = 1..last + 1;
     let Some(oldest) = first(visit, ids.clone()).await? else {
@@ -471,7 +470,7 @@ async fn id_at(visit: &Visit, time: DateTime<Utc>, last: i64) -> Result<Range<i6
     Ok(ids)
 }
 
-/// When the job with this id was inserted, or the next one that is still there.
+/// When the job with this id, or the next existing one, was inserted.
 pub(crate) async fn inserted_about(
     visit: &Visit,
     id: i64,

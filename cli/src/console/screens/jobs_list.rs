@@ -17,14 +17,14 @@ use crate::console::parts;
 use crate::console::problem::Problem;
 use crate::console::visit::{Only, Query, Visit, optional};
 
-/// How many ids, the latest ones, are read for suggestions.
+/// How many of the latest ids are read for suggestions.
 const LATEST: i64 = 2_000;
 
 #[derive(Deserialize)]
 pub(crate) struct JobsQuery {
     #[serde(flatten)]
     filter: Filter,
-    /// A job that is gone to.
+    /// The id of a job to show.
     #[serde(default)]
     id: String,
     /// Jobs below this id.
@@ -50,7 +50,7 @@ pub(crate) async fn list(
         (None, None) => Cursor::Top,
     };
     let mut found = jobs_find::jobs(&visit, filter, &counts, cursor).await?;
-    // The first page is always full, if there are so many.
+    // The first page is always full, if there are enough jobs.
     if cursor.is_up() && !found.has_more && found.looked_to.is_none() {
         cursor = Cursor::Top;
         found = jobs_find::jobs(&visit, filter, &counts, cursor).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn list(
         (states(&visit, filter, &counts))
         (form(&visit, filter))
         (bulk_action::offers(&visit, filter))
-        @if !rows.is_empty() { (jobs_table::table(&visit, "Jobs, the newest first", &rows)) }
+        @if !rows.is_empty() { (jobs_table::table(&visit, "Jobs, newest first", &rows)) }
         @match found.looked_to {
             Some(id) => (further(&visit, filter, cursor, id).await?),
             None if rows.is_empty() => (nothing(&visit, filter)),
@@ -69,7 +69,7 @@ pub(crate) async fn list(
         }
         (paging::by_time(newer, older))
     };
-    // A page further down stays as it is, unless somebody asks for it again.
+    // A page further down is not refreshed.
     Ok(match cursor {
         Cursor::Top => visit.page(Screen::Jobs, "Jobs", main),
         _ => visit.still(Screen::Jobs, "Jobs", main),
@@ -80,8 +80,8 @@ fn to_job(visit: &Visit, id: &str) -> Result<Response, Problem> {
     let digits = id.trim_start_matches('#').replace([',', '_'], "");
     let id: i64 = digits.parse().map_err(|_| {
         Problem::bad_input(
-            format!("{id:?} is no id of a job."),
-            "An id is a whole number.",
+            format!("Invalid job ID: {id:?}."),
+            "An ID is a whole number.",
         )
     })?;
     Ok(see_other(&visit.url(&links::job_path(id))))
@@ -107,7 +107,7 @@ fn pages(
     )
 }
 
-/// The states as tabs, with how many jobs are in each where that is known.
+/// The states as tabs, with the number of jobs in each if that is known.
 fn states(visit: &Visit, filter: &Filter, counts: &[Count]) -> Markup {
     let of_queue = Filter {
         state: filter.state.clone(),
@@ -158,14 +158,14 @@ fn form(visit: &Visit, filter: &Filter) -> Markup {
             (suggesting(visit, "kind", "Kind", &filter.kind))
             (suggesting(visit, "queue", "Queue", &filter.queue))
             (suggesting(visit, "tag", "Tag", &filter.tag))
-            (fields::suggesting("id", "Id", "", &[]))
+            (fields::suggesting("id", "ID", "", &[]))
             details.more open[is_open] {
-                summary { "More" }
+                summary { "More filters" }
                 div.fields {
                     @if error_like.is_empty() {
-                        (fields::suggesting("error", "Latest error has", error, &[]))
+                        (fields::suggesting("error", "Error contains", error, &[]))
                     } @else {
-                        (fields::suggesting("error_like", "Latest error is like", error_like, &[]))
+                        (fields::suggesting("error_like", "Error matches", error_like, &[]))
                     }
                     (suggesting(visit, "worker", "Worker", worker))
                     (fields::date_time("after", "Inserted from", after))
@@ -180,7 +180,7 @@ fn form(visit: &Visit, filter: &Filter) -> Markup {
     }
 }
 
-/// A field whose suggestions come when it is used: there may be thousands of queues.
+/// A field whose suggestions are loaded when it is used: there may be thousands of queues.
 fn suggesting(visit: &Visit, name: &str, label: &str, value: &str) -> Markup {
     let list = format!("{name}-suggestions");
     html! {
@@ -195,7 +195,7 @@ fn suggesting(visit: &Visit, name: &str, label: &str, value: &str) -> Markup {
     }
 }
 
-/// What may be meant by what somebody types.
+/// A partly typed name.
 #[derive(Deserialize)]
 pub(crate) struct Typed {
     of: String,
@@ -207,7 +207,7 @@ pub(crate) async fn suggestions(
     visit: Visit,
     Query(typed): Query<Typed>,
 ) -> Result<Response, Problem> {
-    // Kinds and tags are those of the latest jobs, and kinds also those that have defaults.
+    // Kinds and tags of the latest jobs, and kinds with defaults.
     let filter = typed.filter;
     let (text, source) = match &*typed.of {
         "queue" => (filter.queue, "select queue as name from jobs.queues"),
@@ -233,7 +233,7 @@ pub(crate) async fn suggestions(
     Ok(Html(options.into_string()).into_response())
 }
 
-/// Where the time was over before there were enough jobs.
+/// A search that ran out of time before it had enough jobs.
 async fn further(
     visit: &Visit,
     filter: &Filter,
@@ -245,10 +245,10 @@ async fn further(
         _ => ("from", "down to"),
     };
     let url = visit.url(&filter.path("/jobs", &[(name, &id.to_string())]));
-    looked(visit, direction, id, &url, "Look further").await
+    looked(visit, direction, id, &url, "Search further").await
 }
 
-/// How far has been looked, up or down to an id, and a link to more.
+/// How far the search went, up or down to an id, and a link to continue it.
 pub(super) async fn looked(
     visit: &Visit,
     direction: &str,
@@ -259,9 +259,9 @@ pub(super) async fn looked(
     let inserted = jobs_find::inserted_about(visit, id).await?;
     Ok(html! {
         p.further role="status" {
-            "All jobs " (direction) " number " (parts::number(id))
-            @if let Some(at) = inserted { ", inserted " (parts::ago(at)) "," }
-            " have been looked at. "
+            "Searched " (direction) " job " (parts::number(id))
+            @if let Some(at) = inserted { ", inserted " (parts::ago(at)) }
+            ". "
             a.button href=(url) { (label) }
         }
     })
@@ -270,16 +270,16 @@ pub(super) async fn looked(
 fn nothing(visit: &Visit, filter: &Filter) -> Markup {
     match filter.is_empty() {
         true => parts::empty(
-            "There are no jobs",
+            "No jobs yet",
             html! {
-                "A program inserts one with " code { "SELECT jobs.insert('kind', '{\"n\": 1}')" } "; "
-                "final ones are deleted some time after they ended."
+                "Insert one: " code { "SELECT jobs.insert('kind', '{\"n\": 1}');" }
+                " Final jobs are deleted after their retention."
             },
         ),
         false => parts::empty(
-            "No job is like that",
+            "No job matches the filter",
             html! {
-                "Looked for " (filter.in_words()) ". "
+                "Searched for " (filter.in_words()) ". "
                 a href=(visit.url("/jobs")) { "Show all jobs" } "."
             },
         ),

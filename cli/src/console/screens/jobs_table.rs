@@ -34,7 +34,7 @@ pub(crate) struct Row {
     last_error: Option<String>,
 }
 
-/// The jobs with these ids that are still there, the newest first.
+/// The existing jobs with these ids, newest first.
 pub(crate) async fn rows(visit: &Visit, ids: &[i64]) -> Result<Vec<Row>, Problem> {
     let sql = "
         select id, state, queue, kind, attempt, max_attempts, tags, created_at, scheduled_at,
@@ -49,10 +49,10 @@ pub(crate) fn table(visit: &Visit, caption: &str, rows: &[Row]) -> Markup {
         ("Job", Align::Number),
         ("Kind", Align::Text),
         ("State", Align::Text),
-        ("When", Align::Text),
+        ("Time", Align::Text),
         ("Queue", Align::Text),
         ("Attempt", Align::Number),
-        ("Worker, or latest error", Align::Wide),
+        ("Worker or error", Align::Wide),
     ];
     let rows = html! { @for row in rows { (row.shown(visit)) } };
     parts::table(caption, &columns, rows)
@@ -68,12 +68,12 @@ impl Row {
                 th scope="row" {
                     a href=(url) { (text(&self.kind)) }
                     @for tag in self.tags.iter().take(TAGS) { " " span.tag { (text(tag)) } }
-                    @if self.tags.len() > TAGS { " and " (self.tags.len() - TAGS) " more tags" }
+                    @if self.tags.len() > TAGS { " and " (parts::plural((self.tags.len() - TAGS) as i64, "more tag")) }
                 }
                 td {
                     (parts::state(&self.state))
                     @if self.state == "running" && self.is_asked_to_stop {
-                        div.quiet { "asked to stop" }
+                        div.quiet { "cancel requested" }
                     }
                 }
                 td { (self.when()) }
@@ -90,7 +90,7 @@ impl Row {
         }
     }
 
-    /// What matters of its times in the state that it is in.
+    /// The time that matters in the job's state.
     fn when(&self) -> Markup {
         match (&*self.state, self.attempted_at, self.finalized_at) {
             (_, _, Some(at)) | ("running", Some(at), _) => parts::ago(at),

@@ -1,4 +1,4 @@
-//! Lists of what has a name: a filter, the rows of one page, and what is said where there are none.
+//! Lists by name: a filter, the rows of one page, and a text for an empty list.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,7 +15,7 @@ use crate::console::visit::Visit;
 /// How many rows a page has.
 pub(super) const ROWS: i64 = 100;
 
-/// Which rows are shown, and in which order. No list has all of these fields.
+/// The rows to show and their order. No list uses all of these fields.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Selection {
@@ -32,12 +32,12 @@ fn is_first(page: &i64) -> bool {
 }
 
 impl Selection {
-    /// How many rows come before the page. There are no more than so many.
+    /// How many rows come before the page, within a limit.
     pub(super) fn offset(&self) -> i64 {
         self.page.clamp(0, 1_000_000) * ROWS
     }
 
-    /// Whether it has all rows, but for a part of their names.
+    /// Whether it selects by name alone.
     pub(super) fn is_by_name(&self) -> bool {
         is_first(&self.page) && self.queue.is_empty() && self.show.is_empty()
     }
@@ -52,22 +52,22 @@ pub(super) struct List {
     pub(super) screen: Screen,
     pub(super) title: &'static str,
     pub(super) path: &'static str,
-    /// What one row is.
+    /// The noun for one row.
     pub(super) of: &'static str,
     pub(super) columns: &'static [(&'static str, Align)],
 }
 
-/// What it has.
+/// The content of a list.
 pub(super) struct Found {
-    /// How many rows there are, and how many the filter finds.
+    /// The number of rows, and of those that match the filter.
     pub(super) total: i64,
     pub(super) found: i64,
-    /// What is said of all of them.
+    /// The summary above the list.
     pub(super) lead: Markup,
     /// The fields of the filter.
     pub(super) fields: Markup,
     pub(super) rows: Vec<Markup>,
-    /// What is said where there are no rows, if that is not the filter's doing.
+    /// The text for an empty list, unless the filter is the cause.
     pub(super) nothing: Option<Markup>,
 }
 
@@ -81,7 +81,7 @@ impl List {
             p.lead {
                 (found.lead)
                 @if found.found != found.total {
-                    "; the filter finds " (parts::number(found.found))
+                    "; " (parts::number(found.found)) " matching"
                 }
             }
             form.filter method="get" action=(visit.url(self.path)) role="search" {
@@ -94,16 +94,16 @@ impl List {
             } @else if let Some(nothing) = found.nothing {
                 (nothing)
             } @else {
-                (self.unlike(visit, &format!("No {} is like that", self.of), html! {}))
+                (self.unlike(visit, html! {}))
             }
         };
         visit.page(self.screen, self.title, main)
     }
 
-    /// Where a filter finds nothing.
-    pub(super) fn unlike(&self, visit: &Visit, title: &str, more: Markup) -> Markup {
+    /// The text for a filter without matches.
+    pub(super) fn unlike(&self, visit: &Visit, more: Markup) -> Markup {
         let all = html! { (more) a href=(visit.url(self.path)) { "Show all " (self.of) "s" } };
-        parts::empty(title, all)
+        parts::empty(&format!("No {} matches the filter", self.of), all)
     }
 
     fn pager(&self, visit: &Visit, selection: &Selection, found: i64) -> Markup {
@@ -121,14 +121,14 @@ impl List {
                 (parts::number(first + 1)) "–" (parts::number(end)) " of " (parts::number(found))
             }
         };
-        let before = (first > 0).then(|| ("← Before", page(selection.page - 1)));
-        let after = (end < found).then(|| ("After →", page(selection.page + 1)));
+        let before = (first > 0).then(|| ("← Previous", page(selection.page - 1)));
+        let after = (end < found).then(|| ("Next →", page(selection.page + 1)));
         paging::pager(before, said, after)
     }
 }
 
-/// The id of a row, so that a refresh takes it for the same one wherever it is by then. A question
-/// that is open in it stays that of its row. A name can have characters that an id cannot.
+/// The id of a row, so that a refresh recognizes the row when it moves, and keeps its open
+/// question. Hashed, since a name can have characters that an id cannot.
 pub(super) fn row_id(name: &str) -> String {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What maintenance does, what is set of the server, and whether everything holds.
+//! Maintenance: its tasks, the settings, and the check of all invariants.
 
 use std::time::Duration;
 
@@ -84,9 +84,8 @@ pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
             h2 #check { "Check" }
             @if visit.may("check") {
                 p {
-                    "Looks whether everything holds that must hold in the tables of jobs. "
-                    strong { "It reads all jobs" }
-                    ": on millions of them it takes seconds to minutes. Work goes on meanwhile."
+                    "Checks the invariants of the jobs tables. " strong { "It reads all jobs" }
+                    ", which takes seconds to minutes with millions of jobs. Workers are unaffected."
                 }
                 (visit.form("/maintenance/check", parts::button("Check all jobs", Look::Plain)))
             } @else {
@@ -98,7 +97,7 @@ pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
         }
         section aria-labelledby="settings" {
             h2 #settings { "Settings" }
-            p { "Of the whole server: in its configuration, or by " code { "ALTER SYSTEM" } "." }
+            p { "These apply to the whole server. Change them in its configuration or with " code { "ALTER SYSTEM" } "." }
             (settings_table(&settings))
         }
     };
@@ -118,10 +117,10 @@ pub(crate) async fn resume(change: Change<Reason>) -> Result<Response, Problem> 
     change
         .run("select from jobs.resume_maintenance($1)", &[&reason])
         .await?;
-    Ok(change.done("/maintenance", "Maintenance goes on."))
+    Ok(change.done("/maintenance", "Maintenance is resumed."))
 }
 
-/// What one call of jobs.maintain() did.
+/// The result of jobs.maintain().
 #[derive(Deserialize)]
 struct Maintained {
     rows: i64,
@@ -134,11 +133,12 @@ pub(crate) async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem>
                string_agg(distinct task || ': ' || error, '; ') as errors
           from jobs.maintain()";
     let Maintained { rows, errors } = change.call(sql, &[]).await?;
+    let rows = parts::plural(rows, "row");
     let message = match errors {
         Some(errors) => {
-            format!("Maintenance has handled {rows} rows, but not everything. {errors}")
+            format!("Maintenance processed {rows}, with errors: {errors}")
         }
-        None => format!("Maintenance has handled {rows} rows."),
+        None => format!("Maintenance processed {rows}."),
     };
     Ok(change.done("/maintenance", message))
 }
@@ -147,39 +147,39 @@ pub(crate) async fn run(change: Change<IgnoredAny>) -> Result<Response, Problem>
 static CHECKING: Mutex<()> = Mutex::const_new(());
 
 pub(crate) async fn check(change: Change<IgnoredAny>) -> Result<Response, Problem> {
-    // It goes on when nobody waits for it any more, so that there is never a second one.
+    // It continues if the request is abandoned, so that there is never a second one.
     let checked = tokio::spawn(checked(change.visit)).await;
     checked.unwrap_or_else(|_| {
         Err(Problem::bad_input(
-            "The check was broken off.",
+            "The check was interrupted.",
             "Try again.",
         ))
     })
 }
 
 async fn checked(visit: Visit) -> Result<Response, Problem> {
-    // It only reads, but so much that somebody has to answer for it.
+    // It only reads, but so much that it counts as an action.
     if !visit.may("check") {
         return Err(Problem::forbidden(
             "This console is read-only, or the role may not call jobs.check().",
-            "Call it in psql.",
+            "Run it in psql.",
         ));
     }
     let Ok(_checking) = CHECKING.try_lock() else {
         return Err(Problem::bad_input(
-            "A check is under way already.",
-            "It reads all jobs. Wait until it is done.",
+            "A check is already running.",
+            "Wait until it has finished.",
         ));
     };
     let sql = "select invariant, violations, job_ids, rule from jobs.check()";
     let violations: Vec<Violation> = visit.read(Reading::within(LONGEST_CHECK), sql, &[]).await?;
     let main = html! {
         @if violations.is_empty() {
-            p.good role="status" { "Everything holds that must hold." }
+            p.good role="status" { "All invariants hold." }
         } @else {
             p.bad role="status" {
-                "This does not hold. It is a defect of the extension or of the storage, or "
-                "somebody wrote to the tables by hand."
+                "Some invariants are violated. The cause is a defect in the extension or the "
+                "storage, or a manual write to the tables."
             }
             (violations_table(&visit, &violations))
         }
@@ -196,12 +196,12 @@ fn standing(tasks: &[Task]) -> Markup {
         @if let Some((at, by)) = paused {
             p.bad {
                 "Paused" (named::since(Some(at), by.as_deref(), None))
-                ": no job becomes available when it is due, none is rescued, none is pruned."
+                ": no job is rescued or pruned, and no periodic job is inserted."
             }
         } @else if tasks.iter().any(|task| task.failures > 0) {
-            p.bad { "A task fails." }
+            p.bad { "A task is failing." }
         } @else {
-            p.good { "All tasks are well." }
+            p.good { "All tasks are healthy." }
         }
     }
 }
@@ -212,8 +212,8 @@ fn tasks_table(tasks: &[Task]) -> Markup {
         ("Last run", Align::Text),
         ("Took", Align::Number),
         ("Rows", Align::Number),
-        ("Rows in all", Align::Number),
-        ("Failures in all", Align::Number),
+        ("Total rows", Align::Number),
+        ("Total failures", Align::Number),
         ("Last error", Align::Text),
     ];
     let rows = html! {
@@ -229,16 +229,16 @@ fn tasks_table(tasks: &[Task]) -> Markup {
             }
         }
     };
-    parts::table("Tasks of maintenance", &columns, rows)
+    parts::table("Maintenance tasks", &columns, rows)
 }
 
 fn last_error(task: &Task) -> Markup {
     html! {
         @if let Some(error) = &task.last_error {
             @if task.failures > 0 {
-                strong.bad { "Has failed " (parts::number(task.failures)) " times in a row: " }
+                strong.bad { (parts::plural(task.failures, "failure")) " in a row: " }
             } @else {
-                "Well by now. "
+                "Recovered. "
             }
             (text(error)) " "
             @if let Some(at) = task.last_error_at { (parts::ago(at)) }
@@ -248,13 +248,13 @@ fn last_error(task: &Task) -> Markup {
 
 fn what_it_does(task: &str) -> &'static str {
     match task {
-        "schedule" => "jobs that are due become available",
-        "periodic" => "jobs of ticks that have passed are inserted",
-        "expire" => "jobs past their expires_at are discarded",
-        "rescue" => "attempts whose lease ran out are failed",
-        "prune" => "final jobs past their retention are deleted",
-        "claims" => "keys that no job needs are forgotten",
-        "statistics" => "long tables are counted, history is kept",
+        "schedule" => "makes due jobs available",
+        "periodic" => "inserts the jobs of periodic ticks",
+        "expire" => "discards jobs past their expires_at",
+        "rescue" => "fails attempts whose lease expired",
+        "prune" => "deletes final jobs past their retention",
+        "claims" => "removes keys that no job needs",
+        "statistics" => "counts large tables and stores history",
         _ => "",
     }
 }
@@ -262,7 +262,7 @@ fn what_it_does(task: &str) -> &'static str {
 fn actions(visit: &Visit, is_paused: bool) -> Markup {
     html! {
         @if visit.may("maintain") && !is_paused {
-            (visit.form("/maintenance/run", parts::button("Run all tasks now", Look::Plain)))
+            (visit.form("/maintenance/run", parts::button("Run all tasks", Look::Plain)))
         }
         @if is_paused && visit.may("resume_maintenance") {
             (visit.form("/maintenance/resume", html! {
@@ -273,11 +273,11 @@ fn actions(visit: &Visit, is_paused: bool) -> Markup {
         @if !is_paused && visit.may("pause_maintenance") {
             (parts::confirm(
                 "Pause maintenance",
-                "Jobs that are due are found by fetches all the same, but nothing is rescued, \
-                 no periodic job is inserted and nothing is pruned until somebody resumes it.",
+                "Until maintenance is resumed, no job is rescued or pruned, and no periodic job is \
+                 inserted. Fetches still find due jobs.",
                 visit.form("/maintenance/pause", html! {
                     (reason())
-                    (parts::button("Pause it", Look::Danger))
+                    (parts::button("Pause", Look::Danger))
                 }),
             ))
         }
@@ -288,7 +288,7 @@ fn settings_table(settings: &[Setting]) -> Markup {
     let columns = [
         ("Setting", Align::Wide),
         ("Value", Align::Text),
-        ("Comes from", Align::Text),
+        ("Source", Align::Text),
     ];
     let rows = html! {
         @for setting in settings {

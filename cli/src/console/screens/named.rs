@@ -1,4 +1,4 @@
-//! Calls that manage what has a name, such as a queue or a worker.
+//! Managing calls by name, such as for a queue or a worker.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -12,7 +12,7 @@ use crate::console::problem::Problem;
 use crate::console::room::text;
 use crate::console::visit::{Change, Visit};
 
-/// What a page is about.
+/// The name that a page shows.
 #[derive(Deserialize)]
 pub(crate) struct Name {
     pub(super) name: String,
@@ -22,14 +22,15 @@ pub(crate) struct Name {
 pub(super) struct Call {
     pub(super) path: &'static str,
     pub(super) function: &'static str,
-    /// The button that asks, what it asks about `{name}`, and the button that does it.
+    /// The button that opens the question, the question about `{name}`, and the button that
+    /// confirms.
     pub(super) label: &'static str,
     pub(super) question: &'static str,
     pub(super) button: &'static str,
     pub(super) look: Look,
 }
 
-/// What the form of a call says.
+/// The form of a call.
 #[derive(Deserialize)]
 pub(crate) struct Form {
     pub(super) name: String,
@@ -39,7 +40,7 @@ pub(crate) struct Form {
 }
 
 impl Call {
-    /// Offers it to whom it is allowed. The form comes back to the path.
+    /// Offers the call if the role may make it. The form returns to the path.
     pub(super) fn offer(&self, visit: &Visit, name: &str, back: &str) -> Markup {
         let fields = html! {
             (hidden("name", name))
@@ -60,7 +61,7 @@ impl Call {
         }
     }
 
-    /// Does it, and says so: `what` is the word before the name, `done` what is after it.
+    /// Makes the call and says so: `what` comes before the name, `done` after it.
     pub(super) async fn run(
         &self,
         change: Change<Form>,
@@ -75,7 +76,7 @@ impl Call {
     }
 }
 
-/// Since when something holds, who has done it and why.
+/// The time, role and reason of a change.
 pub(super) fn since(at: Option<DateTime<Utc>>, by: Option<&str>, reason: Option<&str>) -> Markup {
     html! {
         @if let Some(at) = at { " " (parts::ago(at)) }

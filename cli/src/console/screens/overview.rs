@@ -1,4 +1,4 @@
-//! The overview: what needs attention, how much happens, and how fast.
+//! The overview: findings, counts, history, queues and workers.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::console::room::text;
 use crate::console::visit::{Query, Visit};
 use crate::visible;
 
-/// jobs.health() looks at much, and finds nothing that could not wait for so long.
+/// How long results of jobs.health() are shared: it is expensive, and its findings can wait.
 const HEALTH_KEPT: Duration = Duration::from_secs(30);
 /// How many queues and workers are shown here.
 const SHORT: i64 = 8;
-/// How many findings are shown at once. Figures and charts are to be on the first screen.
+/// How many findings are shown unfolded, so that numbers and charts fit on the first screen.
 const WORST: usize = 3;
 
 #[derive(Deserialize)]
@@ -115,19 +115,19 @@ pub(crate) async fn show(
     Ok(visit.page(Screen::Overview, "Overview", main))
 }
 
-/// The worst ones, which come first, and the others on demand.
+/// The worst findings, and the others folded.
 fn findings_of(visit: &Visit, findings: &[Finding]) -> Markup {
     let (worst, others) = findings.split_at(findings.len().min(WORST));
     html! {
         section.findings aria-labelledby="health" {
             h2 #health.visually-hidden { "Health" }
             @if findings.is_empty() {
-                p.all-well { (parts::severity("well")) "All is well: nothing needs attention." }
+                p.all-well { (parts::severity("ok")) "Nothing needs attention." }
             }
             @for finding in worst { (finding.shown(visit)) }
             @if !others.is_empty() {
                 details.more-findings {
-                    summary { (others.len()) " more" }
+                    summary { (parts::plural(others.len() as i64, "more finding")) }
                     @for finding in others { (finding.shown(visit)) }
                 }
             }
@@ -143,7 +143,7 @@ impl Finding {
                 div.finding-text {
                     p { (text(&self.message)) }
                     @if let Some(hint) = &self.hint {
-                        details { summary { "What to do" } p { code { (text(hint)) } } }
+                        details { summary { "Suggested fix" } p { code { (text(hint)) } } }
                     }
                 }
                 @if let Some((label, path)) = screen_of(&self.finding) {
@@ -154,7 +154,7 @@ impl Finding {
     }
 }
 
-/// Where more is to be seen about a finding.
+/// The screen with details about a finding.
 fn screen_of(finding: &str) -> Option<(&'static str, &'static str)> {
     Some(match finding {
         "discarded" | "mostly_failing" => ("Failures", "/failures"),
@@ -210,7 +210,7 @@ fn queues_of(visit: &Visit, queues: &Queues) -> Markup {
         ("Queue", Align::Wide),
         ("Available", Align::Number),
         ("Running", Align::Number),
-        ("Oldest due", Align::Number),
+        ("Oldest available", Align::Number),
     ];
     let rows = html! {
         @for queue in &queues.busiest {
@@ -234,13 +234,13 @@ fn queues_of(visit: &Visit, queues: &Queues) -> Markup {
             h2 { "Busiest queues" }
             @if queues.busiest.is_empty() {
                 (parts::empty("No queues yet", html! {
-                    "A queue is there once it has a job. Insert one: " code { "jobs insert hello" }
+                    "A queue exists once it has a job. Insert one: " code { "jobs insert hello" }
                 }))
             } @else {
                 (parts::table("Busiest queues", &columns, rows))
             }
             @if more > 0 {
-                p { a href=(visit.url("/queues")) { (parts::number(more)) " more queues" } }
+                p { a href=(visit.url("/queues")) { (parts::plural(more, "more queue")) } }
             }
         }
     }
@@ -251,7 +251,7 @@ fn workers_of(visit: &Visit, workers: &Workers) -> Markup {
         ("Worker", Align::Wide),
         ("Status", Align::Text),
         ("Running", Align::Number),
-        ("Seen", Align::Number),
+        ("Last seen", Align::Number),
     ];
     let rows = html! {
         @for worker in &workers.busiest {
@@ -270,15 +270,15 @@ fn workers_of(visit: &Visit, workers: &Workers) -> Markup {
         section {
             h2 { "Workers" }
             @if workers.busiest.is_empty() {
-                (parts::empty("No workers", html! {
-                    "Nobody holds jobs or says that it is there. Start one: "
+                (parts::empty("No workers are running", html! {
+                    "Start one: "
                     code { "jobs work -- ./your-program" }
                 }))
             } @else {
                 (parts::table("Workers", &columns, rows))
             }
             @if more > 0 {
-                p { a href=(visit.url("/workers")) { (parts::number(more)) " more workers" } }
+                p { a href=(visit.url("/workers")) { (parts::plural(more, "more worker")) } }
             }
         }
     }

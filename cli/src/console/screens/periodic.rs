@@ -1,4 +1,4 @@
-//! Periodic jobs: when they run, and what became of the latest ticks.
+//! The list of periodic jobs, with their latest ticks.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -25,18 +25,18 @@ const PERIODIC: List = List {
         ("Name", Align::Wide),
         ("Kind", Align::Text),
         ("Queue", Align::Text),
-        ("Next", Align::Number),
-        ("Last", Align::Number),
+        ("Next tick", Align::Number),
+        ("Last tick", Align::Number),
         ("Latest ticks", Align::Text),
         ("Actions", Align::Actions),
     ],
 };
 
 const SHOWS: [(&str, &str); 4] = [
-    ("", "all of them"),
-    ("failing", "with an error"),
-    ("paused", "paused ones"),
-    ("running", "those that are not paused"),
+    ("", "All"),
+    ("failing", "Failing"),
+    ("paused", "Paused"),
+    ("running", "Active"),
 ];
 
 #[derive(Deserialize)]
@@ -58,13 +58,12 @@ pub(crate) async fn periodic(
         total: looked.total,
         found: looked.found,
         lead: html! {
-            (parts::number(looked.total))
-            @if looked.total == 1 { " definition" } @else { " definitions" }
+            (parts::plural(looked.total, "definition"))
             @if looked.paused > 0 { ", " (parts::number(looked.paused)) " paused" }
-            @if looked.failing > 0 { ", " (parts::number(looked.failing)) " with an error" }
+            @if looked.failing > 0 { ", " (parts::number(looked.failing)) " failing" }
         },
         fields: html! {
-            (fields::suggesting("filter", "Name or kind has", &selection.filter, &[]))
+            (fields::suggesting("filter", "Name or kind", &selection.filter, &[]))
             (fields::choice("show", "Show", &SHOWS, &selection.show))
         },
         rows: looked
@@ -78,7 +77,7 @@ pub(crate) async fn periodic(
 }
 
 async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
-    // The ticks, with the states of their jobs, only of what is shown.
+    // Reads the ticks and the states of their jobs only for the shown rows.
     let sql = format!(
         "with d as materialized (
            select name, kind, paused_at is not null as is_paused, last_error is not null as fails
@@ -103,7 +102,7 @@ async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
 
 fn nothing() -> Markup {
     parts::empty(
-        "There is no periodic job yet",
+        "No periodic jobs yet",
         html! {
             "Define one: "
             code { "SELECT jobs.schedule('nightly report', '30 2 * * *', 'report');" }

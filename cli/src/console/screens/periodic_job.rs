@@ -1,4 +1,4 @@
-//! One periodic job: its definition, its ticks, and what can be done with it.
+//! One periodic job: its definition, its ticks and its actions.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -16,7 +16,7 @@ use crate::console::problem::Problem;
 use crate::console::room::text;
 use crate::console::visit::{Change, Only, Query, Visit};
 
-/// What a `Periodic` is read from.
+/// The columns of a `Periodic`.
 pub(super) const COLUMNS: &str =
     "name, cron, time_zone, kind, queue, next_run_at, last_run_at, last_error, defined_at,
     missed, paused_at, paused_by, pause_reason, last_ticks";
@@ -48,7 +48,7 @@ struct Tick {
     error: Option<String>,
 }
 
-/// What is inserted at each tick; what is not said has its default.
+/// The job of each tick. Unset options have their defaults.
 #[derive(Deserialize)]
 struct Inserted {
     args: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) async fn periodic_job(
     visit: Visit,
     Query(Name { name }): Query<Name>,
 ) -> Result<Response, Problem> {
-    let not_found = || Problem::not_found(&format!("periodic job {name}"));
+    let not_found = || Problem::not_found(&format!("Periodic job {name}"));
     let sql = format!("select {COLUMNS} from jobs.periodic where name = $1");
     let found: Option<Periodic> = visit.row(&sql, &[&name]).await?;
     let one = found.ok_or_else(not_found)?;
@@ -84,28 +84,28 @@ pub(crate) async fn periodic_job(
         section aria-labelledby="ticks" {
             h2 #ticks { "Latest ticks" }
             @if one.last_ticks.is_empty() {
-                p { "No tick has been dealt with yet." }
+                p { "No ticks yet." }
             } @else {
                 (one.ticks(&visit))
             }
         }
         section aria-labelledby="inserted" {
-            h2 #inserted { "What is inserted" }
+            h2 #inserted { "Inserted job" }
             (inserted.says(&visit))
         }
-        (links::audit(&visit, &one.name, "Who has changed it"))
+        (links::audit(&visit, &one.name))
     };
     Ok(visit.page(Screen::Periodic, &one.name, main))
 }
 
 impl Periodic {
-    /// When it runs; what counts from one moment on goes by no clock.
+    /// Its schedule. An interval from a fixed time has no time zone.
     pub(super) fn runs(&self) -> Markup {
         let has_clock = !self.cron.trim_start().starts_with("every");
         html! { code { (text(&self.cron)) } @if has_clock { ", " (text(&self.time_zone)) } }
     }
 
-    /// Since when it is paused, by whom and why.
+    /// When, by whom and why it was paused.
     pub(super) fn paused(&self) -> Option<Markup> {
         self.paused_at.map(|at| {
             let (by, reason) = (self.paused_by.as_deref(), self.pause_reason.as_deref());
@@ -124,16 +124,16 @@ impl Periodic {
     fn missed(&self) -> Markup {
         match self.missed.as_str() {
             "skip" => html! { "skipped" },
-            _ => html! { "the latest one runs" },
+            _ => html! { "only the latest runs" },
         }
     }
 
     fn says(&self, visit: &Visit) -> Markup {
         let kind = parts::link("/jobs", [("kind", &self.kind)]);
         parts::key_values(html! {
-            (pair("Runs", self.runs()))
-            (pair("Next", self.next()))
-            (pair("Last", parts::ago_or_none(self.last_run_at)))
+            (pair("Schedule", self.runs()))
+            (pair("Next tick", self.next()))
+            (pair("Last tick", parts::ago_or_none(self.last_run_at)))
             (pair("Kind", html! { a href=(visit.url(&kind)) { (text(&self.kind)) } }))
             (pair("Queue", links::queue(visit, &self.queue)))
             (pair("Missed ticks", self.missed()))
@@ -150,7 +150,7 @@ impl Periodic {
                     @let said = format!("{}, {at}", tick.became());
                     @let job = tick.job_id.map(|id| visit.url(&links::job_path(id)));
                     li {
-                        // Without a job it is no link.
+                        // Without a job it is not a link.
                         a.tick.(tick.became()) href=[job] title=(said) {
                             span.visually-hidden { (said) }
                         }
@@ -163,7 +163,7 @@ impl Periodic {
     fn ticks(&self, visit: &Visit) -> Markup {
         let columns = [
             ("Tick", Align::Text),
-            ("Became", Align::Text),
+            ("Outcome", Align::Text),
             ("Job", Align::Number),
             ("Error", Align::Wide),
         ];
@@ -187,7 +187,7 @@ impl Periodic {
 }
 
 impl Tick {
-    /// What became of it: the state that its job is in, or why it has none.
+    /// Its outcome: the state of its job, or why it has none.
     fn became(&self) -> &str {
         match (&self.state, self.job_id) {
             _ if self.skipped == Some(true) => "skipped",
@@ -206,11 +206,11 @@ impl Inserted {
         };
         let number = |number: Option<i32>| match number {
             Some(number) => parts::number(number.into()),
-            None => html! { "as the kind says" },
+            None => html! { "kind's default" },
         };
         let payload = |text: &Option<String>| match visit.sees_payload() {
             true => json(text),
-            false => html! { "Your role may not see what jobs carry." },
+            false => html! { "Hidden from your role." },
         };
         let timeout = self.timeout.as_deref().map(words);
         let tags = self.tags.as_deref().unwrap_or_default().join(", ");
@@ -219,9 +219,9 @@ impl Inserted {
             (pair("Meta", payload(&self.meta)))
             (pair("Unique options", json(&self.unique_opts)))
             (pair("Priority", number(self.priority)))
-            (pair("Attempts", number(self.max_attempts)))
-            (pair("Timeout", html! { (timeout.as_deref().unwrap_or("as the kind says")) }))
-            (pair("Retry", json(&self.retry)))
+            (pair("Max attempts", number(self.max_attempts)))
+            (pair("Timeout", html! { (timeout.as_deref().unwrap_or("kind's default")) }))
+            (pair("Retry policy", json(&self.retry)))
             (pair("Tags", text(&tags)))
         })
     }
@@ -231,8 +231,8 @@ const RUN: Call = Call {
     path: "/periodic/run",
     function: "run_periodic",
     label: "Run now",
-    question: "Inserts the job of {name} now, beside its ticks, which come as ever.",
-    button: "Run it now",
+    question: "Inserts a {name} job now. The schedule is unaffected.",
+    button: "Insert job",
     look: Look::Primary,
 };
 
@@ -240,8 +240,8 @@ const PAUSE: Call = Call {
     path: "/periodic/pause",
     function: "pause_periodic",
     label: "Pause",
-    question: "{name} has no ticks until it is resumed. Its jobs that are there stay.",
-    button: "Pause it",
+    question: "{name} inserts no jobs until you resume it. Existing jobs are unaffected.",
+    button: "Pause schedule",
     look: Look::Danger,
 };
 
@@ -249,8 +249,8 @@ const RESUME: Call = Call {
     path: "/periodic/resume",
     function: "resume_periodic",
     label: "Resume",
-    question: "{name} goes on with the next tick. Those of the pause are not made up for.",
-    button: "Resume it",
+    question: "{name} continues with its next tick. Ticks during the pause are skipped.",
+    button: "Resume schedule",
     look: Look::Primary,
 };
 
@@ -268,10 +268,10 @@ pub(crate) async fn pause(change: Change<Form>) -> Result<Response, Problem> {
 }
 
 pub(crate) async fn resume(change: Change<Form>) -> Result<Response, Problem> {
-    RESUME.run(change, "Periodic job", "goes on.").await
+    RESUME.run(change, "Periodic job", "is resumed.").await
 }
 
-/// A job that was asked for.
+/// A job that was run by hand.
 #[derive(Deserialize)]
 struct Run {
     id: i64,
@@ -283,17 +283,17 @@ pub(crate) async fn run(change: Change<Form>) -> Result<Response, Problem> {
     let reason = given(&form.reason);
     let sql = "select jobs.run_periodic($1, $2) as id, now() as began";
     let Run { id, began } = change.call(sql, &[&form.name, &reason]).await?;
-    // A duplicate was there before the call.
+    // A duplicate existed before the call.
     let sql = "select created_at >= $2 from jobs.jobs where id = $1";
     let is_new = change.visit.row(sql, &[&id, &began]).await?;
     let message = match is_new {
         Some(Only(false)) => {
             format!(
-                "Nothing was inserted: the job of {} would be a duplicate of this one.",
+                "Nothing inserted: the job of {} would duplicate this one.",
                 form.name
             )
         }
-        _ => format!("Job {id} of {} is inserted.", form.name),
+        _ => format!("Job {id} of {} inserted.", form.name),
     };
     Ok(change.done(&links::job_path(id), message))
 }

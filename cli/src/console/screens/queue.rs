@@ -1,4 +1,4 @@
-//! One queue: its jobs, its limits, who works on it.
+//! One queue: its jobs, limits, history and workers.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -27,14 +27,14 @@ pub(crate) async fn queue(
     Query(asked): Query<QueueQuery>,
 ) -> Result<Response, Problem> {
     if asked.name.is_empty() {
-        return Err(Problem::not_found("queue without a name"));
+        return Err(Problem::no_page());
     }
     let queue = look(&visit, &asked.name).await?;
     let set = Limits::of(&queue);
     page(&visit, &queue, asked.since, &set, None).await
 }
 
-/// The page, with these limits in the form, and what is wrong with them.
+/// The page with these limits in the form, and their problem.
 pub(super) async fn page(
     visit: &Visit,
     queue: &Queue,
@@ -75,19 +75,19 @@ pub(super) async fn page(
         section aria-labelledby="workers-of-queue" {
             h2 #workers-of-queue { "Workers" }
             @if workers.is_empty() {
-                p { "No worker says that it fetches from this queue." }
+                p { "No worker fetches from this queue." }
             } @else {
                 ul {
                     @for worker in &workers {
                         li {
                             (links::worker(visit, &worker.worker)) " " (parts::state(&worker.status))
-                            ", runs " (parts::number(worker.running))
+                            ", " (parts::number(worker.running)) " running"
                         }
                     }
                 }
             }
         }
-        (links::audit(visit, name, "Who has changed this queue"))
+        (links::audit(visit, name))
     };
     Ok(visit.with_form(Screen::Queues, name, main, wrong))
 }
@@ -98,7 +98,7 @@ pub(crate) async fn set_limits(mut change: Change<Limits>) -> Result<Response, P
         let name = &change.form.name;
         return Ok(change.done(
             &links::queue_path(name),
-            format!("The limits of queue {name} are set."),
+            format!("Limits of queue {name} saved."),
         ));
     };
     let since = Span::default();
@@ -118,10 +118,10 @@ impl Queue {
                     Some(since) => {
                         "The oldest available job became due " (parts::ago(since)) "."
                     }
-                    None => "No job is available.",
+                    None => "No jobs are available.",
                 }
                 @if let Some(at) = self.counted_at {
-                    " Counts with a ~ were made " (parts::ago(at)) "."
+                    " Counts marked ~ are estimates from " (parts::ago(at)) "."
                 }
             }
         }
@@ -132,8 +132,8 @@ const PAUSE: Call = Call {
     path: "/queue/pause",
     function: "pause_queue",
     label: "Pause",
-    question: "Nobody fetches from {name} until it is resumed. Jobs that run go on.",
-    button: "Pause it",
+    question: "Workers fetch nothing from {name} until you resume it. Running jobs are unaffected.",
+    button: "Pause queue",
     look: Look::Danger,
 };
 
@@ -141,8 +141,8 @@ const RESUME: Call = Call {
     path: "/queue/resume",
     function: "resume_queue",
     label: "Resume",
-    question: "Jobs of {name} can be fetched again.",
-    button: "Resume it",
+    question: "Workers fetch from {name} again.",
+    button: "Resume queue",
     look: Look::Primary,
 };
 
@@ -156,5 +156,5 @@ pub(crate) async fn pause(change: Change<Form>) -> Result<Response, Problem> {
 }
 
 pub(crate) async fn resume(change: Change<Form>) -> Result<Response, Problem> {
-    RESUME.run(change, "Queue", "goes on.").await
+    RESUME.run(change, "Queue", "is resumed.").await
 }

@@ -1,4 +1,4 @@
-//! The limits of a queue, and for how long it keeps its jobs.
+//! The limits and retentions of a queue.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -18,34 +18,34 @@ use crate::console::visit::{Change, Visit};
 pub(crate) struct Limits {
     pub(super) name: String,
     reason: String,
-    /// An empty one sets no limit.
+    /// An empty value means no limit.
     #[serde(flatten)]
     values: Edited,
 }
 
 /// The names of the fields, and their labels.
 const FIELDS: [(&str, &str); 7] = [
-    ("concurrency", "Run at a time"),
-    ("rate", "Start within a period"),
-    ("rate_period", "Period"),
-    ("max_waiting", "Wait at most"),
-    ("retention_completed", "Keep completed jobs for"),
-    ("retention_cancelled", "Keep cancelled jobs for"),
-    ("retention_discarded", "Keep discarded jobs for"),
+    ("concurrency", "Concurrency"),
+    ("rate", "Rate"),
+    ("rate_period", "Rate period"),
+    ("max_waiting", "Max waiting"),
+    ("retention_completed", "Completed retention"),
+    ("retention_cancelled", "Cancelled retention"),
+    ("retention_discarded", "Discarded retention"),
 ];
 
 fn help(field: &str) -> &'static str {
     match field {
-        "concurrency" => "Jobs, on all workers: 1 to 10,000. Empty: no limit.",
-        "rate" => "Jobs: 1 to 100,000. Empty: no limit.",
-        "rate_period" => "Such as 1 minute. It goes with the field before.",
-        "max_waiting" => "Jobs: an insert beyond that is refused. Empty: no bound.",
-        _ => "Such as 7 days, or for ever. Empty: as the server's settings say.",
+        "concurrency" => "Jobs running at once, on all workers (1 to 10,000). Empty: no limit.",
+        "rate" => "Jobs started per rate period (1 to 100,000). Empty: no limit.",
+        "rate_period" => "Such as 1 minute. Required with a rate.",
+        "max_waiting" => "Jobs that may wait; further inserts are refused. Empty: no limit.",
+        _ => "How long jobs are kept, such as 7 days or forever. Empty: the server's default.",
     }
 }
 
 impl Limits {
-    /// What is set of a queue.
+    /// The limits of a queue.
     pub(super) fn of(queue: &Queue) -> Self {
         Self {
             name: queue.queue.clone(),
@@ -85,12 +85,12 @@ fn names() -> [&'static str; 7] {
     FIELDS.map(|(name, _)| name)
 }
 
-/// Shown to who may not change them.
+/// The limits, for a role that may not change them.
 pub(super) fn shown(queue: &Queue) -> Markup {
     let limits = Limits::of(queue);
     html! {
         @if limits.set().next().is_none() {
-            p { "None. The server's settings say how long jobs are kept." }
+            p { "No limits. The server's default retention applies." }
         } @else {
             (parts::key_values(html! {
                 @for (label, value) in limits.set() { (parts::pair(label, html! { (value) })) }
@@ -116,7 +116,7 @@ pub(super) fn form(
                 }
             }
             (line("reason", "Reason", "For the audit.", &limits.reason, wrong))
-            div.actions { (parts::button("Set these limits", Look::Primary)) }
+            div.actions { (parts::button("Save limits", Look::Primary)) }
         }))
         @if Limits::of(queue).set().next().is_some() {
             (RESET.offer(visit, &limits.name, &links::queue_path(&limits.name)))
@@ -124,7 +124,7 @@ pub(super) fn form(
     }
 }
 
-/// A call sets all of them: also what somebody has left as it was, as it is now.
+/// Sets all limits in one call. Unchanged fields get their present value.
 pub(super) async fn configure(change: &mut Change<Limits>, queue: &Queue) -> Result<(), Problem> {
     let now = Limits::of(queue).values;
     let changed = change.form.values.changed(names(), &now)?;
@@ -154,14 +154,14 @@ pub(super) async fn configure(change: &mut Change<Limits>, queue: &Queue) -> Res
 const RESET: Call = Call {
     path: "/queue/reset",
     function: "reset_queue",
-    label: "Take all limits back",
-    question: "{name} has no limits then, and keeps jobs as the server's settings say.",
-    button: "Take them back",
+    label: "Reset limits",
+    question: "Removes all limits of {name} and restores the server's default retention.",
+    button: "Reset limits",
     look: Look::Danger,
 };
 
 pub(crate) async fn reset(change: Change<Form>) -> Result<Response, Problem> {
-    RESET.run(change, "Queue", "has no limits any more.").await
+    RESET.run(change, "Queue", "no longer has limits.").await
 }
 
 fn number(field: &str, text: &str) -> Result<Option<i32>, Problem> {
@@ -169,8 +169,12 @@ fn number(field: &str, text: &str) -> Result<Option<i32>, Problem> {
         return Ok(None);
     };
     text.replace([',', ' '], "").parse().map(Some).map_err(|_| {
-        let message = format!("{text:?} is no whole number of jobs.");
-        Problem::bad_input(message, "Leave it empty for no limit.").about(field)
+        let message = format!("Invalid number: {text:?}.");
+        Problem::bad_input(
+            message,
+            "Enter a whole number, or leave the field empty for no limit.",
+        )
+        .about(field)
     })
 }
 

@@ -1,4 +1,4 @@
-//! One queue as it is now.
+//! Reads one queue.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -6,11 +6,11 @@ use serde::Deserialize;
 
 use super::named;
 use crate::console::interval::words;
-use crate::console::parts;
+use crate::console::parts::{self, number_text};
 use crate::console::problem::Problem;
 use crate::console::visit::Visit;
 
-/// What a `Queue` is read from.
+/// The columns of a `Queue`.
 pub(super) const COLUMNS: &str =
     "queue, available, scheduled, pending, running, retryable, completed, cancelled, discarded,
     oldest_available_at, paused, paused_at, paused_by, pause_reason,
@@ -45,8 +45,7 @@ pub(super) struct Queue {
     pub(super) retention_discarded: Option<String>,
 }
 
-/// The queue as it is. One that has no jobs, and of which nothing is set, is no other than one
-/// that nobody has ever used.
+/// The queue. One without jobs and settings is the same as one that was never used.
 pub(super) async fn look(visit: &Visit, name: &str) -> Result<Queue, Problem> {
     let sql = format!("select {COLUMNS} from jobs.queues where queue = $1");
     let found = visit.row(&sql, &[&name]).await?;
@@ -57,7 +56,7 @@ pub(super) async fn look(visit: &Visit, name: &str) -> Result<Queue, Problem> {
 }
 
 impl Queue {
-    /// How many of its jobs are in a state.
+    /// The number of its jobs in a state.
     pub(super) fn counted(&self, state: &str) -> Markup {
         parts::count(
             self.in_state(state),
@@ -78,7 +77,7 @@ impl Queue {
         }
     }
 
-    /// How many they are, with a link to them.
+    /// The number of its jobs in a state, with a link to them.
     pub(super) fn count(&self, visit: &Visit, state: &str) -> Markup {
         if self.in_state(state) == 0 {
             return self.counted(state);
@@ -87,7 +86,7 @@ impl Queue {
         html! { a href=(visit.url(&path)) { (self.counted(state)) } }
     }
 
-    /// Since when it is paused, by whom and why.
+    /// When, by whom and why it was paused.
     pub(super) fn paused(&self) -> Option<Markup> {
         let (by, reason) = (self.paused_by.as_deref(), self.pause_reason.as_deref());
         let paused =
@@ -98,13 +97,14 @@ impl Queue {
     pub(super) fn limits_in_short(&self) -> Option<String> {
         let mut said = Vec::new();
         if let Some(most) = self.concurrency {
-            said.push(format!("{most} run"));
+            said.push(format!("{} running", number_text(most.into())));
         }
         if let (Some(rate), Some(period)) = (self.rate, &self.rate_period) {
-            said.push(format!("{rate} start within {}", words(period)));
+            let rate = number_text(rate.into());
+            said.push(format!("{rate} started within {}", words(period)));
         }
         if let Some(most) = self.max_waiting {
-            said.push(format!("{most} wait"));
+            said.push(format!("{} waiting", number_text(most.into())));
         }
         (!said.is_empty()).then(|| format!("At most {}", said.join(", ")))
     }

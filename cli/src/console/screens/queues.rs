@@ -1,4 +1,4 @@
-//! Queues: how many jobs each has, and what is set of it.
+//! The list of queues: how many jobs each has, and its settings.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -33,24 +33,24 @@ const QUEUES: List = List {
 };
 
 const SHOWS: [(&str, &str); 4] = [
-    ("", "all queues"),
-    ("waiting", "with available jobs"),
-    ("paused", "paused ones"),
-    ("limited", "with limits"),
+    ("", "All"),
+    ("waiting", "With available jobs"),
+    ("paused", "Paused"),
+    ("limited", "With limits"),
 ];
 
 const SORTS: [(&str, &str); 6] = [
-    ("", "by name"),
-    ("available", "most available first"),
-    ("oldest", "longest wait first"),
-    ("running", "most running first"),
-    ("retryable", "most retryable first"),
-    ("discarded", "most discarded first"),
+    ("", "Name"),
+    ("available", "Most available"),
+    ("oldest", "Longest wait"),
+    ("running", "Most running"),
+    ("retryable", "Most retryable"),
+    ("discarded", "Most discarded"),
 ];
 
 #[derive(Deserialize)]
 struct Looked {
-    /// How many queues there are, how many of them are paused, and how many the filter finds.
+    /// The number of queues, of paused ones, and of those that match the filter.
     total: i64,
     paused: i64,
     found: i64,
@@ -67,13 +67,13 @@ pub(crate) async fn queues(
         total: looked.total,
         found: looked.found,
         lead: html! {
-            (parts::number(looked.total)) @if looked.total == 1 { " queue" } @else { " queues" }
+            (parts::plural(looked.total, "queue"))
             @if looked.paused > 0 { ", " (parts::number(looked.paused)) " paused" }
         },
         fields: html! {
-            (fields::suggesting("filter", "Name has", &selection.filter, &[]))
+            (fields::suggesting("filter", "Name", &selection.filter, &[]))
             (fields::choice("show", "Show", &SHOWS, &selection.show))
-            (fields::choice("sort", "Order", &SORTS, &selection.sort))
+            (fields::choice("sort", "Sort", &SORTS, &selection.sort))
         },
         rows: looked
             .queues
@@ -85,7 +85,7 @@ pub(crate) async fn queues(
     Ok(QUEUES.page(&visit, &selection, found))
 }
 
-/// All of it by one look, as every count of the view is made anew.
+/// One query for everything, since the view computes its counts each time.
 async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
     let order = match selection.sort.as_str() {
         "available" => "available desc,",
@@ -119,9 +119,9 @@ async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
 fn nothing(visit: &Visit, selection: &Selection) -> Option<Markup> {
     if selection.is_all() {
         return Some(parts::empty(
-            "There is no queue yet",
+            "No queues yet",
             html! {
-                "A queue begins with its first job: "
+                "A queue exists once it has a job. Insert one: "
                 code { "SELECT jobs.insert('mail.send', queue => 'mail');" }
             },
         ));
@@ -130,11 +130,10 @@ fn nothing(visit: &Visit, selection: &Selection) -> Option<Markup> {
     let name = given(&selection.filter).filter(|_| selection.is_by_name())?;
     let more = html! {
         @if visit.may("configure_queue") || visit.may("pause_queue") {
-            "What is set of it counts once it has jobs: "
-            (links::queue(visit, name)) ". "
+            "You can configure " (links::queue(visit, name)) " before its first job. "
         }
     };
-    Some(QUEUES.unlike(visit, "No queue has that in its name", more))
+    Some(QUEUES.unlike(visit, more))
 }
 
 fn row(visit: &Visit, queue: &Queue, back: &str) -> Markup {
@@ -163,7 +162,7 @@ fn row(visit: &Visit, queue: &Queue, back: &str) -> Markup {
                 (queue::actions(visit, queue, back))
                 @if visit.may("configure_queue") {
                     @let form = visit.url(&format!("{}#limits", links::queue_path(&queue.queue)));
-                    " " (parts::link_button("Limits", &form, Look::Plain))
+                    " " (parts::link_button("Edit limits", &form, Look::Plain))
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Uniqueness: who holds a key.
+//! Uniqueness: the jobs under a key.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -35,7 +35,7 @@ pub(crate) async fn unique(
     Ok(visit.still(Screen::Unique, "Uniqueness", main))
 }
 
-/// A claim, and who is in it.
+/// The claim of a key.
 #[derive(Deserialize)]
 struct Claim {
     holders: Vec<i64>,
@@ -43,7 +43,7 @@ struct Claim {
     until: Option<DateTime<Utc>>,
 }
 
-/// What is known of a job, which the form can be filled with.
+/// A job, to fill in the form.
 #[derive(Deserialize)]
 struct Job {
     unique_key: Option<String>,
@@ -53,7 +53,7 @@ struct Job {
     meta: Option<String>,
 }
 
-/// What a key or the id of a job finds, and what an insert of the same job is tried with.
+/// The result of a search by key or job id, and the values for a trial insert of the job.
 async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
     if search.is_empty() {
         return Ok((html! {}, Try::default()));
@@ -62,11 +62,8 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
         return Ok((claim(visit, &search.to_lowercase()).await?, Try::default()));
     }
     let Ok(id) = search.parse::<i64>() else {
-        let what = html! { "A key has 64 hexadecimal digits, the id of a job is a number." };
-        return Ok((
-            parts::empty("That is neither a key nor the id of a job", what),
-            Try::default(),
-        ));
+        let what = html! { "A key has 64 hexadecimal digits. A job ID is a number." };
+        return Ok((parts::empty("Not a key or job ID", what), Try::default()));
     };
     let sql = "
         select unique_key, kind, queue,
@@ -76,11 +73,10 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
     let job: Option<Job> = visit.row(sql, &[&id]).await?;
     let Some(job) = job else {
         let what = html! {
-            "It was deleted or pruned, or never inserted. A deleted job can go on to hold its key: "
-            "search for the key."
+            "It was deleted, pruned or never inserted. A hold can outlive its job: search for the key."
         };
         return Ok((
-            parts::empty(&format!("There is no job {id}"), what),
+            parts::empty(&format!("Job {id} does not exist"), what),
             Try::default(),
         ));
     };
@@ -88,7 +84,7 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
         Some(key) => claim(visit, key).await?,
         None => parts::empty(
             &format!("Job {id} is not unique"),
-            html! { "It was inserted without unique options, so it holds no key." },
+            html! { "It was inserted without unique options." },
         ),
     };
     let job = Try {
@@ -107,9 +103,9 @@ async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
     let claim: Option<Claim> = visit.row(sql, &[&key]).await?;
     let Some(claim) = claim.filter(|claim| !claim.holders.is_empty()) else {
         let what = html! {
-            "No job was inserted under it, or those that were are gone. The next insert gets it."
+            "The next insert takes it."
         };
-        return Ok(parts::empty("Nobody holds this key", what));
+        return Ok(parts::empty("No job is under this key", what));
     };
     let mut newest = claim.holders.clone();
     newest.sort_unstable_by(|one, other| other.cmp(one));
@@ -120,23 +116,22 @@ async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
         .filter(|id| jobs.iter().all(|job| job.id != **id));
     Ok(html! {
         section aria-labelledby="holders" {
-            h2 #holders { "Who holds it" }
+            h2 #holders { "Claim" }
             p { "Key " code.key { (key) } }
             p {
                 @match claim.until {
                     Some(until) => {
                         "A hold keeps the key taken until " (parts::exactly(until)) ", "
-                        (parts::until(until)) ", whatever becomes of its job."
+                        (parts::until(until)) ", however its job ends."
                     }
                     None => {
-                        "No hold is on it: each of these jobs is in the way of a new one while its "
-                        "state is in " code { "by_state" } " of the new one, and no longer than it "
-                        "is kept."
+                        "No hold. Each of these jobs conflicts with a new one while its state is in "
+                        "the new job's " code { "by_state" } "."
                     }
                 }
             }
             @if !jobs.is_empty() { (jobs_table::table(visit, "Jobs under the key", &jobs)) }
-            @for id in gone { p { "Job " (id) " is gone, and its hold goes on." } }
+            @for id in gone { p { "Job " (id) " no longer exists, but its hold remains." } }
             @if claim.holders.len() > newest.len() {
                 p.quiet {
                     "The newest " (newest.len()) " of "

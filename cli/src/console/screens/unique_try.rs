@@ -1,4 +1,4 @@
-//! An insert that is tried: what it would be unique by, and what would become of it.
+//! A trial insert: its key, and its outcome.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -15,7 +15,7 @@ use crate::console::room::text;
 use crate::console::times;
 use crate::console::visit::{Change, Visit};
 
-/// An insert that is tried.
+/// The values of a trial insert.
 #[derive(Default, Deserialize)]
 pub(crate) struct Try {
     pub(super) kind: String,
@@ -37,7 +37,7 @@ struct Explained {
     would: String,
 }
 
-/// Only reads, but args can be long, and do not belong into an address.
+/// A POST, since args can be too long for an address. It only reads.
 pub(crate) async fn explain(change: Change<Try>) -> Result<Response, Problem> {
     let Change { visit, form: tried } = change;
     let explained = ask(&visit, &tried).await;
@@ -73,7 +73,7 @@ async fn ask(visit: &Visit, tried: &Try) -> Result<Explained, Problem> {
         .await
 }
 
-/// Postgres says what is no JSON, but not in which field.
+/// Checks JSON here, since Postgres does not name the field.
 fn json<'a>(field: &str, text: &'a str) -> Result<Option<&'a str>, Problem> {
     let Some(text) = given(text) else {
         return Ok(None);
@@ -81,8 +81,8 @@ fn json<'a>(field: &str, text: &'a str) -> Result<Option<&'a str>, Problem> {
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(_) => Ok(Some(text)),
         Err(error) => {
-            let message = format!("This is no JSON: {error}.");
-            Err(Problem::bad_input(message, r#"Such as {"account": 7}."#).about(field))
+            let message = format!("Invalid JSON: {error}.");
+            Err(Problem::bad_input(message, r#"Enter JSON such as {"account": 7}."#).about(field))
         }
     }
 }
@@ -90,8 +90,8 @@ fn json<'a>(field: &str, text: &'a str) -> Result<Option<&'a str>, Problem> {
 pub(super) fn search_form(visit: &Visit, search: &str) -> Markup {
     html! {
         form.filter method="get" action=(visit.url("/unique")) role="search" {
-            (fields::suggesting("search", "Key or id of a job", search, &[]))
-            (parts::button("Who holds it?", Look::Primary))
+            (fields::suggesting("search", "Key or job ID", search, &[]))
+            (parts::button("Search", Look::Primary))
         }
     }
 }
@@ -100,18 +100,17 @@ pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Marku
     let beside_a_field = ["kind", "queue", "args", "meta", "unique_opts"];
     html! {
         section aria-labelledby="try" {
-            h2 #try { "Try an insert" }
+            h2 #try { "Trial insert" }
             @if visit.executes("explain_unique") {
                 p {
-                    "What a job would be unique by, and what would become of it now. "
-                    "Nothing is inserted."
+                    "Shows a job's key and what an insert would do now. Nothing is inserted."
                 }
                 (fields::wrong(wrong, &beside_a_field))
                 (visit.form("/unique/explain#answer", fields_of(tried, wrong)))
             } @else {
                 p {
                     "Your role may not call " code { "jobs.explain_unique()" }
-                    ": it takes an application, an operator or an admin."
+                    ". It needs jobs.grant_application, jobs.grant_operator or jobs.grant_admin."
                 }
             }
         }
@@ -121,9 +120,9 @@ pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Marku
 fn fields_of(tried: &Try, wrong: Option<&Problem>) -> Markup {
     const ARGS: &str = r#"JSON, such as {"account": 7}."#;
     const OPTIONS: &str = r#"JSON, such as {"by_args": ["account"], "by_period": "1 day"}.
-        Empty: as the kind says. {}: not unique."#;
-    const QUEUE: &str = "Empty: as the kind says.";
-    const META: &str = "A JSON object. It counts where by_meta is given.";
+        Empty: the kind's default. {}: not unique."#;
+    const QUEUE: &str = "Empty: the kind's default.";
+    const META: &str = "A JSON object, used by by_meta.";
     html! {
         div.fields {
             (line("kind", "Kind", "", &tried.kind, wrong))
@@ -141,16 +140,16 @@ fn answer(visit: &Visit, explained: &Explained) -> Markup {
     let policy = explained.policy.as_deref();
     html! {
         section aria-labelledby="answer" {
-            h2 #answer { "What would happen" }
+            h2 #answer { "Result" }
             (parts::key_values(html! {
-                (pair("An insert now", html! { strong { (would(visit, explained)) } }))
+                (pair("Insert", html! { strong { (would(visit, explained)) } }))
                 @if let Some(key) = &explained.unique_key {
                     @let holders = visit.url(&parts::link("/unique", [("search", key)]));
-                    (pair("Key", html! { code.key { (key) } " " a href=(holders) { "who is under it" } }))
-                    (pair("Made from", html! {
+                    (pair("Key", html! { code.key { (key) } " " a href=(holders) { "Show jobs" } }))
+                    (pair("Canonical text", html! {
                         @if let Some(canonical) = &explained.canonical { code.key { (text(canonical)) } }
                     }))
-                    (pair("Policy, with all defaults", policy.map_or_else(parts::none, |policy| tree(policy, 2, None))))
+                    (pair("Full policy", policy.map_or_else(parts::none, |policy| tree(policy, 2, None))))
                     (pair("Advisory lock", html! {
                         @if let Some(id) = explained.lock_id { code { (id) } }
                     }))
@@ -160,33 +159,33 @@ fn answer(visit: &Visit, explained: &Explained) -> Markup {
     }
 }
 
-/// What an insert would do, in words.
+/// The outcome of the insert, in words.
 fn would(visit: &Visit, explained: &Explained) -> Markup {
     let job = html! {
         @if let Some(id) = explained.holder {
             a href=(visit.url(&links::job_path(id))) { "job " (id) }
             @match &explained.holder_state {
                 Some(state) => { " (" (state) ")" }
-                None => " (gone, and its hold goes on)",
+                None => " (deleted, but its hold remains)",
             }
         }
     };
     match explained.would.as_str() {
         "insert" if explained.unique_key.is_none() => {
-            html! { "inserts the job: it is not unique." }
+            html! { "Inserts the job: it is not unique." }
         }
-        "insert" => html! { "inserts the job: no other one is in its way." },
+        "insert" => html! { "Inserts the job: nothing conflicts." },
         "skip" => {
-            html! { "inserts nothing, and answers with " (job) ", of which it is a duplicate." }
+            html! { "Inserts nothing and returns " (job) "." }
         }
-        "reject" => html! { "fails with 23505: " (job) " is in its way." },
+        "reject" => html! { "Fails with 23505: " (job) " conflicts." },
         "replace" => {
             html! {
-                "cancels " (job) " and whatever else is in its way and not final, "
-                "and inserts the job."
+                "Cancels " (job) " and every other conflicting job that is not final, "
+                "then inserts the job."
             }
         }
-        "update" => html! { "inserts nothing, and changes " (job) " as the policy says." },
+        "update" => html! { "Inserts nothing and updates " (job) " by the policy." },
         other => html! { (other) " " (job) },
     }
 }

@@ -1,4 +1,4 @@
-//! One worker: what it runs, what it says of itself, and what it is commanded.
+//! One worker: its jobs, its info and its command.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -14,7 +14,7 @@ use crate::console::problem::Problem;
 use crate::console::room::{self, text};
 use crate::console::visit::{Change, Query, Visit};
 
-/// What a `Worker` is read from.
+/// The columns of a `Worker`.
 pub(super) const COLUMNS: &str =
     "worker, running, queues, kinds, oldest_attempted_at, next_lease_expires_at, expired,
     cancel_requested, status, first_seen_at, last_seen_at, concurrency, version, info::text,
@@ -59,7 +59,7 @@ pub(crate) async fn worker(
 ) -> Result<Response, Problem> {
     let sql = format!("select {COLUMNS} from jobs.workers where worker = $1");
     let found: Option<Worker> = visit.row(&sql, &[&name]).await?;
-    let worker = found.ok_or_else(|| Problem::not_found(&format!("worker {name}")))?;
+    let worker = found.ok_or_else(|| Problem::not_found(&format!("Worker {name}")))?;
     let sql = "
         select id, kind, queue, attempted_at, lease_expires_at, cancel_requested_at
           from jobs.jobs where state = 'running' and worker = $1
@@ -71,17 +71,17 @@ pub(crate) async fn worker(
         div.actions { (commands(&visit, &worker, &links::worker_path(&worker.worker))) }
         (worker.says(&visit))
         section aria-labelledby="held" {
-            h2 #held { "Jobs that it holds" }
+            h2 #held { "Running jobs" }
             @if jobs.is_empty() { p { "None." } } @else { (held(&visit, &jobs)) }
             @if worker.running > jobs.len() as i64 {
                 p.quiet {
-                    "These are the " (jobs.len()) " oldest of " (parts::number(worker.running)) "."
+                    "The oldest " (jobs.len()) " of " (parts::number(worker.running)) "."
                 }
             }
         }
         @if let Some(info) = &worker.info {
             section aria-labelledby="info" {
-                h2 #info { "What it says of itself" }
+                h2 #info { "Reported info" }
                 (tree(info, 1, None))
             }
         }
@@ -94,9 +94,9 @@ fn held(visit: &Visit, jobs: &[Held]) -> Markup {
         ("Job", Align::Number),
         ("Kind", Align::Text),
         ("Queue", Align::Text),
-        ("Began", Align::Number),
-        ("Lease until", Align::Number),
-        ("Asked to stop", Align::Number),
+        ("Started", Align::Number),
+        ("Lease expires", Align::Number),
+        ("Cancel requested", Align::Number),
     ];
     let time = |at: Option<DateTime<Utc>>| html! { @if let Some(at) = at { (parts::ago(at)) } };
     let rows = html! {
@@ -111,7 +111,7 @@ fn held(visit: &Visit, jobs: &[Held]) -> Markup {
             }
         }
     };
-    parts::table("Jobs that it holds", &columns, rows)
+    parts::table("Running jobs", &columns, rows)
 }
 
 impl Worker {
@@ -119,20 +119,20 @@ impl Worker {
         html! {
             (parts::state(&self.status))
             @if self.expired > 0 {
-                strong.bad { ", " (parts::number(self.expired)) " leases have run out" }
+                strong.bad { ", " (parts::plural(self.expired, "expired lease")) }
             }
             @if self.cancel_requested > 0 {
-                ", " (parts::number(self.cancel_requested)) " jobs asked to stop"
+                ", " (parts::plural(self.cancel_requested, "cancel request"))
             }
         }
     }
 
-    /// What it is commanded, by whom and why.
+    /// Its command, with the time, role and reason.
     pub(super) fn commanded(&self) -> Option<Markup> {
         self.command.as_ref().map(|command| {
             html! {
                 "told to "
-                @match command.as_str() { "quiet" => "fetch no more", command => (command) }
+                @match command.as_str() { "quiet" => "be quiet", command => (command) }
                 (named::since(
                     self.commanded_at,
                     self.commanded_by.as_deref(),
@@ -142,7 +142,7 @@ impl Worker {
         })
     }
 
-    /// Which version it is of, and when it was seen.
+    /// Its version, and when it was last seen.
     pub(super) fn seen(&self) -> Markup {
         html! {
             @if let Some(version) = &self.version { "version " (text(version)) }
@@ -151,7 +151,7 @@ impl Worker {
         }
     }
 
-    /// How many jobs it runs, of how many that it can.
+    /// The number of its running jobs, and its concurrency.
     pub(super) fn places(&self) -> Markup {
         html! {
             (parts::count(self.running, false))
@@ -173,18 +173,18 @@ impl Worker {
 
     fn says(&self, visit: &Visit) -> Markup {
         parts::key_values(html! {
-            (pair("Jobs", self.places()))
+            (pair("Running", self.places()))
             (pair("Queues", self.queues(visit)))
             (pair("Kinds", self.kinds(visit)))
             (pair("Version", room::optional(self.version.as_deref())))
             (pair("First seen", parts::ago_or_none(self.first_seen_at)))
             (pair("Last seen", parts::ago_or_none(self.last_seen_at)))
-            (pair("First lease to run out", parts::ago_or_none(self.next_lease_expires_at)))
+            (pair("Next lease expiry", parts::ago_or_none(self.next_lease_expires_at)))
         })
     }
 }
 
-/// The first names of a list, and how many there are beside them.
+/// The first names of a list, and the number of the others.
 fn few(names: &[String], shown: impl Fn(&str) -> Markup) -> Markup {
     const SHOWN: usize = 5;
     html! {
@@ -203,8 +203,8 @@ const QUIET: Call = Call {
     path: "/worker/quiet",
     function: "quiet_worker",
     label: "Quiet",
-    question: "{name} fetches no more until it is resumed. What it runs goes on.",
-    button: "Quiet it",
+    question: "{name} stops fetching until you resume it. Its running jobs are unaffected.",
+    button: "Quiet worker",
     look: Look::Danger,
 };
 
@@ -212,9 +212,9 @@ const STOP: Call = Call {
     path: "/worker/stop",
     function: "stop_worker",
     label: "Stop",
-    question: "{name} fetches no more, and its program ends once what it runs is done. One that \
-             starts again under this name has the same command.",
-    button: "Stop it",
+    question: "{name} stops fetching, and its program exits once its running jobs are done. A worker \
+             that starts under this name later receives the same command.",
+    button: "Stop worker",
     look: Look::Danger,
 };
 
@@ -222,12 +222,12 @@ const RESUME: Call = Call {
     path: "/worker/resume",
     function: "resume_worker",
     label: "Resume",
-    question: "{name} can fetch again.",
-    button: "Resume it",
+    question: "{name} fetches again.",
+    button: "Resume worker",
     look: Look::Primary,
 };
 
-/// What a worker can be commanded, but for what it is.
+/// The commands for a worker, except its present one.
 pub(super) fn commands(visit: &Visit, worker: &Worker, back: &str) -> Markup {
     let (name, command) = (&worker.worker, worker.command.as_deref());
     html! {
@@ -238,13 +238,13 @@ pub(super) fn commands(visit: &Visit, worker: &Worker, back: &str) -> Markup {
 }
 
 pub(crate) async fn quiet(change: Change<Form>) -> Result<Response, Problem> {
-    QUIET.run(change, "Worker", "is to fetch no more.").await
+    QUIET.run(change, "Worker", "is told to be quiet.").await
 }
 
 pub(crate) async fn stop(change: Change<Form>) -> Result<Response, Problem> {
-    STOP.run(change, "Worker", "is to stop.").await
+    STOP.run(change, "Worker", "is told to stop.").await
 }
 
 pub(crate) async fn resume(change: Change<Form>) -> Result<Response, Problem> {
-    RESUME.run(change, "Worker", "can fetch again.").await
+    RESUME.run(change, "Worker", "is resumed.").await
 }

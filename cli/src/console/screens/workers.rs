@@ -1,4 +1,4 @@
-//! Workers: those that work, those that are idle, and those that are lost.
+//! The list of workers: busy, idle and lost.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -31,11 +31,11 @@ const WORKERS: List = List {
 };
 
 const SHOWS: [(&str, &str); 5] = [
-    ("", "all workers"),
-    ("busy", "with jobs"),
-    ("idle", "idle ones"),
-    ("commanded", "quiet or to stop"),
-    ("lost", "lost ones"),
+    ("", "All"),
+    ("busy", "Busy"),
+    ("idle", "Idle"),
+    ("commanded", "Quiet or stopping"),
+    ("lost", "Lost"),
 ];
 
 #[derive(Deserialize)]
@@ -58,14 +58,13 @@ pub(crate) async fn workers(
         total: looked.total,
         found: looked.found,
         lead: html! {
-            (parts::number(looked.total)) @if looked.total == 1 { " worker" } @else { " workers" }
-            ", " (parts::number(looked.busy)) " with jobs, "
-            (parts::number(looked.running)) " jobs run"
+            (parts::plural(looked.total, "worker")) ", " (parts::number(looked.busy)) " busy, "
+            (parts::plural(looked.running, "running job"))
             @if looked.lost > 0 { ", " (parts::number(looked.lost)) " lost" }
         },
         fields: html! {
-            (fields::suggesting("filter", "Name has", &selection.filter, &[]))
-            (fields::suggesting("queue", "Of queue", &selection.queue, &[]))
+            (fields::suggesting("filter", "Name", &selection.filter, &[]))
+            (fields::suggesting("queue", "Queue", &selection.queue, &[]))
             (fields::choice("show", "Show", &SHOWS, &selection.show))
         },
         rows: looked
@@ -118,10 +117,10 @@ async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
 
 fn nothing() -> Markup {
     parts::empty(
-        "No worker is here",
+        "No workers are running",
         html! {
-            "A worker is shown when it says that it is there, or when it holds a job. Start one: "
-            code { "jobs work -- my-program" }
+            "Start one: "
+            code { "jobs work -- ./your-program" }
         },
     )
 }
@@ -138,7 +137,7 @@ fn row(visit: &Visit, worker: &Worker, back: &str) -> Markup {
             td.number {
                 (worker.places())
                 @if let Some(since) = worker.oldest_attempted_at {
-                    div.quiet { "longest " (parts::ago(since)) }
+                    div.quiet { "oldest " (parts::ago(since)) }
                 }
             }
             td { (worker.queues(visit)) }
