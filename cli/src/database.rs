@@ -1,4 +1,4 @@
-//! Which database it is, as psql is told it.
+//! The database to connect to, given as for psql.
 
 use std::collections::BTreeMap;
 use std::env::var;
@@ -11,36 +11,36 @@ use tokio_postgres::{Client, Config};
 use crate::failed::{Failed, NOT_CONNECTED};
 
 #[derive(Args, Default)]
-#[command(next_help_heading = "Database, as psql has it; PGHOST, PGPASSWORD and others count")]
+#[command(next_help_heading = "Connection, as in psql; PGHOST, PGPASSWORD and others apply")]
 pub(crate) struct Database {
-    /// Name, URL or key=value text of the database
+    /// Database name, URL or connection string
     #[arg(short, long, global = true, value_name = "DATABASE")]
     dbname: Option<String>,
-    /// Host, or directory of the socket
+    /// Server host or socket directory
     #[arg(long, global = true)]
     host: Option<String>,
-    /// Port
+    /// Server port
     #[arg(short, long, global = true)]
     port: Option<String>,
-    /// User
+    /// User name
     #[arg(short = 'U', long, global = true)]
     username: Option<String>,
 }
 
-/// What is known of a connection, by libpq's names. An empty value is none.
+/// The settings of a connection by libpq's names. An empty value counts as unset.
 type Settings = BTreeMap<String, String>;
-/// Where variables of the environment are looked up.
+/// Looks up environment variables.
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What becomes of a setting.
+/// How a setting is used.
 enum Use {
-    /// tokio-postgres takes it as it is.
+    /// Passed to tokio-postgres unchanged.
     Passed,
-    /// It is this file's.
+    /// Handled in this file.
     Own,
-    /// It changes nothing here.
+    /// Has no effect here.
     Ignored,
-    /// Without it the connection would not be the one that was asked for.
+    /// Not supported, and unsafe to ignore.
     Refused,
 }
 use Use::{Ignored, Own, Passed, Refused};
@@ -111,7 +111,7 @@ impl Database {
         let mut settings = self.settings(true, &variable)?;
         if !settings.contains_key("user") {
             let user = whoami::username();
-            let user = user.map_err(|_| wrong("give a user: --username"))?;
+            let user = user.map_err(|_| wrong("no user name: use --username"))?;
             settings.insert("user".into(), user);
         }
         if !settings.contains_key("dbname") {
@@ -126,12 +126,12 @@ impl Database {
         Ok(config)
     }
 
-    /// Where the database is, without a user and a password that the text does not have.
+    /// The connection without a user and password, unless the text has them.
     pub(crate) fn place(&self) -> Result<Config, Failed> {
         configured(&self.settings(false, &variable)?)
     }
 
-    /// What the text says goes first, then the options, a service, and the environment.
+    /// The text takes precedence, then the options, a service, and the environment.
     fn settings(&self, has_role: bool, variable: Variables) -> Result<Settings, Failed> {
         let text = self.dbname.clone().or_else(|| variable("PGDATABASE"));
         let mut settings = match text.unwrap_or_default() {
@@ -158,7 +158,7 @@ impl Database {
         for (key, name, _) in SETTINGS {
             let is_told = match *key {
                 "user" | "password" => has_role,
-                // It can be a text, too, that was read above or does not count.
+                // A connection string was read above, or is overridden.
                 "dbname" => !variable(name).is_some_and(|name| is_url(&name) || name.contains('=')),
                 _ => true,
             };
@@ -185,7 +185,7 @@ fn wrong(message: impl Into<String>) -> Failed {
     Failed::new(NOT_CONNECTED, message)
 }
 
-/// The configuration that settings make. It says as well which certificates are trusted.
+/// The configuration of these settings. Also sets the trusted certificates.
 fn configured(settings: &Settings) -> Result<Config, Failed> {
     let (settings, certificates) = translated(settings)?;
     if let Some(file) = certificates {
@@ -205,8 +205,8 @@ fn parsed(settings: &Settings) -> Result<Config, Failed> {
     config.map_err(|error| wrong(Failed::from(error).message))
 }
 
-/// The settings as tokio-postgres has them, and the file of the certificates that are trusted if it
-/// is not the system's.
+/// The settings for tokio-postgres, and the file of the trusted certificates unless the system's
+/// are used.
 fn translated(settings: &Settings) -> Result<(Settings, Option<String>), Failed> {
     let get = |key| settings.get(key).map(String::as_str);
     let mut own = Settings::new();
@@ -217,24 +217,24 @@ fn translated(settings: &Settings) -> Result<(Settings, Option<String>), Failed>
             }
             Some((_, _, Own | Ignored)) => {}
             Some((_, _, Refused)) => return Err(wrong(format!("{key} is not supported"))),
-            None => return Err(wrong(format!("there is no connection option {key}"))),
+            None => return Err(wrong(format!("unknown connection option \"{key}\""))),
         }
     }
     if get("gssencmode") == Some("require") {
         return Err(wrong("gssencmode=require is not supported"));
     }
     let certificates = get("sslrootcert");
-    // What is verified cannot be less than what these ask for.
+    // Verification must not be weaker than requested.
     let mode = match (get("sslmode"), certificates) {
         (Some(mode @ ("disable" | "allow" | "prefer")), Some("system")) => {
             return Err(wrong(format!(
-                "sslrootcert=system is too much for sslmode={mode}"
+                "weak sslmode \"{mode}\" may not be used with sslrootcert=system"
             )));
         }
         (None, Some("system")) | (Some("require" | "verify-ca" | "verify-full"), _) => "require",
         (None | Some("allow" | "prefer"), _) => "prefer",
         (Some("disable"), _) => "disable",
-        (Some(mode), _) => return Err(wrong(format!("there is no sslmode {mode}"))),
+        (Some(mode), _) => return Err(wrong(format!("invalid sslmode \"{mode}\""))),
     };
     own.insert("sslmode".into(), mode.into());
     let attributes = match get("target_session_attrs").unwrap_or("any") {
@@ -261,7 +261,7 @@ fn of_url(url: &str) -> Result<Settings, Failed> {
     let rest = url
         .strip_prefix("postgresql://")
         .or(url.strip_prefix("postgres://"));
-    let rest = rest.ok_or_else(|| wrong("the URL of a database begins with postgresql://"))?;
+    let rest = rest.ok_or_else(|| wrong("a database URL must begin with postgresql://"))?;
     let (role, rest) = match rest.find(['@', '/']) {
         Some(end) if rest[end..].starts_with('@') => (&rest[..end], &rest[end + 1..]),
         _ => ("", rest),
@@ -297,7 +297,7 @@ fn of_url(url: &str) -> Result<Settings, Failed> {
         ("dbname".into(), decoded(dbname)?),
     ]);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let missing = || wrong(format!("{pair} in the URL has no value"));
+        let missing = || wrong(format!("missing value for \"{pair}\" in the URL"));
         let (key, value) = pair.split_once('=').ok_or_else(missing)?;
         let (key, value) = match (decoded(key)?, decoded(value)?) {
             (key, value) if (&*key, &*value) == ("ssl", "true") => {
@@ -312,7 +312,7 @@ fn of_url(url: &str) -> Result<Settings, Failed> {
 
 /// A part of a URL without its %XX.
 fn decoded(text: &str) -> Result<String, Failed> {
-    let fault = || wrong(format!("{text} in the URL is no text with %XX"));
+    let fault = || wrong(format!("invalid percent-encoding in the URL: \"{text}\""));
     let mut bytes = Vec::new();
     let mut parts = text.split('%');
     bytes.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
@@ -329,7 +329,7 @@ fn of_text(text: &str) -> Result<Settings, Failed> {
     let mut settings = Settings::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let missing = || wrong(format!("there is no = after {rest}"));
+        let missing = || wrong(format!("missing = after \"{rest}\""));
         let (key, after) = rest.split_once('=').ok_or_else(missing)?;
         let after = after.trim_start();
         let is_quoted = after.starts_with('\'');
@@ -341,7 +341,7 @@ fn of_text(text: &str) -> Result<Settings, Failed> {
                 Some(space) if !is_quoted && space.is_whitespace() => break,
                 Some('\\') => value.extend(characters.next()),
                 Some(character) => value.push(character),
-                None if is_quoted => return Err(wrong(format!("{key} has no second quote"))),
+                None if is_quoted => return Err(wrong(format!("missing closing quote for {key}"))),
                 None => break,
             }
         }
@@ -371,7 +371,7 @@ fn of_service(service: &str, variable: Variables) -> Result<Settings, Failed> {
                 .collect());
         }
     }
-    Err(wrong(format!("there is no service {service}")))
+    Err(wrong(format!("service \"{service}\" not found")))
 }
 
 /// The first directory that can have the server's socket.
@@ -383,7 +383,7 @@ fn default_host() -> String {
     found.unwrap_or("localhost").into()
 }
 
-/// What a file, or ~/.pgpass, has for this host, port, database and user.
+/// The password in a file, or ~/.pgpass, for this host, port, database and user.
 fn password_of_file(config: &Config, file: Option<&String>) -> Option<String> {
     let file = file
         .cloned()
@@ -642,25 +642,29 @@ mod tests {
                 &[],
                 "gssencmode=require is not supported",
             ),
-            ("host=h sslmode=full", &[], "there is no sslmode full"),
+            ("host=h sslmode=full", &[], "invalid sslmode \"full\""),
             (
                 "host=h sslmode=prefer sslrootcert=system",
                 &[],
-                "sslrootcert=system is too much for sslmode=prefer",
+                "weak sslmode \"prefer\" may not be used with sslrootcert=system",
             ),
-            ("hots=h", &[], "there is no connection option hots"),
-            ("host='h", &[], "host has no second quote"),
-            ("host=h port", &[], "there is no = after port"),
-            ("postgres://h%4/", &[], "h%4 in the URL is no text with %XX"),
+            ("hots=h", &[], "unknown connection option \"hots\""),
+            ("host='h", &[], "missing closing quote for host"),
+            ("host=h port", &[], "missing = after \"port\""),
+            (
+                "postgres://h%4/",
+                &[],
+                "invalid percent-encoding in the URL: \"h%4\"",
+            ),
             (
                 "mysql://h/",
                 &[],
-                "the URL of a database begins with postgresql://",
+                "a database URL must begin with postgresql://",
             ),
             (
                 "host=h",
                 &[("PGSERVICE", "none"), ("PGSYSCONFDIR", "/nowhere")],
-                "there is no service none",
+                "service \"none\" not found",
             ),
         ];
         for (text, variables, expected) in cases {

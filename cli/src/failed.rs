@@ -4,7 +4,7 @@ use tokio_postgres::error::{DbError, SqlState};
 
 use crate::visible;
 
-/// Why a command ends, and with which code. One without a message has said it already.
+/// The exit code and message of a failed command. The message is empty if it was printed already.
 pub(crate) struct Failed {
     pub(crate) code: u8,
     pub(crate) message: String,
@@ -27,7 +27,7 @@ impl Failed {
 }
 
 impl<E: std::error::Error + 'static> From<E> for Failed {
-    /// With the messages of its causes that its own does not have in it. What the database says
+    /// Adds the messages of its causes that its own does not contain. A message of the database
     /// stands alone.
     fn from(error: E) -> Self {
         let mut message = error.to_string();
@@ -52,9 +52,9 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
     }
 }
 
-/// The program asks only for what is in the schema `jobs`.
+/// The program uses only the schema `jobs`.
 fn no_extension(refused: &DbError) -> Option<&'static str> {
     let lacking = [&SqlState::INVALID_SCHEMA_NAME, &SqlState::UNDEFINED_TABLE];
-    let hint = "Is this the right database? CREATE EXTENSION jobs makes it one with a queue.";
+    let hint = "Check the database, or run CREATE EXTENSION jobs in it.";
     lacking.contains(&refused.code()).then_some(hint)
 }

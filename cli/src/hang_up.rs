@@ -1,4 +1,4 @@
-//! SIGHUP: the terminal or the session that started the program is gone.
+//! SIGHUP: the terminal or session that started the program has ended.
 
 use std::io::Result;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// Signals that are sent together may arrive in any order, but no later than this.
 const TOGETHER: Duration = Duration::from_millis(200);
 
-/// Makes the first one a SIGTERM, unless the program has been told to end before, or they are
+/// Turns the first SIGHUP into a SIGTERM, unless the program was told to end before, or SIGHUP is
 /// ignored, as under nohup.
 pub(crate) fn terminates() -> Result<()> {
     if is_ignored() {
@@ -25,7 +25,7 @@ pub(crate) fn terminates() -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {
         // The shell, the kernel and systemd each may send one, alone or with a SIGTERM. A second
-        // SIGTERM skips the grace period, and that is nobody's wish then.
+        // SIGTERM would skip the grace period unintentionally.
         let mut told = pin!(async {
             select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
         });

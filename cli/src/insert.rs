@@ -16,7 +16,7 @@ use tokio_postgres::{Client, GenericClient};
 use crate::database::Database;
 use crate::failed::{Failed, NOT_COMPLETED, REFUSED, WRONG};
 use crate::seconds::{limit, seconds};
-use crate::terminal::{plain, print, show_progress};
+use crate::terminal::{plain, plural, print, show_progress};
 use crate::visible;
 
 const EXAMPLES: &str = "Examples:
@@ -28,57 +28,57 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Insert {
-    /// The kind, which says what handler it has
+    /// Kind of the job, which selects its handler
     kind: String,
-    /// The args, JSON; - reads them from stdin
+    /// Args as JSON; - reads them from stdin
     #[arg(default_value = "{}")]
     args: String,
-    /// A job for each line of stdin, which is its args: all of them or none
+    /// Insert a job for each line of stdin, all or none; the line is its args
     #[arg(long, conflicts_with_all = ["args", "wait"])]
     lines: bool,
-    /// The queue [default: default]
+    /// Queue [default: default]
     #[arg(short, long)]
     queue: Option<String>,
-    /// The lower number is fetched first [default: 1]
+    /// Priority; lower numbers are fetched first [default: 1]
     #[arg(long)]
     priority: Option<i32>,
-    /// When it is to run, as Postgres reads times: '2030-01-01 9:00', tomorrow
+    /// When the job is due, as a Postgres timestamp: '2030-01-01 9:00', tomorrow
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
-    /// How long from now it is to run: '10 minutes'
+    /// Delay until the job is due, such as '10 minutes'
     #[arg(long, value_name = "INTERVAL", conflicts_with = "at")]
     r#in: Option<String>,
-    /// When it is too late for it to begin
+    /// When the job is discarded unless it was fetched
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
-    /// How many attempts there can be [default: 25]
+    /// Maximum number of attempts [default: 25]
     #[arg(long, value_name = "NUMBER")]
     max_attempts: Option<i32>,
-    /// A tag; can be repeated
+    /// Tag; can be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// What is said of it beside the args, a JSON object
+    /// Metadata, a JSON object
     #[arg(long, value_name = "JSON")]
     meta: Option<String>,
-    /// Seconds that an attempt may run, -1 for no limit [default: 60]
+    /// Timeout of an attempt, or -1 for no limit [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_hyphen_values = true)]
     timeout: Option<Duration>,
-    /// How long it waits after a failure: river, oban, faktory or JSON [default: river]
+    /// Retry policy: river, oban, faktory or JSON [default: river]
     #[arg(long, value_name = "POLICY")]
     retry: Option<String>,
-    /// What makes it unique, JSON: '{"by_args": true}'
+    /// Unique options as JSON, such as '{"by_args": true}'
     #[arg(long, value_name = "JSON")]
     unique: Option<String>,
-    /// It waits until somebody activates it
+    /// Insert the job as pending
     #[arg(long)]
     pending: bool,
-    /// Wait for so many seconds until it has ended, and print its output
+    /// Wait this long for the job to end, and print its output
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     wait: Option<Duration>,
 }
 
-/// What makes jobs unique goes as it was given: the database takes more forms of it than the
-/// library has types for.
+/// Unique options are passed on as given: the database accepts more forms than the library has
+/// types for.
 const INSERT: &str = "
 select to_json(i)::text from jobs.insert_many((
     select jsonb_agg(job || jsonb_build_object('unique_opts', $2::jsonb))
@@ -111,7 +111,7 @@ impl Insert {
         }
     }
 
-    /// The job, but for its times.
+    /// The job without its times.
     fn job(&self, args: &str) -> Result<NewJob, Failed> {
         let mut job = NewJob {
             queue: self.queue.clone(),
@@ -193,14 +193,18 @@ impl Insert {
             number += batch.len();
             let inserted = self.insert(&transaction, &batch).await?;
             duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
-            show_progress(format_args!("{number} jobs"));
+            show_progress(plural(number as i64, "job"));
         }
         transaction.commit().await?;
         show_progress("");
         let inserted = number - duplicates;
         match json {
             true => print(json!({ "inserted": inserted, "duplicates": duplicates })),
-            false => print(format!("{inserted} jobs inserted, {duplicates} duplicates")),
+            false => print(format!(
+                "{} inserted, {}",
+                plural(inserted as i64, "job"),
+                plural(duplicates as i64, "duplicate")
+            )),
         }
         Ok(())
     }
@@ -220,10 +224,10 @@ fn shown(inserted: &Inserted) -> Value {
 
 fn said(inserted: &Inserted) -> String {
     let (Some(id), Some(state)) = (inserted.id, inserted.state) else {
-        return "duplicate of a job that somebody else inserts now".into();
+        return "duplicate of a job that another transaction is inserting".into();
     };
     let is = if inserted.is_duplicate {
-        "is there already, "
+        "already exists, "
     } else {
         ""
     };
@@ -260,11 +264,11 @@ async fn wait(
     ))
 }
 
-/// How often a terminal shows how a job stands that is waited for.
+/// How often a terminal shows the state of the awaited job.
 const LOOK: Duration = Duration::from_secs(1);
 const PROGRESS: &str = "select progress::text from jobs.jobs where id = $1";
 
-/// Waits for a job, and shows on a terminal meanwhile how it stands.
+/// Waits for a job, and meanwhile shows its state and progress on a terminal.
 async fn watched(client: &Client, id: i64, time: Duration) -> Result<JobResult, Failed> {
     let began = Instant::now();
     let mut can_read = true;
@@ -296,5 +300,5 @@ async fn watched(client: &Client, id: i64, time: Duration) -> Result<JobResult, 
 }
 
 fn named(state: Option<State>) -> String {
-    state.map_or("gone".into(), |state| plain(&json!(state)))
+    state.map_or("deleted".into(), |state| plain(&json!(state)))
 }

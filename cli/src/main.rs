@@ -28,25 +28,25 @@ const EXAMPLES: &str = "Examples:
   jobs top -d postgresql://postgres@localhost/app
   jobs console -d postgresql://postgres@localhost/app
 
-A shell has a command jobs of its own: there, write `env jobs`, or once `alias jobs='env jobs'`.
+Shells have a builtin of this name: run `env jobs`, or set `alias jobs='env jobs'`.
 
 Exit codes:
-  0  it is done
-  1  the database refused it, or it could not be done
-  2  wrong usage
+  0  success
+  1  failure, or refused by the database
+  2  invalid usage
   3  no connection to the database
-  4  there is no such job
-  5  the job that was waited for was cancelled, failed for good, or did not end in time";
+  4  job not found
+  5  with --wait: the job was cancelled or discarded, or did not end in time";
 
-/// A job queue in Postgres: work, insert, show and manage jobs.
+/// Insert, run, show and manage the jobs of a Postgres database.
 #[derive(Parser)]
 #[command(name = "jobs", version, after_help = EXAMPLES)]
 struct Arguments {
-    #[command(flatten)]
-    database: Database,
-    /// Print JSON, an object a line
+    /// Print JSON, one object per line
     #[arg(long, global = true)]
     json: bool,
+    #[command(flatten)]
+    database: Database,
     #[command(subcommand)]
     command: Command,
 }
@@ -56,15 +56,15 @@ enum Command {
     Work(work::Work),
     /// Insert a job, or one for each line of stdin
     Insert(insert::Insert),
-    /// Show all that is known of jobs
+    /// Show jobs and their errors
     Show(show::Show),
-    /// Show queues and workers, again and again on a terminal
+    /// Show queues and workers, refreshed on a terminal
     Top(top::Top),
-    /// Serve pages that show and manage the queue
+    /// Serve the web console
     Console(console::Console),
-    /// Print a script that completes arguments in a shell
+    /// Print a shell completion script
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
 }

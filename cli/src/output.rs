@@ -1,4 +1,4 @@
-//! What a worker says: a thread of its own writes it, so that no job waits for whoever reads it.
+//! A worker's output. A separate thread writes it, so that no job waits for a reader.
 
 use std::io::{Result, Write};
 use std::mem::take;
@@ -6,15 +6,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// How many bytes can wait to be written.
+/// The size of the buffer in bytes.
 const CAPACITY: usize = 8 << 20;
-/// How many bytes are written at a time: a pipe has room for them as soon as so many were read.
+/// How many bytes are written at once: a pipe has room for them once that many were read.
 const PIECE: usize = 4 << 10;
-/// How long the end of the program waits for a reader to take a piece.
+/// How long the program waits at its end for a reader to take a piece.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A stream. What is said to it waits for its thread. What finds no room, or cannot be written, is
-/// dropped and counted.
+/// A stream with a buffer and a thread. Output that finds no room, or cannot be written, is dropped
+/// and counted.
 #[derive(Clone)]
 pub(crate) struct Output(Arc<Buffer>);
 
@@ -27,13 +27,13 @@ struct Buffer {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
-    /// How many of the bytes that its thread has taken are not written yet.
+    /// How many bytes the thread has taken but not written yet.
     writing: usize,
-    /// Its thread has taken some, and may have to say what was dropped.
+    /// Whether the thread has taken bytes, and may have to report dropped ones.
     is_busy: bool,
     /// How many pieces were written.
     pieces: usize,
-    /// How many bytes were dropped since that was said.
+    /// How many bytes were dropped since the last report.
     dropped: usize,
 }
 
@@ -88,7 +88,7 @@ impl Output {
                 is_written = to.write_all(piece).is_ok();
                 self.change(|state| {
                     state.writing -= piece.len();
-                    // Where nobody reads it, or it has no space, the jobs go on all the same.
+                    // Jobs go on without a reader, or on a full disk.
                     match is_written {
                         true => state.pieces += 1,
                         false => state.dropped += piece.len(),
@@ -109,12 +109,12 @@ impl Output {
             let name = self.0.name;
             tracing::warn!(
                 bytes = dropped,
-                "dropped what {name} could not take in time"
+                "dropped output: {name} was not read in time"
             );
         }
     }
 
-    /// Waits until all is written, as long as somebody reads it.
+    /// Waits until everything is written, as long as a reader takes some.
     pub(crate) fn finish(&self, patience: Duration) {
         let mut state = self.state();
         let mut pieces = usize::MAX;
@@ -198,7 +198,7 @@ mod tests {
         });
         logger.with_ansi(false).init();
         let counted = |name: &str, bytes: usize| {
-            let wanted = format!("dropped what {name} could not take in time bytes={bytes}\n");
+            let wanted = format!("dropped output: {name} was not read in time bytes={bytes}\n");
             let log = log.lock().unwrap();
             assert!(log.contains(&wanted), "{wanted} is not in {log}");
         };

@@ -18,12 +18,12 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Show {
-    /// Ids of jobs
+    /// Job IDs
     #[arg(required = true)]
     ids: Vec<i64>,
 }
 
-/// Without the token, which is its worker's.
+/// The token is left out: it belongs to the job's worker.
 const JOB: &str = "
 select (to_jsonb(j) - 'token' || jsonb_build_object('errors', (
     select coalesce(jsonb_agg(to_jsonb(e) - '{job_id,job_kind}'::text[] order by e.attempt, e.at), '[]')
@@ -57,13 +57,13 @@ impl Show {
             [] => Ok(()),
             _ => Err(Failed::new(
                 NOT_FOUND,
-                format!("no job {}", missing.join(", ")),
+                format!("no such job: {}", missing.join(", ")),
             )),
         }
     }
 }
 
-/// Shows its columns, each on a line, however deep.
+/// Shows each column of a job on a line, however deep its value.
 fn show(job: &str) -> Result<(), Failed> {
     let mut job: BTreeMap<String, Box<RawValue>> = serde_json::from_str(job)?;
     let errors: Vec<Failure> = match job.remove("errors") {
@@ -90,7 +90,7 @@ fn show(job: &str) -> Result<(), Failed> {
         print(format!("  {name:20} {}", visible::line(&text)));
     }
     for Failure { attempt, at, error } in errors {
-        print(format!("  error of attempt {attempt}, {at}"));
+        print(format!("  error in attempt {attempt} at {at}"));
         let text = visible::lines(&error).replace('\n', "\n    ");
         print(format!("    {text}"));
     }

@@ -25,10 +25,10 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Top {
-    /// Seconds between two looks
+    /// Refresh interval
     #[arg(short, long, value_name = "SECONDS", default_value_t = 2.0)]
     interval: f64,
-    /// Look once, as if the output were no terminal
+    /// Print once and exit
     #[arg(long)]
     once: bool,
 }
@@ -52,7 +52,7 @@ impl Top {
                 print(format!(r#"{{"queues": {queues}, "workers": {workers}}}"#));
             } else {
                 if is_live {
-                    // Clears the screen, and goes to its corner.
+                    // Clears the screen and moves to its corner.
                     print("\x1b[2J\x1b[H");
                 }
                 let columns = [
@@ -93,7 +93,7 @@ async fn look(client: &Client, statement: &str) -> Result<String, Failed> {
     Ok(client.query_one(statement, &[]).await?.try_get(0)?)
 }
 
-/// What is not shown of it can be deeper than a value.
+/// A column that is not shown can be deeper than a `Value`.
 #[derive(Deserialize)]
 struct Row(BTreeMap<String, Box<RawValue>>);
 
@@ -106,7 +106,7 @@ impl Row {
     }
 }
 
-/// Prints columns as wide as what is in them, numbers to the right. What is estimated has a ~.
+/// Prints columns as wide as their content, with numbers right-aligned. Estimates have a ~.
 fn table(columns: &[&str], rows: &[Row]) {
     let is_number = |name: &str| rows.iter().any(|row| row.value(name).is_number());
     let mut lines = vec![String::new(); rows.len() + 1];

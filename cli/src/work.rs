@@ -32,54 +32,54 @@ const EXAMPLES: &str = "Examples:
   jobs work --kind resize --timeout 30 --discard 64 -- sh -c 'convert \"$(jq -r .picture)\" small.png'
   jobs work --json -- ./send-email | tee attempts.log";
 
-/// Run a program for each job of some queues
+/// Run a program for each job
 ///
-/// Each job's args are JSON on the program's stdin; JOBS_ID, JOBS_KIND, JOBS_QUEUE, JOBS_ATTEMPT
-/// and JOBS_MAX_ATTEMPTS are in its environment.
+/// The program gets the job's args as JSON on stdin, and JOBS_ID, JOBS_KIND, JOBS_QUEUE,
+/// JOBS_ATTEMPT and JOBS_MAX_ATTEMPTS in its environment.
 ///
-/// Exit code 0 completes the job, and stdout, if it is JSON, is its output. Every other code fails
-/// the attempt with the end of stderr, and the job is tried again by its retry policy; 75
-/// (EX_TEMPFAIL) is the usual one. What --discard lists fails the job for good. The type of such an
-/// error is exit_CODE or signal_NUMBER, for retry policies.
+/// Exit code 0 completes the job. Its output is stdout, if that is JSON. Any other code, usually 75
+/// (EX_TEMPFAIL), fails the attempt with the end of stderr as the error, and the retry policy
+/// applies. A code given with --discard discards the job. For retry policies, the type of the error
+/// is exit_CODE or signal_NUMBER.
 ///
-/// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM.
-/// What is left of it gets SIGKILL when the program has ended, or after the grace period. When the
-/// worker stops, it gets SIGTERM after the grace period, and SIGKILL a second later. Its exit code
-/// does not matter then.
+/// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM, and
+/// SIGKILL once the program has exited or the grace period is over. When the worker stops, programs
+/// get SIGTERM after the grace period and SIGKILL a second later. Their exit code has no effect
+/// then.
 ///
-/// SIGTERM, SIGINT and SIGHUP stop the worker; where SIGHUP is ignored, as by nohup, it stays so. A
+/// SIGTERM, SIGINT and SIGHUP stop the worker. An ignored SIGHUP, as under nohup, stays ignored. A
 /// second SIGTERM or SIGINT skips the grace period.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Work {
-    /// A queue, or QUEUE=WEIGHT; can be repeated
+    /// Queue to fetch from, or QUEUE=WEIGHT; can be repeated
     #[arg(short, long = "queue", value_name = "QUEUE", default_value = "default")]
     queues: Vec<String>,
-    /// How many programs run at a time
+    /// Maximum number of programs that run at once
     #[arg(short, long, default_value_t = 10)]
     concurrency: usize,
-    /// Only jobs of this kind; can be repeated [default: all]
+    /// Kind to fetch; can be repeated [default: all]
     #[arg(short, long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
-    /// Seconds that a program may run, -1 for no other limit than the job's [default: -1]
+    /// Timeout of a program, or -1 for the job's timeout alone [default: -1]
     #[arg(long, value_name = "SECONDS", value_parser = limit, allow_hyphen_values = true)]
     timeout: Option<Duration>,
-    /// Seconds for which a dead worker goes unnoticed
+    /// How long jobs stay with a dead worker before they are rescued
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     lease: Duration,
-    /// Seconds that programs may go on after a stop, and after SIGTERM
+    /// Grace period for programs, after a stop and after SIGTERM
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
     grace: Duration,
-    /// Prepare no statements, as PgBouncer wants it in transaction mode
+    /// Do not prepare statements: for PgBouncer in transaction mode
     #[arg(long)]
     no_prepare: bool,
-    /// The worker's name [default: HOST:PID:RANDOM]
+    /// Name of the worker [default: HOST:PID:RANDOM]
     #[arg(long)]
     name: Option<String>,
-    /// An exit code that fails the job for good; can be repeated
+    /// Exit code that discards the job; can be repeated
     #[arg(long = "discard", value_name = "CODE")]
     discard: Vec<i32>,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -98,7 +98,7 @@ impl Work {
         if !is_there {
             return Err(Failed::new(
                 REFUSED,
-                format!("there is no program {}", program.display()),
+                format!("program \"{}\" not found", program.display()),
             ));
         }
         let reports = Output::new("stdout", stdout());
@@ -142,8 +142,8 @@ impl Work {
         for queue in &self.queues {
             let (name, weight) = queue.rsplit_once('=').unwrap_or((queue, "1"));
             let weight = weight.parse();
-            let weight =
-                weight.map_err(|_| Failed::new(WRONG, format!("{queue} has no weight")))?;
+            let weight = weight
+                .map_err(|_| Failed::new(WRONG, format!("invalid weight in --queue {queue}")))?;
             let name = name.into();
             options.queues.push(Queue { name, weight });
         }
@@ -154,7 +154,7 @@ impl Work {
         options.info.insert("program".into(), program);
         let worker = Worker::new(database.config()?, options).map_err(failed)?;
         let (work, log, groups) = (Arc::new(self), log.clone(), groups.clone());
-        // Blocking: the library ends no thread, so there is time between the two signals.
+        // Blocking: the library ends no thread, which leaves time between the two signals.
         let runtime = tokio::runtime::Handle::current();
         let kinds = work.kinds.clone();
         let handler = move |job| runtime.block_on(work.program(job, &log, &groups));
@@ -194,14 +194,14 @@ impl Work {
             None => {
                 kill(group, Signal::TERM);
                 let ended = timeout(self.grace, &mut ending).await;
-                // Also what it has started and left behind.
+                // Reaches processes that it started and left behind, too.
                 kill(group, Signal::KILL);
                 if ended.is_err() {
                     let _ = ending.await;
                 }
                 Err(Error::new(match job.cancelled_because() {
                     Some(Reason::Timeout) => "the attempt ran longer than its timeout",
-                    Some(Reason::Stopping) => "the worker stops",
+                    Some(Reason::Stopping) => "the worker is stopping",
                     Some(Reason::Lost) => "the job was lost",
                     _ => "the job was cancelled",
                 }))
@@ -264,7 +264,7 @@ async fn communicate(
     let status = {
         let writing = async {
             if let Some(mut stdin) = stdin {
-                // A program that does not read its input may have what it needs.
+                // A program need not read its input.
                 let _ = stdin.write_all(input.as_bytes()).await;
             }
         };
@@ -275,7 +275,7 @@ async fn communicate(
         let mut talking = Box::pin(async { tokio::join!(writing, reading, passing) });
         tokio::select! {
             status = child.wait() => {
-                // What it leaves behind may hold the pipes open.
+                // Processes that it left behind may hold the pipes open.
                 let _ = timeout(Duration::from_secs(1), talking).await;
                 status?
             }
@@ -285,7 +285,7 @@ async fn communicate(
     Ok((status, output, errors))
 }
 
-/// As much as an error keeps.
+/// The maximum length of an error.
 const LONGEST: usize = 10_000;
 
 /// Passes a program's stderr on, and keeps its end.
@@ -303,11 +303,11 @@ async fn read_errors(from: Option<ChildStderr>, kept: &mut Vec<u8>, log: &Output
 async fn read_output(from: Option<ChildStdout>, kept: &mut Vec<u8>) {
     let Some(mut from) = from else { return };
     let _ = (&mut from).take(0x1000_0000).read_to_end(kept).await;
-    // Lest it waits for us.
+    // So that the program does not wait for us.
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
 }
 
-/// Says of each attempt how it ended, in a line.
+/// Reports how each attempt ended, on one line.
 struct Report {
     json: bool,
     to: Output,
@@ -329,8 +329,9 @@ impl Middleware for Report {
                     None | Some(Reason::Timeout) => "failed",
                     Some(_) => "stopped",
                 };
-                let error = error.map_or("done".into(), |error| format!("{ended}: {error}"));
-                format!("job {id} ({kind}), attempt {attempt}: {error} after {seconds:.1} s")
+                let ended = if error.is_some() { ended } else { "completed" };
+                let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+                format!("job {id} ({kind}), attempt {attempt}: {ended} after {seconds:.1} s{error}")
             };
             to.say(format!("{line}\n").as_bytes());
             result

@@ -516,7 +516,7 @@ fn a_database_without_the_extension_is_told() {
         assert_eq!(output.status.code(), Some(1));
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(
-            text.contains("HINT: Is this the right database? CREATE EXTENSION jobs"),
+            text.contains("HINT: Check the database, or run CREATE EXTENSION jobs"),
             "{text}"
         );
     }
@@ -577,7 +577,7 @@ fn a_worker_goes_on_whose_reports_nobody_reads() {
             let read = read.lock().unwrap();
             let end = &read[read.len().saturating_sub(1000)..];
             String::from_utf8_lossy(end)
-                .contains("dropped what stderr could not take in time bytes=")
+                .contains("dropped output: stderr was not read in time bytes=")
         });
         assert_eq!(worker.terminate(), Some(0));
         reader.join().unwrap();
