@@ -2,6 +2,7 @@
 //! not hold. [`REASONS`] has them in the order in which they are shown, the decisive one first.
 
 use jobs_core::state::State;
+use jobs_core::words::{behind_colon, by};
 
 use crate::pg::time::shown;
 use crate::store::explain::{self, Facts, Waiting};
@@ -150,7 +151,11 @@ fn due_later(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 }
 
 fn queue_paused(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let (queue, at, by) = (&facts.queue, shown(waiting.paused_at?), &waiting.paused_by);
+    let (queue, at) = (&facts.queue, shown(waiting.paused_at?));
+    let by = by(
+        waiting.paused_by.as_deref(),
+        waiting.pause_reason.as_deref(),
+    );
     let detail = format!("queue {queue} was paused at {at}{by}: jobs.resume_queue lets it go on");
     Some(Reason::new("queue paused", detail))
 }
@@ -231,8 +236,4 @@ fn but_paused(facts: &Facts) -> &'static str {
         true => ", but maintenance is paused: jobs.resume_maintenance",
         false => "",
     }
-}
-
-fn behind_colon(text: Option<&str>) -> String {
-    text.map_or_else(String::new, |text| format!(": {text}"))
 }

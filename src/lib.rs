@@ -7,6 +7,7 @@ mod check;
 mod error;
 mod explain;
 mod fault;
+mod health;
 mod maintenance;
 mod options;
 mod pg;

@@ -3,9 +3,9 @@
 //! What makes two jobs the same ([`key`], over [`canonical`] JSON), what a caller may ask for
 //! ([`policy`]), and what follows from it ([`verdict`]), with the small things they stand on:
 //! [`state`]s, [`paths`] into JSON, [`interval`]s and [`period`]s; when a failed job is tried again
-//! ([`retry`]), when a periodic one is due ([`schedule`]), and what is counted of them
-//! ([`counts`]). Nothing here reads a clock, draws a random number or keeps state: the caller
-//! passes those in, so everything can be tested with plain values.
+//! ([`retry`]), when a periodic one is due ([`schedule`]), what is counted of them ([`counts`]),
+//! and [`words`] for people. Nothing here reads a clock, draws a random number or keeps state: the
+//! caller passes those in, so everything can be tested with plain values.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -25,6 +25,7 @@ pub mod state;
 pub mod text;
 pub mod verdict;
 pub mod visible;
+pub mod words;
 
 mod given;
 mod json;

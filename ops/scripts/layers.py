@@ -16,7 +16,7 @@ lib
 api
 worker
 maintenance
-explain
+explain health
 ticks
 options
 unique

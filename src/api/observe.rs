@@ -13,17 +13,17 @@ use jobs_core::interval::Interval;
 use crate::check;
 use crate::error::{Error, Result, answer};
 use crate::explain;
+use crate::health;
 use crate::maintenance;
 use crate::pg::answer::{Cell, Rows};
 use crate::pg::role::{as_definer, called};
 use crate::pg::spi::Snapshot;
 use crate::pg::time;
-use crate::settings;
 use crate::shmem::entries::MINUTE;
 use crate::shmem::{self, databases};
 use crate::store::count::{self, Counts, StateTable, TABLES};
-use crate::store::health::{Thresholds, Worker};
-use crate::store::{self, catalog, health, metrics, show};
+use crate::store::health::Thresholds;
+use crate::store::{self, metrics, show};
 
 /// A queue's row of `jobs.queues`.
 #[derive(Default)]
@@ -133,69 +133,35 @@ fn health(
             lock_wait: threshold("lock_wait", lock_wait)?,
             dead_rows,
         };
-        Ok(findings(&from, fcinfo))
+        Ok(findings(from, fcinfo))
     };
     answer(run)
 }
 
-fn findings(from: &Thresholds, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+fn findings(from: Thresholds, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let mut rows = Rows::new(fcinfo);
-    let mut findings: Vec<[Option<String>; 4]> = Vec::new();
-    health::find(&worker(), from, |found| {
-        let line = |text: Option<String>| Some(visible::line(&text?).into_owned());
-        findings.extend(health::grouped(found).into_iter().map(|one| one.map(line)));
-    });
-    let worst_first = ["critical", "warning", "info"];
-    findings.sort_by_key(|finding| {
-        let severity = finding[0].as_deref();
-        worst_first.iter().position(|word| Some(*word) == severity)
-    });
-    for finding in findings {
-        rows.push(finding.map(Cell::from).into());
+    let line = |text: &str| Cell::Text(visible::line(text).into_owned());
+    for (name, finding) in health::findings(&store::health::facts(from)) {
+        let texts = [
+            finding.severity.as_str(),
+            name,
+            &finding.message,
+            &finding.hint,
+        ];
+        rows.push(texts.map(line).into());
     }
     rows
 }
 
-/// How long something has to last to be a finding. What lasts a century is never one.
-fn threshold(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Option<Interval>> {
+/// How long something has to last to be a finding, in microseconds. What lasts a century never is
+/// one.
+fn threshold(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Option<i64>> {
     const LONGEST: i64 = 100 * 365 * 86_400 * 1_000_000;
     let Some(given) = given.map(check::interval) else {
         return Ok(None);
     };
     let span = check::not_negative(parameter, given)?.approximate_micros();
-    Ok((span < LONGEST.into()).then(|| Interval::of_micros(span as i64)))
-}
-
-fn worker() -> Worker {
-    let database = catalog::database();
-    let (is_off, hint) = if !shmem::is_preloaded() {
-        (
-            Some(
-                "there is no background worker: the library is not preloaded, and nobody has called jobs.maintain() for 10 minutes",
-            ),
-            "Add jobs to shared_preload_libraries and restart the server, or have this called every few seconds: SELECT * FROM jobs.maintain();".into(),
-        )
-    } else if !settings::ENABLED.get() {
-        (
-            Some("the background worker is switched off: jobs.enabled"),
-            "ALTER SYSTEM SET jobs.enabled = on; SELECT pg_reload_conf();".into(),
-        )
-    } else if !settings::covers(&database) {
-        (
-            Some(
-                "the background worker leaves this database alone: jobs.databases does not name it",
-            ),
-            settings::hint_to_cover(&database),
-        )
-    } else {
-        (None, String::new())
-    };
-    let slots = databases::is_beyond().then(databases::slot_count);
-    Worker {
-        is_off,
-        hint,
-        without_slot: slots,
-    }
+    Ok((span < LONGEST.into()).then_some(span as i64))
 }
 
 /// Everything to be measured. See the COMMENT in sql/70_observe.sql.

@@ -69,6 +69,41 @@ pub trait Value: Sized {
     fn arg(&self) -> Arg;
 }
 
+/// A field of a struct that a row is read into: an `Option`, if the column may be null.
+pub trait Field: Sized {
+    /// What the column has; `None` where that is no such value.
+    fn of(datum: Option<Datum>) -> Option<Self>;
+}
+
+impl<T: Value> Field for Option<T> {
+    fn of(datum: Option<Datum>) -> Option<Option<T>> {
+        Some(datum.and_then(T::read))
+    }
+}
+
+/// A struct that has a field for each column, by its name.
+pub trait Row: Sized {
+    /// Reads a row.
+    fn read(rows: &Tuples, row: usize) -> Self;
+}
+
+/// Structs that rows are read into.
+macro_rules! rows {
+    ($($(#[$about:meta])* pub struct $name:ident { $($(#[$what:meta])* pub $field:ident: $type:ty,)* })*) => {$(
+        $(#[$about])*
+        pub struct $name {
+            $($(#[$what])* pub $field: $type,)*
+        }
+
+        impl $crate::pg::spi::Row for $name {
+            fn read(rows: &$crate::pg::spi::Tuples, row: usize) -> $name {
+                $name { $($field: rows.given(row, stringify!($field)),)* }
+            }
+        }
+    )*};
+}
+pub(crate) use rows;
+
 macro_rules! values {
     ($($type:ty: $oid:ident, $read:expr, $arg:expr;)*) => {$(
         impl Value for $type {
@@ -80,6 +115,12 @@ macro_rules! values {
 
             fn arg(&self) -> Arg {
                 $arg(self)
+            }
+        }
+
+        impl Field for $type {
+            fn of(datum: Option<Datum>) -> Option<$type> {
+                Value::read(datum?)
             }
         }
     )*};
@@ -267,6 +308,11 @@ impl Plan {
         })
     }
 
+    /// Runs the statement and reads its rows.
+    pub fn rows<T: Row>(&self, args: &[Arg]) -> Vec<T> {
+        self.list(args, |rows, row| Some(T::read(rows, row)))
+    }
+
     /// Runs the statement and reads its first row, if there is one.
     pub fn first<T>(&self, args: &[Arg], read: impl FnOnce(&Tuples) -> T) -> Option<T> {
         self.first_as_of(Snapshot::Own, args, read)
@@ -409,9 +455,9 @@ impl Tuples {
         T::read(self.raw(row, column)?)
     }
 
-    /// The value of a column that is never null.
-    pub fn given<T: Value>(&self, row: usize, column: &str) -> T {
-        let value = self.get(row, column);
+    /// The value of a column that is never null, or an `Option`.
+    pub fn given<T: Field>(&self, row: usize, column: &str) -> T {
+        let value = T::of(self.raw(row, column));
         value.unwrap_or_else(|| panic!("{column} is null"))
     }
 

@@ -11,7 +11,7 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 
 use super::moves::{self, To};
-use super::spi::{Plan, Tuples, big};
+use super::spi::{Plan, big, rows};
 use super::types::*;
 use super::{config_cache, limits, notes, place};
 use crate::pg::time;
@@ -125,9 +125,26 @@ pub fn note(by: i64, cut: i64) {
     NOTE.execute(&[big(time::now()), big(by), big(cut)]);
 }
 
-/// Hands the findings of `jobs.health()` about the clock to `take`.
-pub fn find(take: &mut impl FnMut(&Tuples)) {
-    FOUND.run(&[], take);
+/// How far stored times lie ahead of the clock, if they do; leases are looked at in any case.
+pub(super) fn lies_ahead(now: i64) -> Option<i64> {
+    let latest: i64 = LATEST.value(&[]).max(RUNNING_LATEST.value(&[]))?;
+    is_ahead(latest, now).then(|| latest.saturating_sub(now))
+}
+
+rows! {
+    /// That stored times lay ahead of the clock, which had been put back.
+    pub struct PutBack {
+        /// When they were brought forward.
+        pub at: i64,
+        /// How many, and how far ahead they lay.
+        pub times: String,
+        pub ahead: String,
+    }
+}
+
+/// The latest time that times were brought forward, within a day.
+pub(super) fn put_back() -> Option<PutBack> {
+    PUT_BACK.rows(&[]).pop()
 }
 
 // What the audit calls it.
@@ -146,52 +163,32 @@ macro_rules! ahead {
 
 // The latest of what happened, of what is found by an index or is short. Entries of what is gone
 // are not walked over: only those of the latest jobs, and those that lie ahead.
-macro_rules! latest {
-    () => {
-        concat!(
-            "SELECT max(t.at) FROM (
-               SELECT max(j.created_at) AS at FROM jobs.job j WHERE j.id > (SELECT s.last_value - 10000 FROM jobs.job_seq s)
-               UNION ALL
-               SELECT f.at
-                 FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{false,true}'::boolean[]) k(is_kept), LATERAL (
-                        SELECT f.finalized_at AS at FROM jobs.finished f
-                         WHERE f.state = s.state AND f.is_kept = k.is_kept AND f.finalized_at > ",
-            ahead!(),
-            "            ORDER BY f.finalized_at DESC LIMIT 1) f
-               UNION ALL
-               SELECT max(w.last_seen_at) FROM jobs.worker w
-               UNION ALL
-               SELECT max(GREATEST(m.last_run_at, m.last_error_at)) FROM jobs.maintenance_task m) t"
-        )
-    };
-}
-macro_rules! running_latest {
-    () => {
-        "SELECT max(r.attempted_at) FROM jobs.running r"
-    };
-}
-static LATEST: Plan = Plan::new(latest!(), &[]);
-static RUNNING_LATEST: Plan = Plan::new(running_latest!(), &[]);
-
-// What is yet to be cut, or else what was cut within a day.
-static FOUND: Plan = Plan::new(
+static LATEST: Plan = Plan::new(
     concat!(
-        "SELECT 'warning', 'clock_moved', f.message, f.hint
-           FROM (SELECT 1 AS n, NULL::timestamptz AS at, format('stored times lie up to %s ahead of the clock; maintenance brings them forward within a minute', date_trunc('second', l.at - clock_timestamp())) AS message, 'Now: SELECT * FROM jobs.maintain();' AS hint
-                   FROM (SELECT GREATEST((",
-        latest!(),
-        "), (",
-        running_latest!(),
-        ")) AS at) l WHERE l.at > ",
+        "SELECT max(t.at) FROM (
+           SELECT max(j.created_at) AS at FROM jobs.job j WHERE j.id > (SELECT s.last_value - 10000 FROM jobs.job_seq s)
+           UNION ALL
+           SELECT f.at
+             FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{false,true}'::boolean[]) k(is_kept), LATERAL (
+                    SELECT f.finalized_at AS at FROM jobs.finished f
+                     WHERE f.state = s.state AND f.is_kept = k.is_kept AND f.finalized_at > ",
         ahead!(),
-        " UNION ALL
-                 SELECT 2, a.at, format('the clock was put back: %s ago, %s stored times lay up to %s ahead of it and were brought forward',
-                               date_trunc('second', clock_timestamp() - a.at), a.arguments ->> 'times', a.arguments ->> 'ahead'),
-                        format('What a wrong clock leaves: docs/operations.md. When it was: SELECT * FROM jobs.audit WHERE action = %L ORDER BY at DESC;', a.action)
-                   FROM jobs.audit_record a
-                  WHERE a.at > (SELECT clock_timestamp() - interval '1 day') AND a.action = ",
+        "            ORDER BY f.finalized_at DESC LIMIT 1) f
+           UNION ALL
+           SELECT max(w.last_seen_at) FROM jobs.worker w
+           UNION ALL
+           SELECT max(GREATEST(m.last_run_at, m.last_error_at)) FROM jobs.maintenance_task m) t"
+    ),
+    &[],
+);
+static RUNNING_LATEST: Plan = Plan::new("SELECT max(r.attempted_at) FROM jobs.running r", &[]);
+
+static PUT_BACK: Plan = Plan::new(
+    concat!(
+        "SELECT a.at, a.arguments ->> 'times' AS times, a.arguments ->> 'ahead' AS ahead FROM jobs.audit_record a
+          WHERE a.at > (SELECT clock_timestamp() - interval '1 day') AND a.action = ",
         action!(),
-        "         ORDER BY n, at DESC LIMIT 1) f"
+        " ORDER BY a.at DESC LIMIT 1"
     ),
     &[],
 );

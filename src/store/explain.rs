@@ -56,8 +56,8 @@ pub struct Waiting {
     pub is_due: bool,
     pub due_at: Option<i64>,
     pub paused_at: Option<i64>,
-    /// By whom, and the reason in parentheses.
-    pub paused_by: String,
+    pub paused_by: Option<String>,
+    pub pause_reason: Option<String>,
     pub concurrency: Option<i32>,
     /// How many jobs of the queue have a slot, and the first of them.
     pub taken: i64,
@@ -137,7 +137,8 @@ fn waiting(facts: &Facts, due_at: Option<i64>) -> Waiting {
         is_due,
         due_at,
         paused_at: None,
-        paused_by: String::new(),
+        paused_by: None,
+        pause_reason: None,
         concurrency: None,
         taken: 0,
         running: Vec::new(),
@@ -152,7 +153,8 @@ fn waiting(facts: &Facts, due_at: Option<i64>) -> Waiting {
     };
     QUEUE.first_as_of(Snapshot::Callers, &[text(queue), big(now)], |rows| {
         waiting.paused_at = rows.get(0, "paused_at");
-        waiting.paused_by = rows.get(0, "paused_by").unwrap_or_default();
+        waiting.paused_by = rows.get(0, "paused_by");
+        waiting.pause_reason = rows.get(0, "pause_reason");
         waiting.concurrency = rows.get(0, "concurrency");
         waiting.taken = rows.given(0, "taken");
         waiting.running = rows.given(0, "running");
@@ -198,7 +200,7 @@ static JOB: Plan = Plan::new(
 
 static QUEUE: Plan = Plan::new(
     concat!(
-        "SELECT q.paused_at, ' by ' || q.paused_by || COALESCE(' (' || q.pause_reason || ')', '') AS paused_by, q.concurrency, q.rate, q.rate_period::text,
+        "SELECT q.paused_at, q.paused_by, q.pause_reason, q.concurrency, q.rate, q.rate_period::text,
                 (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.job_id IS NOT NULL) AS taken,
                 ARRAY(SELECT s.job_id FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.job_id IS NOT NULL ORDER BY s.n LIMIT 10) AS running,
                 (SELECT LEAST(s.free_at, ",

@@ -24,7 +24,7 @@ pub mod fetch;
 pub mod find;
 pub mod finish;
 pub mod health;
-mod health_work;
+pub mod health_work;
 pub mod history;
 pub mod insert;
 pub mod job;
