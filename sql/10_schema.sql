@@ -1,15 +1,19 @@
--- For the rest of this script only: whatever path CREATE EXTENSION runs it with, names mean what
--- they say.
+-- For this script only, whatever search_path CREATE EXTENSION runs with.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- The schema is made here, not by the control file, so that it belongs to the
--- extension: DROP EXTENSION removes it, and nobody else owns it.
+-- Not by the control file: so the schema belongs to the extension, and DROP EXTENSION removes it.
 CREATE SCHEMA jobs;
 COMMENT ON SCHEMA jobs IS
-  'The job queue: functions that insert, claim, finish and maintain jobs, and views that show them.';
+  'The job queue: functions that insert, fetch, finish and manage jobs, and views that show them.
+Errors that many functions share are listed by code in their COMMENTs:
+- 22004: a value, or an element of an array, must not be null
+- 22023: a value is invalid. As for 22004, the error''s column name is the parameter
+- 25006: the transaction is read-only, or the server is a standby
+- 40001: another transaction has changed the same data, under REPEATABLE READ or SERIALIZABLE. Retry the transaction
+- 40P01: deadlock. Retry the transaction
+- P0002: no job has this id';
 
 CREATE TYPE jobs.state AS ENUM (
   'available', 'scheduled', 'pending', 'running', 'retryable',
   'completed', 'cancelled', 'discarded');
-COMMENT ON TYPE jobs.state IS
-  'State of a job. completed, cancelled and discarded are final; the others are on the way.';
+COMMENT ON TYPE jobs.state IS 'State of a job. completed, cancelled and discarded are final.';

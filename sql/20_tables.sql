@@ -61,22 +61,21 @@ CREATE TABLE jobs.job (
   unique_final  smallint,
   CONSTRAINT job_pkey PRIMARY KEY (id)
 );
-COMMENT ON TABLE jobs.job IS 'What to do: one row a job, written once, changed only by update and conflict updates.';
-COMMENT ON COLUMN jobs.job.scheduled_at IS 'As given at insertion; null: created_at.';
-COMMENT ON COLUMN jobs.job.timeout IS 'How long one attempt may run; null: 1 minute; -1 second: no limit.';
+COMMENT ON TABLE jobs.job IS 'What to do: one row per job, changed only by jobs.update and updates on conflict.';
+COMMENT ON COLUMN jobs.job.scheduled_at IS 'As inserted; null: created_at.';
+COMMENT ON COLUMN jobs.job.timeout IS 'Maximum duration of one attempt; null: 1 minute; -1 second: no limit.';
 COMMENT ON COLUMN jobs.job.meta IS 'Null: {}.';
 COMMENT ON COLUMN jobs.job.tags IS 'Null: {}.';
 COMMENT ON COLUMN jobs.job.retry IS 'Retry policy; null: river.';
-COMMENT ON COLUMN jobs.job.unique_key IS 'SHA-256 of the canonical unique text; null: inserted without uniqueness.';
-COMMENT ON COLUMN jobs.job.hold_ends_at IS 'Until when the job holds its key by itself, whatever becomes of it; null: it does not.';
-COMMENT ON COLUMN jobs.job.hold_until IS 'What releases the key before that: success or start.';
-COMMENT ON COLUMN jobs.job.unique_until IS 'Until when the job counts under its key once it is final, however short its retention: the end of its by_period, or of its window from created_at; null: neither.';
-COMMENT ON COLUMN jobs.job.unique_window IS 'The same, counted from when it was due: its window from scheduled_at; null: none.';
-COMMENT ON COLUMN jobs.job.unique_final IS 'The final states in which that is so: 1 completed, 2 cancelled, 4 discarded, or their sum; null: none.';
+COMMENT ON COLUMN jobs.job.unique_key IS 'SHA-256 of the canonical text; null: not unique.';
+COMMENT ON COLUMN jobs.job.hold_ends_at IS 'End of the job''s hold on its key, whatever its state; null: no hold.';
+COMMENT ON COLUMN jobs.job.hold_until IS 'What releases the hold earlier: success or start.';
+COMMENT ON COLUMN jobs.job.unique_until IS 'How long the job counts under its key once it is final, however short its retention: until the end of its by_period, or of its window from created_at; null: neither.';
+COMMENT ON COLUMN jobs.job.unique_window IS 'Likewise for a window that counts from scheduled_at; null: none.';
+COMMENT ON COLUMN jobs.job.unique_final IS 'Final states to which both apply, as a sum: 1 completed, 2 cancelled, 4 discarded; null: none.';
 
--- The tables that jobs pass through are empty again and again. Vacuum would give their pages back
--- each time, under a lock that keeps every fetch waiting, and the next jobs would have to get new
--- ones.
+-- ready, scheduled and running are often empty. Vacuum would truncate them each time, under a lock
+-- that blocks every fetch, and the next jobs would need new pages.
 CREATE TABLE jobs.ready (
   seq          bigint      NOT NULL,
   job_id       bigint      NOT NULL,
@@ -88,13 +87,13 @@ CREATE TABLE jobs.ready (
   queue        text        COLLATE "C" NOT NULL,
   CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, seq)
 ) WITH (vacuum_truncate = off);
--- A job that becomes available later than it was inserted gets a new seq; only such rows need an
--- index by job.
+-- A job that becomes available after its insertion gets a new seq. Only such rows need an index by
+-- job.
 CREATE INDEX ready_requeued ON jobs.ready (job_id) WHERE seq <> job_id;
 CREATE INDEX ready_expires ON jobs.ready (expires_at) WHERE expires_at IS NOT NULL;
-COMMENT ON TABLE jobs.ready IS 'Available jobs: a row may be fetched now. Lanes (queue, priority) are first come, first served by seq.';
-COMMENT ON COLUMN jobs.ready.scheduled_at IS 'When the job was due, where that differs from its first schedule; null: as in job.';
-COMMENT ON COLUMN jobs.ready.available_at IS 'When the job was activated, released, or moved to a time that had passed; null: it has been available since it was inserted or due.';
+COMMENT ON TABLE jobs.ready IS 'Available jobs. Lanes (queue, priority) are first come, first served by seq.';
+COMMENT ON COLUMN jobs.ready.scheduled_at IS 'When the job was due, if not as in job; null: as in job.';
+COMMENT ON COLUMN jobs.ready.available_at IS 'When the job was activated, released, or moved to a time in the past; null: it has been available since it was inserted or due.';
 
 CREATE TABLE jobs.scheduled (
   job_id       bigint      NOT NULL,
@@ -105,12 +104,11 @@ CREATE TABLE jobs.scheduled (
   queue        text        COLLATE "C" NOT NULL,
   CONSTRAINT scheduled_pkey PRIMARY KEY (job_id)
 ) WITH (vacuum_truncate = off);
--- Maintenance finds what is due by its time, whatever the queues are called; a fetch finds what is
--- due of its queues.
+-- Maintenance looks for due jobs of all queues, a fetch for those of its own.
 CREATE INDEX scheduled_next ON jobs.scheduled (due_at);
 CREATE INDEX scheduled_due ON jobs.scheduled (queue, due_at);
 CREATE INDEX scheduled_expires ON jobs.scheduled (expires_at) WHERE expires_at IS NOT NULL;
-COMMENT ON TABLE jobs.scheduled IS 'Jobs that wait for a time: scheduled, retryable, and pending (due at infinity).';
+COMMENT ON TABLE jobs.scheduled IS 'Jobs that are scheduled, retryable or pending (due at infinity).';
 
 CREATE TABLE jobs.running (
   job_id              bigint      NOT NULL,
@@ -131,14 +129,14 @@ CREATE TABLE jobs.running (
   queue               text        COLLATE "C",
   CONSTRAINT running_pkey PRIMARY KEY (job_id)
 ) WITH (fillfactor = 70, vacuum_truncate = off);
-COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Updated in place by heartbeats.';
-COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job releases its key; else null.';
-COMMENT ON COLUMN jobs.running.slot IS 'The slot of queue_slot that the job takes; null: its queue had no limit.';
-COMMENT ON COLUMN jobs.running.queue IS 'The queue that the job was fetched from, and counts for while it runs, where it was given another one meanwhile; null: as in job.';
-COMMENT ON COLUMN jobs.running.history_key IS 'A hash of the queue and kind that the job was fetched with. Sessions that know them need not read job to count the end of the attempt; null: it was fetched by a statement.';
-COMMENT ON COLUMN jobs.running.lease IS 'The lease a fetch asked for; null: the timeout, or 1 hour where there is none.';
+COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Heartbeats update them in place.';
+COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job releases its hold; else null.';
+COMMENT ON COLUMN jobs.running.slot IS 'Slot of queue_slot that the job takes; null: its queue had no limit.';
+COMMENT ON COLUMN jobs.running.queue IS 'Queue that the job was fetched from, and counts for, if job has another one by now; null: as in job.';
+COMMENT ON COLUMN jobs.running.history_key IS 'Hash of the queue and kind at the fetch. Sessions that know these can count the end of the attempt without reading job; null: fetched by a statement.';
+COMMENT ON COLUMN jobs.running.lease IS 'Lease that the fetch asked for; null: the timeout, or 1 hour without one.';
 
--- Appended, so that a heartbeat waits for nobody. Not dumped.
+-- Append-only, so that a heartbeat never waits. Not dumped.
 CREATE TABLE jobs.heartbeat_note (
   job_id           bigint      NOT NULL,
   token            bigint      NOT NULL,
@@ -147,10 +145,10 @@ CREATE TABLE jobs.heartbeat_note (
   goes_on_until    timestamptz NOT NULL
 );
 CREATE INDEX heartbeat_note_by_job ON jobs.heartbeat_note (job_id);
-COMMENT ON TABLE jobs.heartbeat_note IS 'Heartbeats for jobs that another transaction had locked. The rescue reads them before it takes a job, and deletes those that no longer apply.';
-COMMENT ON COLUMN jobs.heartbeat_note.lease_expires_at IS 'lease_expires_at of running at that time. Once a later heartbeat has changed it, this row no longer applies.';
+COMMENT ON TABLE jobs.heartbeat_note IS 'Heartbeats for jobs that another transaction had locked, for the rescue to read.';
+COMMENT ON COLUMN jobs.heartbeat_note.lease_expires_at IS 'lease_expires_at of running at that time. After a later heartbeat changes it, this row no longer applies.';
 COMMENT ON COLUMN jobs.heartbeat_note.at IS 'Time of the heartbeat. The latest one counts.';
-COMMENT ON COLUMN jobs.heartbeat_note.goes_on_until IS 'The new end of the lease.';
+COMMENT ON COLUMN jobs.heartbeat_note.goes_on_until IS 'New end of the lease.';
 
 CREATE TABLE jobs.finished (
   job_id              bigint      NOT NULL,
@@ -168,15 +166,15 @@ CREATE TABLE jobs.finished (
   output              jsonb,
   CONSTRAINT finished_pkey PRIMARY KEY (job_id)
 );
--- Most jobs go by the setting of their state: is_kept is false, and this index has them in the
--- order in which they are to be pruned. The others are in the order of their own ends, so that
--- maintenance walks over no job that is to stay.
+-- Most jobs are kept by the setting of their state: is_kept is false, and finished_by_age has them
+-- in the order of pruning. finished_kept has the others in theirs, so that maintenance reads no job
+-- that it keeps.
 CREATE INDEX finished_by_age ON jobs.finished (state, is_kept, finalized_at);
 CREATE INDEX finished_kept ON jobs.finished (kept_until) WHERE kept_until IS NOT NULL;
-COMMENT ON TABLE jobs.finished IS 'Outcomes: completed, cancelled and discarded jobs until they are pruned.';
-COMMENT ON COLUMN jobs.finished.kept_until IS 'Until when the job is kept, where its queue or its uniqueness says so; null: as long as the setting jobs.retention_.. of its state says.';
-COMMENT ON COLUMN jobs.finished.is_kept IS 'Whether kept_until is set. It takes no room in an index where a null would.';
-COMMENT ON COLUMN jobs.finished.token IS 'The token that finished the job, so that a repeated call gets the same answer; null: not finished by a worker.';
+COMMENT ON TABLE jobs.finished IS 'Completed, cancelled and discarded jobs until they are pruned.';
+COMMENT ON COLUMN jobs.finished.kept_until IS 'When the job can be pruned, if its queue or uniqueness decides; null: jobs.retention_.. of its state decides.';
+COMMENT ON COLUMN jobs.finished.is_kept IS 'Whether kept_until is set. In an index this takes no room, unlike a null.';
+COMMENT ON COLUMN jobs.finished.token IS 'Token that finished the job, so that a repeated call gets the same answer; null: not finished by a worker.';
 
 CREATE TABLE jobs.error (
   job_id       bigint      NOT NULL,
@@ -190,12 +188,12 @@ CREATE TABLE jobs.error (
   details      jsonb
 );
 CREATE INDEX error_by_job ON jobs.error (job_id, at);
--- Appended in the order of time, so that a few entries find the latest errors among millions.
+-- Rows are in the order of time, so a small BRIN index finds the latest errors among millions.
 CREATE INDEX error_by_age ON jobs.error USING brin (at);
-COMMENT ON TABLE jobs.error IS 'Failed attempts, appended.';
-COMMENT ON COLUMN jobs.error.state IS 'What became of the job: retryable, available, discarded or cancelled.';
-COMMENT ON COLUMN jobs.error.worker IS 'Whose attempt it was; null: no worker had the job.';
-COMMENT ON COLUMN jobs.error.token IS 'The token of the fail call; null: not failed by its worker.';
+COMMENT ON TABLE jobs.error IS 'Failed attempts.';
+COMMENT ON COLUMN jobs.error.state IS 'State after the attempt: retryable, available, discarded or cancelled.';
+COMMENT ON COLUMN jobs.error.worker IS 'Worker of the attempt; null: no worker held the job.';
+COMMENT ON COLUMN jobs.error.token IS 'Token of the fail call; null: not failed by its worker.';
 
 CREATE TABLE jobs.answer (
   job_id       bigint      NOT NULL,
@@ -207,8 +205,8 @@ CREATE TABLE jobs.answer (
 );
 CREATE INDEX answer_by_age ON jobs.answer (at);
 COMMENT ON TABLE jobs.answer IS
-  'What became of jobs by finishing calls that left no other trace (snooze, release, the completion of a job that was retried), so that a repeated call gets the same answer. Kept for an hour.';
-COMMENT ON COLUMN jobs.answer.scheduled_at IS 'Until when a snooze put the job off, also where it was cancelled instead; null: another call.';
+  'Results of finishing calls that no other table shows (snooze, release, completion before a retry), for repeated calls. Kept for an hour.';
+COMMENT ON COLUMN jobs.answer.scheduled_at IS 'Time to which a snooze moved the job, even if it cancelled it instead; null: another call.';
 
 -- Room on the page keeps the update of a taken key in place (HOT).
 CREATE TABLE jobs.unique_claim (
@@ -218,12 +216,12 @@ CREATE TABLE jobs.unique_claim (
   CONSTRAINT unique_claim_pkey PRIMARY KEY (key)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE jobs.unique_claim IS
-  'Unique keys and the jobs inserted under each. The primary key is what makes uniqueness exact at every isolation level.';
-COMMENT ON COLUMN jobs.unique_claim.hold_ends_at IS 'Until when each of the jobs holds the key by itself, unless unique_note says that it was released; null: none of them does.';
+  'Unique keys, and the jobs inserted under each. The primary key makes uniqueness exact at every isolation level.';
+COMMENT ON COLUMN jobs.unique_claim.hold_ends_at IS 'End of each job''s hold, unless unique_note says that it was released; null: no holds.';
 
--- Notes are appended, so that who retries, deletes, fetches or finishes a job waits for nobody who
--- is at work on its key. Who has the claim locked deletes them; maintenance takes those that are
--- due without that.
+-- Append-only, so that retrying, deleting, fetching or finishing a job does not wait for its key.
+-- The transaction that has the claim locked deletes the notes; maintenance handles those that are
+-- due before that.
 CREATE TABLE jobs.unique_note (
   key    bytea  NOT NULL,
   kind   "char" NOT NULL,
@@ -234,12 +232,11 @@ CREATE TABLE jobs.unique_note (
 );
 CREATE INDEX unique_note_due ON jobs.unique_note (due_at) WHERE due_at IS NOT NULL;
 COMMENT ON TABLE jobs.unique_note IS
-  'Notes on unique keys: what has become of jobs without their claims having been written. Every job that was inserted as unique is in the list of its claim or folded.';
-COMMENT ON COLUMN jobs.unique_note.kind IS
-  'f: folded, a final job that the list of its claim leaves out, because a newer one there is in the same state. r: returned, a job that was final and is not any more, by jobs.retry say; it counts as if the claim listed it. h: a hold that a job has released before it ran out. o: orphaned, a key that lost a job, or has no job left but a hold; its claim is looked at when that is due.';
-COMMENT ON COLUMN jobs.unique_note.seq IS 'f, h: the job. o: the transaction, so that each says it once of a key. r: a number of its own.';
-COMMENT ON COLUMN jobs.unique_note.job_id IS 'The job; null: the note is on the key.';
-COMMENT ON COLUMN jobs.unique_note.due_at IS 'From when on maintenance takes the note; null: it stays until a new list is made from it.';
+  'Changes to jobs under unique keys that their claims do not show yet. Each unique job is listed in its claim or folded.';
+COMMENT ON COLUMN jobs.unique_note.kind IS 'f: folded, a final job that its claim does not list, because a newer one in the list has the same state. r: returned, a job that is no longer final, as by jobs.retry; it counts as if listed. h: a hold that was released early. o: orphaned, a key that has lost a job, or has only a hold left; maintenance checks its claim when due.';
+COMMENT ON COLUMN jobs.unique_note.seq IS 'f, h: the job. o: the transaction, so that each adds at most one note per key. r: a unique number.';
+COMMENT ON COLUMN jobs.unique_note.job_id IS 'The job; null: the note is about the key.';
+COMMENT ON COLUMN jobs.unique_note.due_at IS 'When maintenance handles the note; null: it stays until the claim is next rewritten.';
 
 CREATE TABLE jobs.kind (
   kind         text COLLATE "C" NOT NULL,
@@ -251,7 +248,7 @@ CREATE TABLE jobs.kind (
   unique_opts  jsonb,
   CONSTRAINT kind_pkey PRIMARY KEY (kind)
 );
-COMMENT ON TABLE jobs.kind IS 'What jobs of a kind are inserted with where the insert says nothing; null: the system''s default. Sessions remember it: written by jobs.define_kind only.';
+COMMENT ON TABLE jobs.kind IS 'Defaults of kinds; null: the system''s. Sessions cache it: only jobs.define_kind and undefine_kind write it.';
 
 CREATE TABLE jobs.queue (
   queue               text COLLATE "C" NOT NULL,
@@ -271,12 +268,12 @@ CREATE TABLE jobs.queue (
 CREATE INDEX queue_retention ON jobs.queue (queue)
  WHERE COALESCE(retention_completed, retention_cancelled, retention_discarded) IS NOT NULL;
 CREATE INDEX queue_bounded ON jobs.queue (queue) WHERE max_waiting IS NOT NULL;
-COMMENT ON TABLE jobs.queue IS 'What is set of a queue. Sessions remember it: written by jobs.pause_queue, resume_queue and configure_queue only.';
-COMMENT ON COLUMN jobs.queue.resumed_at IS 'When jobs.resume_queue last ended a pause during which jobs waited: their wait began anew. Maintenance forgets it once the queue has no available jobs.';
-COMMENT ON COLUMN jobs.queue.retention_completed IS 'Microseconds; -1: for ever; null: the setting.';
+COMMENT ON TABLE jobs.queue IS 'Settings of queues. Sessions cache it: only functions of the extension write it.';
+COMMENT ON COLUMN jobs.queue.resumed_at IS 'When jobs.resume_queue last ended a pause during which jobs waited: their wait restarted. Maintenance clears it when the queue has no available jobs.';
+COMMENT ON COLUMN jobs.queue.retention_completed IS 'Microseconds; -1: forever; null: the setting.';
 
--- Appended by jobs.configure_queue; maintenance reads every final job anew because of it, in parts,
--- and deletes it.
+-- Appended by jobs.configure_queue. Maintenance then checks every final job, in batches, and
+-- deletes the row.
 CREATE TABLE jobs.retention_change (
   made_by    bigint  NOT NULL,
   after_id   bigint  NOT NULL,
@@ -284,13 +281,13 @@ CREATE TABLE jobs.retention_change (
   is_settled boolean NOT NULL,
   CONSTRAINT retention_change_pkey PRIMARY KEY (made_by)
 );
-COMMENT ON TABLE jobs.retention_change IS 'Retentions of queues that were changed: the final jobs that finished.kept_until is to be set anew of.';
-COMMENT ON COLUMN jobs.retention_change.made_by IS 'The transaction that changed them.';
-COMMENT ON COLUMN jobs.retention_change.after_id IS 'Final jobs up to this id have been looked at.';
-COMMENT ON COLUMN jobs.retention_change.since IS 'The transaction that made or settled it.';
-COMMENT ON COLUMN jobs.retention_change.is_settled IS 'The change is known everywhere: only transactions that are older than since may go by the retention of before.';
+COMMENT ON TABLE jobs.retention_change IS 'Changes of queues'' retention: finished.kept_until is to be recomputed.';
+COMMENT ON COLUMN jobs.retention_change.made_by IS 'Transaction that made the change.';
+COMMENT ON COLUMN jobs.retention_change.after_id IS 'Final jobs up to this id are done.';
+COMMENT ON COLUMN jobs.retention_change.since IS 'Transaction that made or settled the change.';
+COMMENT ON COLUMN jobs.retention_change.is_settled IS 'Whether the change is visible everywhere: only transactions older than since can use the previous retention.';
 
--- A row each, so that fetches take different ones and never wait for each other.
+-- A row per slot, so that fetches take different ones and never wait for each other.
 CREATE TABLE jobs.queue_slot (
   slot   bigint  NOT NULL,
   job_id bigint,
@@ -299,8 +296,8 @@ CREATE TABLE jobs.queue_slot (
   CONSTRAINT queue_slot_pkey PRIMARY KEY (slot)
 ) WITH (fillfactor = 50);
 CREATE INDEX queue_slot_by_queue ON jobs.queue_slot (queue, n);
-COMMENT ON TABLE jobs.queue_slot IS 'Queues with a limit on how many jobs run: a row for each that may, with the job that does.';
-COMMENT ON COLUMN jobs.queue_slot.n IS 'From 1; a fetch takes those up to the limit.';
+COMMENT ON TABLE jobs.queue_slot IS 'Concurrency of queues: a row per slot, with the running job that takes it.';
+COMMENT ON COLUMN jobs.queue_slot.n IS 'From 1; a fetch takes slots up to the limit.';
 
 CREATE TABLE jobs.queue_start (
   slot    bigint      NOT NULL,
@@ -309,9 +306,9 @@ CREATE TABLE jobs.queue_start (
   CONSTRAINT queue_start_pkey PRIMARY KEY (slot)
 ) WITH (fillfactor = 50);
 CREATE INDEX queue_start_free ON jobs.queue_start (queue, free_at);
-COMMENT ON TABLE jobs.queue_start IS 'Queues with a limit on how many jobs start in a period: a row for each that may, with the time from which on it may again.';
+COMMENT ON TABLE jobs.queue_start IS 'Rates of queues: a row per start within the period, and when it can be used again.';
 
--- Not named periodic: that is the view.
+-- periodic is the view.
 CREATE TABLE jobs.periodic_schedule (
   defined_at   timestamptz NOT NULL,
   next_run_at  timestamptz,
@@ -341,17 +338,17 @@ CREATE TABLE jobs.periodic_schedule (
 );
 CREATE INDEX periodic_schedule_due ON jobs.periodic_schedule (next_run_at);
 COMMENT ON TABLE jobs.periodic_schedule IS
-  'Periodic jobs: when, and what is inserted then (null: the default at that time). Who has a row locked inserts the job of its tick and notes that in the same transaction.';
-COMMENT ON COLUMN jobs.periodic_schedule.defined_at IS 'When it was defined: no earlier tick counts.';
-COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance looks at it: the next tick, or when the last one is tried again; null: never, or it is paused.';
-COMMENT ON COLUMN jobs.periodic_schedule.last_run_at IS 'The latest tick that was dealt with; it does not come again.';
-COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'The job of that tick, or, if it was skipped, the job that it duplicated.';
-COMMENT ON COLUMN jobs.periodic_schedule.last_ticks IS 'The latest ten ticks that were dealt with, newest first: when, the job, whether it was skipped, and why there is none.';
-COMMENT ON COLUMN jobs.periodic_schedule.missed IS 'once: the latest of missed ticks gets its job; skip: none of them does.';
-COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is put off.';
+  'Periodic jobs: when they run and what they insert (null: the default at the tick). The transaction that locks a row inserts the job of its tick and records it.';
+COMMENT ON COLUMN jobs.periodic_schedule.defined_at IS 'When it was defined; earlier ticks do not count.';
+COMMENT ON COLUMN jobs.periodic_schedule.next_run_at IS 'When maintenance handles it: the next tick, or the retry of the latest one; null: never, or paused.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_run_at IS 'The latest tick that was handled; it is not repeated.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_job_id IS 'Job of that tick or, if it was skipped, the existing job.';
+COMMENT ON COLUMN jobs.periodic_schedule.last_ticks IS 'The latest ten ticks, newest first: when, the job, whether it was skipped, and why there is none.';
+COMMENT ON COLUMN jobs.periodic_schedule.missed IS 'Which missed ticks get a job: the latest (once) or none (skip).';
+COMMENT ON COLUMN jobs.periodic_schedule.last_error IS 'Why that tick has no job, or why the next one is delayed.';
 
--- Updated in place (HOT) by each beat: no column that changes has an index. Not dumped: who is
--- there says so again.
+-- A beat updates its row in place (HOT): no column that changes has an index. Not dumped: workers
+-- register again.
 CREATE TABLE jobs.worker (
   first_seen_at timestamptz NOT NULL,
   last_seen_at  timestamptz NOT NULL,
@@ -361,9 +358,9 @@ CREATE TABLE jobs.worker (
   info          jsonb,
   CONSTRAINT worker_pkey PRIMARY KEY (worker)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE jobs.worker IS 'Workers that said that they are there: jobs.worker_beat. A row goes a day after the last time.';
-COMMENT ON COLUMN jobs.worker.queues IS 'Where it says that it fetches from.';
-COMMENT ON COLUMN jobs.worker.info IS 'What else it says.';
+COMMENT ON TABLE jobs.worker IS 'Workers that have called jobs.worker_beat within a day.';
+COMMENT ON COLUMN jobs.worker.queues IS 'Queues that it registered.';
+COMMENT ON COLUMN jobs.worker.info IS 'Further data that it registered.';
 
 CREATE TABLE jobs.worker_command (
   commanded_at   timestamptz NOT NULL,
@@ -374,12 +371,12 @@ CREATE TABLE jobs.worker_command (
   command_reason text,
   CONSTRAINT worker_command_pkey PRIMARY KEY (worker)
 );
-COMMENT ON TABLE jobs.worker_command IS 'Workers that are to fetch no more, until jobs.resume_worker, or until nobody has seen them for 30 days. Sessions remember it: written by functions of the extension only.';
-COMMENT ON COLUMN jobs.worker_command.seen_at IS 'When it was commanded, or the worker has fetched or said that it is there since, within a day.';
+COMMENT ON TABLE jobs.worker_command IS 'Workers that must not fetch, until jobs.resume_worker, or until they were not seen for 30 days. Sessions cache it: only functions of the extension write it.';
+COMMENT ON COLUMN jobs.worker_command.seen_at IS 'When the command was given or, exact to a day, the worker has since fetched or called jobs.worker_beat.';
 COMMENT ON COLUMN jobs.worker_command.command IS 'quiet or stop.';
 
--- A row a task from the start, so that noting a run never inserts. Not dumped: it tells of this
--- server.
+-- A row per task from the start, so that recording a run never inserts. Not dumped: the runs are
+-- this server's.
 CREATE TABLE jobs.maintenance_task (
   task           text        COLLATE "C" NOT NULL,
   last_run_at    timestamptz,
@@ -392,7 +389,7 @@ CREATE TABLE jobs.maintenance_task (
   last_error     text,
   CONSTRAINT maintenance_task_pkey PRIMARY KEY (task)
 ) WITH (fillfactor = 30);
-COMMENT ON TABLE jobs.maintenance_task IS 'The latest run of each maintenance task that had something to do or failed. Runs that find nothing are not written down: an idle database writes no WAL.';
+COMMENT ON TABLE jobs.maintenance_task IS 'The latest run of each maintenance task that had something to do or failed. Other runs are not recorded, so that an idle database writes no WAL.';
 INSERT INTO jobs.maintenance_task (task)
 VALUES ('schedule'), ('periodic'), ('expire'), ('rescue'), ('prune'), ('claims'), ('statistics');
 
@@ -402,11 +399,11 @@ CREATE TABLE jobs.maintenance_pause (
   one       boolean     NOT NULL DEFAULT true CONSTRAINT maintenance_pause_one CHECK (one),
   CONSTRAINT maintenance_pause_pkey PRIMARY KEY (one)
 );
-COMMENT ON TABLE jobs.maintenance_pause IS 'A row while maintenance is paused: jobs.pause_maintenance, jobs.resume_maintenance.';
+COMMENT ON TABLE jobs.maintenance_pause IS 'One row while maintenance is paused (jobs.pause_maintenance).';
 
--- Counts are places and numbers in turns: the events inserted, started, completed, failed,
--- discarded and cancelled are 0 to 5, the sums of waits and runs in microseconds 6 and 7, and the
--- buckets of both follow (core/src/counts.rs).
+-- counts alternates places and numbers. Places 0 to 5 are the events inserted, started, completed,
+-- failed, discarded and cancelled, 6 and 7 the sums of waits and runs in microseconds. The buckets
+-- of both follow (core/src/counts.rs).
 CREATE TABLE jobs.history_bucket (
   at     timestamptz NOT NULL,
   entry  bigint,
@@ -415,17 +412,17 @@ CREATE TABLE jobs.history_bucket (
   counts bigint[]    NOT NULL
 );
 CREATE INDEX history_bucket_at ON jobs.history_bucket (at);
-COMMENT ON TABLE jobs.history_bucket IS 'What jobs.history shows of minutes that are over: what was counted by queue and kind. A minute may have several rows, which are summed.';
-COMMENT ON COLUMN jobs.history_bucket.entry IS 'The entry of shared memory that it was, so that it does not count twice before that is freed; null: it was none.';
+COMMENT ON TABLE jobs.history_bucket IS 'Minutes of jobs.history: counts by queue and kind. Several rows of one minute are summed.';
+COMMENT ON COLUMN jobs.history_bucket.entry IS 'Entry of shared memory that it comes from, so that it does not count twice before that is freed; null: none.';
 
--- Appended by transactions, and so without an index. Not dumped.
+-- Append-only, so without an index. Not dumped.
 CREATE TABLE jobs.history_delta (
   at     timestamptz NOT NULL,
   queue  text        COLLATE "C" NOT NULL,
   kind   text        COLLATE "C" NOT NULL,
   counts bigint[]    NOT NULL
 );
-COMMENT ON TABLE jobs.history_delta IS 'What single transactions have counted: prepared ones, and where shared memory has no room or is not there. Maintenance makes minutes of them.';
+COMMENT ON TABLE jobs.history_delta IS 'Counts of single transactions: prepared ones, or without room in shared memory. Maintenance adds them to minutes.';
 
 CREATE TABLE jobs.history_total (
   epoch  bigint      NOT NULL,
@@ -435,11 +432,11 @@ CREATE TABLE jobs.history_total (
   counts bigint[]    NOT NULL,
   CONSTRAINT history_total_pkey PRIMARY KEY (queue, kind)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE jobs.history_total IS 'What was counted of each queue and kind since the server began: the counters of jobs.metrics, to which the minutes that are not over are added. It has at most as many rows as jobs.metrics_max_series allows; anything beyond counts for (others). It tells of this server.';
-COMMENT ON COLUMN jobs.history_total.epoch IS 'Of which start of the server and of which database it is: of others it counts from 0, as counters of a server do that was started anew.';
+COMMENT ON TABLE jobs.history_total IS 'Counters of jobs.metrics by queue and kind since the server started, without the current minutes. Rows beyond jobs.metrics_max_series count as (others).';
+COMMENT ON COLUMN jobs.history_total.epoch IS 'Start of the server and database that it counts for. In others it counts from 0, as counters do after a restart.';
 
--- A row a table from the start, so that keeping a count never inserts. Not dumped: it is counted
--- again.
+-- A row per table from the start, so that recording a count never inserts. Not dumped: maintenance
+-- counts again.
 CREATE TABLE jobs.kept_count (
   place      text        COLLATE "C" NOT NULL,
   counted_at timestamptz,
@@ -449,16 +446,16 @@ CREATE TABLE jobs.kept_count (
   counts     jsonb,
   CONSTRAINT kept_count_pkey PRIMARY KEY (place)
 ) WITH (fillfactor = 30);
-COMMENT ON TABLE jobs.kept_count IS 'How many jobs are in the tables that are too long to be counted whenever somebody asks: by queue and state. Counted now and then by maintenance.';
+COMMENT ON TABLE jobs.kept_count IS 'Counts of jobs by queue and state, of tables too long to count on each read. Maintenance renews them.';
 INSERT INTO jobs.kept_count (place) VALUES ('ready'), ('scheduled'), ('running'), ('finished');
 COMMENT ON COLUMN jobs.kept_count.counted_at IS 'Null: the table is short.';
-COMMENT ON COLUMN jobs.kept_count.place IS 'The table: ready, scheduled, running or finished.';
-COMMENT ON COLUMN jobs.kept_count.took IS 'How long counting took; the longer, the more rarely it is done.';
-COMMENT ON COLUMN jobs.kept_count.queues IS 'How many queues have jobs there. While any table has more than 10,000, the counts of all are in kept_queue.';
-COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted up to then, by the server''s statistics: while they do not change, nothing is counted again.';
+COMMENT ON COLUMN jobs.kept_count.place IS 'Table: ready, scheduled, running or finished.';
+COMMENT ON COLUMN jobs.kept_count.took IS 'Duration of the count; the longer, the less often it is renewed.';
+COMMENT ON COLUMN jobs.kept_count.queues IS 'Number of queues with jobs in the table. While one table has more than 10,000, the counts of all are in kept_queue.';
+COMMENT ON COLUMN jobs.kept_count.changes IS 'Rows inserted and deleted until then, by the server''s statistics. While it stays the same, nothing is counted again.';
 
--- Of a table of jobs all columns are written at a time, in the rows that change. Not dumped: it is
--- counted again.
+-- A count of a table writes all its columns, in the rows that change. Not dumped: maintenance
+-- counts again.
 CREATE TABLE jobs.kept_queue (
   available           bigint,
   scheduled           bigint,
@@ -473,10 +470,9 @@ CREATE TABLE jobs.kept_queue (
   CONSTRAINT kept_queue_pkey PRIMARY KEY (queue)
 );
 CREATE INDEX kept_queue_oldest_available_at ON jobs.kept_queue (oldest_available_at);
-COMMENT ON TABLE jobs.kept_queue IS 'The number of jobs by queue, a column for each state, kept by maintenance while there are more than 10,000 queues; otherwise empty.';
-COMMENT ON COLUMN jobs.kept_queue.available IS 'Null, as in the other states: there are none.';
+COMMENT ON TABLE jobs.kept_queue IS 'Counts of jobs by queue, a column per state, while there are more than 10,000 queues; otherwise empty.';
+COMMENT ON COLUMN jobs.kept_queue.available IS 'Null, as for the other states: none.';
 
--- Who looks wants the latest first, and maintenance deletes from the other end.
 CREATE TABLE jobs.audit_record (
   at               timestamptz NOT NULL,
   jobs             bigint,
@@ -489,12 +485,11 @@ CREATE TABLE jobs.audit_record (
   reason           text
 );
 CREATE INDEX audit_record_by_age ON jobs.audit_record (at);
-COMMENT ON TABLE jobs.audit_record IS 'Who has managed what, appended by the transaction that did: a row for each call that changed something. Kept for jobs.retention_audit.';
-COMMENT ON COLUMN jobs.audit_record.role IS 'The role that the session acted as: of SET ROLE, or as it logged in.';
-COMMENT ON COLUMN jobs.audit_record.login_role IS 'The role that the session logged in as (session_user). SET ROLE does not change it.';
+COMMENT ON TABLE jobs.audit_record IS 'Every change made by a managing call, in the transaction of the call. Kept for jobs.retention_audit.';
+COMMENT ON COLUMN jobs.audit_record.role IS 'Role that the session acted as: that of SET ROLE, or the login role.';
+COMMENT ON COLUMN jobs.audit_record.login_role IS 'Role that the session logged in as (session_user); SET ROLE does not change it.';
 
--- Without a primary key: where they are part of a publication (FOR ALL TABLES), rows could not be
--- deleted otherwise.
+-- They have no primary key. In a publication (FOR ALL TABLES), rows could not be deleted otherwise.
 ALTER TABLE jobs.error REPLICA IDENTITY FULL;
 ALTER TABLE jobs.audit_record REPLICA IDENTITY FULL;
 ALTER TABLE jobs.history_bucket REPLICA IDENTITY FULL;

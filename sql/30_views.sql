@@ -1,5 +1,5 @@
--- The latest error is looked up for who asks for it only: a join would look for those of each job.
--- One branch a state (available has two), each with a constant state and a join of its own, so that
+-- The latest error is a subquery, evaluated only if selected; a join would find that of every job.
+-- Each state is a branch (available has two) with a constant state and its own join, so that
 -- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
 -- 1 minute is DEFAULT_TIMEOUT of src/store/fetch.rs.
 CREATE VIEW jobs.jobs AS
@@ -57,60 +57,59 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
       FROM jobs.job j JOIN jobs.finished p ON p.job_id = j.id WHERE p.state = 'discarded'
   ) p, (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.jobs IS
-  'Every job, one row. args, meta, progress and output are null for a role that may not SELECT from jobs.job, such as a viewer (jobs.grant_viewer).';
-COMMENT ON COLUMN jobs.jobs.id IS 'Number of the job; larger ones were inserted later.';
-COMMENT ON COLUMN jobs.jobs.state IS 'Where the job stands.';
+  'One row per job. args, meta, progress and output are null without SELECT on jobs.job, as for a viewer (jobs.grant_viewer).';
+COMMENT ON COLUMN jobs.jobs.id IS 'Id of the job; later jobs have larger ids.';
+COMMENT ON COLUMN jobs.jobs.state IS 'Current state.';
 COMMENT ON COLUMN jobs.jobs.queue IS 'Queue that it is fetched from.';
 COMMENT ON COLUMN jobs.jobs.kind IS 'What to do.';
-COMMENT ON COLUMN jobs.jobs.priority IS 'Within its queue the lower number is fetched first.';
-COMMENT ON COLUMN jobs.jobs.attempt IS 'How many attempts have begun; a snoozed or released one does not count.';
-COMMENT ON COLUMN jobs.jobs.max_attempts IS 'How many there may be.';
-COMMENT ON COLUMN jobs.jobs.args IS 'Arguments of the job, as inserted or updated.';
-COMMENT ON COLUMN jobs.jobs.meta IS 'What else was given along with it; {} if nothing.';
+COMMENT ON COLUMN jobs.jobs.priority IS 'Within a queue, the lowest number is fetched first.';
+COMMENT ON COLUMN jobs.jobs.attempt IS 'Number of attempts so far, without snoozed and released ones.';
+COMMENT ON COLUMN jobs.jobs.max_attempts IS 'Maximum number of attempts.';
+COMMENT ON COLUMN jobs.jobs.args IS 'Arguments, as inserted or updated.';
+COMMENT ON COLUMN jobs.jobs.meta IS 'Further data, as inserted or updated; defaults to {}.';
 COMMENT ON COLUMN jobs.jobs.tags IS 'Tags, for filters.';
-COMMENT ON COLUMN jobs.jobs.created_at IS 'When it was inserted.';
-COMMENT ON COLUMN jobs.jobs.scheduled_at IS 'When it was or will be due most recently: as inserted, or the time of its retry or snooze.';
-COMMENT ON COLUMN jobs.jobs.attempted_at IS 'When the attempt began that runs or was the last one of a final job; else null.';
-COMMENT ON COLUMN jobs.jobs.finalized_at IS 'When it became completed, cancelled or discarded; else null.';
-COMMENT ON COLUMN jobs.jobs.expires_at IS 'From then on it is discarded instead of being fetched; null: never.';
-COMMENT ON COLUMN jobs.jobs.timeout IS 'How long one attempt may run; negative: no limit.';
-COMMENT ON COLUMN jobs.jobs.lease_expires_at IS 'While it runs: without a heartbeat until then the attempt fails.';
-COMMENT ON COLUMN jobs.jobs.deadline_at IS 'While it runs: when the attempt is over, whatever the heartbeats; null: no limit.';
-COMMENT ON COLUMN jobs.jobs.cancel_requested_at IS 'When somebody asked a running job to stop; else null.';
-COMMENT ON COLUMN jobs.jobs.cancel_reason IS 'The reason given to jobs.cancel.';
-COMMENT ON COLUMN jobs.jobs.worker IS 'Who has it, or finished it, by the name that the fetch gave.';
-COMMENT ON COLUMN jobs.jobs.token IS 'Of the attempt that runs, or that finished the job; else null.';
-COMMENT ON COLUMN jobs.jobs.progress IS 'What the latest heartbeat said, while it runs.';
-COMMENT ON COLUMN jobs.jobs.output IS 'What jobs.complete was given.';
-COMMENT ON COLUMN jobs.jobs.retry IS 'The retry policy in force, as it was given; "river" if nothing was.';
-COMMENT ON COLUMN jobs.jobs.unique_key IS 'Key that it was inserted under, 64 hex digits, as jobs.unique_key gives them; null: it is not unique.';
-COMMENT ON COLUMN jobs.jobs.last_error IS 'Text of the latest error, also where the job got over it; null: there is none.';
-COMMENT ON COLUMN jobs.jobs.last_error_at IS 'When that was.';
-COMMENT ON COLUMN jobs.jobs.flow_id IS 'Kept for a later version, which has flows of jobs: always null.';
-COMMENT ON COLUMN jobs.jobs.step IS 'Kept for a later version, which has flows of jobs: always null.';
+COMMENT ON COLUMN jobs.jobs.created_at IS 'When the job was inserted.';
+COMMENT ON COLUMN jobs.jobs.scheduled_at IS 'When the job is or was last due: as inserted, or by its retry or snooze.';
+COMMENT ON COLUMN jobs.jobs.attempted_at IS 'When the current attempt, or the last one of a final job, began; else null.';
+COMMENT ON COLUMN jobs.jobs.finalized_at IS 'When the job became completed, cancelled or discarded; else null.';
+COMMENT ON COLUMN jobs.jobs.expires_at IS 'When the job is discarded unless it was fetched; null: never.';
+COMMENT ON COLUMN jobs.jobs.timeout IS 'Maximum duration of one attempt; negative: no limit.';
+COMMENT ON COLUMN jobs.jobs.lease_expires_at IS 'When the current attempt fails without another heartbeat.';
+COMMENT ON COLUMN jobs.jobs.deadline_at IS 'When the current attempt fails regardless of heartbeats; null: never.';
+COMMENT ON COLUMN jobs.jobs.cancel_requested_at IS 'When a running job got a cancel request; else null.';
+COMMENT ON COLUMN jobs.jobs.cancel_reason IS 'Reason given to jobs.cancel.';
+COMMENT ON COLUMN jobs.jobs.worker IS 'Worker that runs or finished the job, by the name that it fetched with.';
+COMMENT ON COLUMN jobs.jobs.token IS 'Token of the current attempt, or of the one that finished the job; else null.';
+COMMENT ON COLUMN jobs.jobs.progress IS 'Progress by the latest heartbeat of the current attempt.';
+COMMENT ON COLUMN jobs.jobs.output IS 'Output given to jobs.complete.';
+COMMENT ON COLUMN jobs.jobs.retry IS 'Retry policy in force, as given; defaults to "river".';
+COMMENT ON COLUMN jobs.jobs.unique_key IS 'Unique key, 64 hex digits, as jobs.unique_key returns it; null: not unique.';
+COMMENT ON COLUMN jobs.jobs.last_error IS 'Text of the latest error, even if a later attempt succeeded; null: none.';
+COMMENT ON COLUMN jobs.jobs.last_error_at IS 'When that error occurred.';
+COMMENT ON COLUMN jobs.jobs.flow_id IS 'Reserved; always null.';
+COMMENT ON COLUMN jobs.jobs.step IS 'Reserved; always null.';
 
 CREATE VIEW jobs.errors AS
 SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker, (SELECT j.kind FROM jobs.job j WHERE j.id = e.job_id) AS job_kind
   FROM jobs.error e;
 COMMENT ON VIEW jobs.errors IS 'Every failed attempt.';
-COMMENT ON COLUMN jobs.errors.job_id IS 'The job.';
-COMMENT ON COLUMN jobs.errors.attempt IS 'Which attempt failed.';
-COMMENT ON COLUMN jobs.errors.at IS 'When.';
-COMMENT ON COLUMN jobs.errors.error IS 'What went wrong, as the worker or the rescue says it.';
-COMMENT ON COLUMN jobs.errors.details IS 'What the worker gave beside the text, such as type, code and trace; type is timeout, lease_expired, expired or too_long where no worker failed it.';
-COMMENT ON COLUMN jobs.errors.worker IS 'Whose attempt it was, by the name that the fetch gave; null: no worker had the job.';
+COMMENT ON COLUMN jobs.errors.job_id IS 'Id of the job.';
+COMMENT ON COLUMN jobs.errors.attempt IS 'Number of the failed attempt.';
+COMMENT ON COLUMN jobs.errors.at IS 'When it failed.';
+COMMENT ON COLUMN jobs.errors.error IS 'Text of the error, from the worker or the rescue.';
+COMMENT ON COLUMN jobs.errors.details IS 'Details from the worker, such as type, code and trace. Without a worker, type is timeout, lease_expired, expired or too_long.';
+COMMENT ON COLUMN jobs.errors.worker IS 'Worker of the attempt, by the name that it fetched with; null: no attempt was running.';
 COMMENT ON COLUMN jobs.errors.job_kind IS 'Kind of the job.';
 
--- No view from here on touches args: a viewer of queues sees counts only.
 CREATE FUNCTION jobs.count_queues()
 RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, running bigint, retryable bigint,
                completed bigint, cancelled bigint, discarded bigint, oldest_available_at timestamptz,
                estimated jobs.state[], counted_at timestamptz)
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'count_queues_wrapper';
-COMMENT ON FUNCTION jobs.count_queues() IS 'What the view jobs.queues shows of queues that have jobs, if there are at most 10,000 queues.';
+COMMENT ON FUNCTION jobs.count_queues() IS 'Returns what jobs.queues shows of queues that have jobs, if there are at most 10,000 queues.';
 
--- Of each queue one row comes from one branch, so that a condition on the queue reaches each.
+-- Each queue has one row, from one branch, so that a condition on the queue reaches every branch.
 CREATE VIEW jobs.queues AS
 WITH counted AS MATERIALIZED (
   SELECT f.queue COLLATE "C" AS queue, f.available, f.scheduled, f.pending, f.running, f.retryable, f.completed, f.cancelled, f.discarded,
@@ -140,46 +139,46 @@ SELECT c.queue,
            AND s.queue NOT IN (SELECT f.queue FROM counted f) AND NOT EXISTS (SELECT FROM jobs.kept_queue k WHERE k.queue = s.queue)) c
   LEFT JOIN jobs.queue q ON q.queue = c.queue;
 COMMENT ON VIEW jobs.queues IS
-  'Queues that have jobs or of which something is set: how many in each state, since when the oldest available one waits, whether it is paused, its limits. Up to 10,000 jobs of a kind of state are counted right then; where there are more, in any queue, the count is one that maintenance made before: the states are in estimated, the time is in counted_at. With more than 10,000 queues, all counts and ages come from maintenance, and a new queue appears with the next count.';
+  'Queues that have jobs or settings: their jobs by state, since when the oldest available job has waited, pause and limits. Up to 10,000 jobs of a group of states (available; scheduled, retryable and pending; running; final) are counted on each read. For more, the counts are from maintenance: estimated lists the states, counted_at is the time. With more than 10,000 queues, all counts and ages are from maintenance, and a new queue appears at the next count.';
 COMMENT ON COLUMN jobs.queues.queue IS 'Name of the queue.';
 COMMENT ON COLUMN jobs.queues.available IS 'Jobs that can be fetched now.';
-COMMENT ON COLUMN jobs.queues.scheduled IS 'Jobs that wait for their time.';
+COMMENT ON COLUMN jobs.queues.scheduled IS 'Jobs that are due later.';
 COMMENT ON COLUMN jobs.queues.pending IS 'Jobs that wait for jobs.activate.';
-COMMENT ON COLUMN jobs.queues.running IS 'Jobs that a worker has.';
-COMMENT ON COLUMN jobs.queues.retryable IS 'Jobs that failed and wait for the next attempt.';
-COMMENT ON COLUMN jobs.queues.completed IS 'Completed jobs that are not yet pruned.';
-COMMENT ON COLUMN jobs.queues.cancelled IS 'Cancelled jobs that are not yet pruned.';
-COMMENT ON COLUMN jobs.queues.discarded IS 'Jobs that are given up and not yet pruned.';
-COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has waited: the later of when it was due and when it was inserted, retried, activated or released, or its queue resumed; null: no job is available.';
-COMMENT ON COLUMN jobs.queues.paused IS 'Whether fetching from it is stopped: jobs.pause_queue.';
-COMMENT ON COLUMN jobs.queues.paused_at IS 'Since when; null: it is not.';
-COMMENT ON COLUMN jobs.queues.paused_by IS 'The role that paused it.';
-COMMENT ON COLUMN jobs.queues.pause_reason IS 'The reason given to jobs.pause_queue.';
-COMMENT ON COLUMN jobs.queues.concurrency IS 'The most of its jobs that run at a time; null: no limit.';
-COMMENT ON COLUMN jobs.queues.rate IS 'The most of its jobs that start within rate_period; null: no limit.';
-COMMENT ON COLUMN jobs.queues.rate_period IS 'The time that rate is for.';
-COMMENT ON COLUMN jobs.queues.max_waiting IS 'The most of its jobs that wait (available, scheduled, retryable, pending): an insert beyond that is refused; null: no bound.';
-COMMENT ON COLUMN jobs.queues.estimated IS 'States whose count was made before, by maintenance, at counted_at; empty: all are counted now.';
-COMMENT ON COLUMN jobs.queues.counted_at IS 'When the oldest of those counts was made.';
-COMMENT ON COLUMN jobs.queues.retention_completed IS 'How long completed jobs of the queue are kept, negative: for ever; null: jobs.retention_completed.';
-COMMENT ON COLUMN jobs.queues.retention_cancelled IS 'The same for cancelled ones.';
-COMMENT ON COLUMN jobs.queues.retention_discarded IS 'The same for discarded ones.';
+COMMENT ON COLUMN jobs.queues.running IS 'Jobs that workers hold.';
+COMMENT ON COLUMN jobs.queues.retryable IS 'Failed jobs that wait for their next attempt.';
+COMMENT ON COLUMN jobs.queues.completed IS 'Completed jobs that are not pruned.';
+COMMENT ON COLUMN jobs.queues.cancelled IS 'Cancelled jobs that are not pruned.';
+COMMENT ON COLUMN jobs.queues.discarded IS 'Discarded jobs that are not pruned.';
+COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has waited: when it was due, inserted, retried, activated or released, or its queue was resumed, whichever is latest; null: none is available.';
+COMMENT ON COLUMN jobs.queues.paused IS 'Whether the queue is paused (jobs.pause_queue).';
+COMMENT ON COLUMN jobs.queues.paused_at IS 'When it was paused; null: it is not.';
+COMMENT ON COLUMN jobs.queues.paused_by IS 'Role that paused it.';
+COMMENT ON COLUMN jobs.queues.pause_reason IS 'Reason given to jobs.pause_queue.';
+COMMENT ON COLUMN jobs.queues.concurrency IS 'Maximum number of running jobs; null: no limit.';
+COMMENT ON COLUMN jobs.queues.rate IS 'Maximum number of jobs that start within rate_period; null: no limit.';
+COMMENT ON COLUMN jobs.queues.rate_period IS 'Period of rate.';
+COMMENT ON COLUMN jobs.queues.max_waiting IS 'Maximum number of available, scheduled, retryable and pending jobs, beyond which inserts fail; null: no bound.';
+COMMENT ON COLUMN jobs.queues.estimated IS 'States whose count is from counted_at; empty: all counts are current.';
+COMMENT ON COLUMN jobs.queues.counted_at IS 'When the oldest of these counts was made.';
+COMMENT ON COLUMN jobs.queues.retention_completed IS 'How long completed jobs are kept; negative: forever; null: jobs.retention_completed.';
+COMMENT ON COLUMN jobs.queues.retention_cancelled IS 'How long cancelled jobs are kept, likewise.';
+COMMENT ON COLUMN jobs.queues.retention_discarded IS 'How long discarded jobs are kept, likewise.';
 
 CREATE VIEW jobs.kinds AS
 SELECT k.kind, k.queue, k.priority::integer, k.max_attempts, k.timeout, k.retry, k.unique_opts
   FROM jobs.kind k;
 COMMENT ON VIEW jobs.kinds IS
-  'What jobs.define_kind has set: what jobs of a kind are inserted with where the insert says nothing; null: the system''s default.';
+  'Defaults of kinds, set by jobs.define_kind. Null means the system''s default.';
 COMMENT ON COLUMN jobs.kinds.kind IS 'The kind.';
-COMMENT ON COLUMN jobs.kinds.queue IS 'Queue of its jobs; null: default.';
-COMMENT ON COLUMN jobs.kinds.priority IS 'Priority of its jobs; null: 1.';
-COMMENT ON COLUMN jobs.kinds.max_attempts IS 'How many attempts there may be; null: 25.';
-COMMENT ON COLUMN jobs.kinds.timeout IS 'How long one attempt may run, negative: no limit; null: 1 minute.';
+COMMENT ON COLUMN jobs.kinds.queue IS 'Queue; null: default.';
+COMMENT ON COLUMN jobs.kinds.priority IS 'Priority; null: 1.';
+COMMENT ON COLUMN jobs.kinds.max_attempts IS 'Maximum number of attempts; null: 25.';
+COMMENT ON COLUMN jobs.kinds.timeout IS 'Maximum duration of one attempt; negative: no limit; null: 1 minute.';
 COMMENT ON COLUMN jobs.kinds.retry IS 'Retry policy, as given; null: river.';
 COMMENT ON COLUMN jobs.kinds.unique_opts IS 'Unique options, as given; null: not unique.';
 
--- The one place that says what a worker's status is. Its joins let a condition on the worker reach
--- each table.
+-- The only definition of a worker's status. Its joins let a condition on the worker reach each
+-- table.
 CREATE VIEW jobs.workers AS
 SELECT COALESCE(COALESCE(h.worker, w.worker), c.worker) AS worker, COALESCE(h.running, 0) AS running, COALESCE(h.job_ids, '{}') AS job_ids,
        COALESCE(w.queues, h.queues, '{}') AS queues, COALESCE(h.kinds, '{}') AS kinds, h.oldest_attempted_at, h.next_lease_expires_at, h.last_lease_expires_at,
@@ -198,28 +197,28 @@ SELECT COALESCE(COALESCE(h.worker, w.worker), c.worker) AS worker, COALESCE(h.ru
          GROUP BY r.worker) h
   FULL JOIN jobs.worker w ON w.worker = h.worker
   FULL JOIN jobs.worker_command c ON c.worker = COALESCE(h.worker, w.worker);
-COMMENT ON VIEW jobs.workers IS 'Workers by the name that they fetch with: those that hold jobs, those that say that they are there (jobs.worker_beat), also when they are idle and for a day after they are lost, and those that have a command.';
-COMMENT ON COLUMN jobs.workers.worker IS 'Name that it fetches with.';
-COMMENT ON COLUMN jobs.workers.running IS 'How many jobs it holds.';
-COMMENT ON COLUMN jobs.workers.job_ids IS 'The jobs that it holds.';
-COMMENT ON COLUMN jobs.workers.queues IS 'Queues that it says it fetches from; of one that never said so, those of its jobs.';
+COMMENT ON VIEW jobs.workers IS 'Workers that hold jobs, have a command, or have called jobs.worker_beat: idle ones too, and lost ones for a day.';
+COMMENT ON COLUMN jobs.workers.worker IS 'Name that the worker fetches with.';
+COMMENT ON COLUMN jobs.workers.running IS 'Number of jobs that it holds.';
+COMMENT ON COLUMN jobs.workers.job_ids IS 'Ids of these jobs.';
+COMMENT ON COLUMN jobs.workers.queues IS 'Queues that it registered; without a beat, the queues of its jobs.';
 COMMENT ON COLUMN jobs.workers.kinds IS 'Kinds of the jobs that it holds.';
-COMMENT ON COLUMN jobs.workers.oldest_attempted_at IS 'When the longest running one began.';
-COMMENT ON COLUMN jobs.workers.next_lease_expires_at IS 'When the first of its leases runs out.';
-COMMENT ON COLUMN jobs.workers.last_lease_expires_at IS 'When the last of its leases runs out.';
-COMMENT ON COLUMN jobs.workers.expired IS 'How many of its leases have run out and are not yet rescued.';
-COMMENT ON COLUMN jobs.workers.cancel_requested IS 'How many of its jobs have been asked to stop.';
-COMMENT ON COLUMN jobs.workers.status IS 'lost: the last beat of the worker is more than 60 seconds ago; else its command, quiet or stop; else busy if it holds jobs, or idle.';
-COMMENT ON COLUMN jobs.workers.first_seen_at IS 'When it said so first; null: it never did.';
-COMMENT ON COLUMN jobs.workers.last_seen_at IS 'When it said so last, within 3 seconds.';
-COMMENT ON COLUMN jobs.workers.concurrency IS 'How many jobs it says it runs at a time.';
-COMMENT ON COLUMN jobs.workers.busy IS 'How many of these places are taken: as running.';
-COMMENT ON COLUMN jobs.workers.version IS 'Member version of info.';
-COMMENT ON COLUMN jobs.workers.info IS 'What else it says of itself.';
-COMMENT ON COLUMN jobs.workers.command IS 'What an operator has commanded: quiet or stop, also of one that is lost; null: nothing.';
-COMMENT ON COLUMN jobs.workers.commanded_at IS 'When.';
-COMMENT ON COLUMN jobs.workers.commanded_by IS 'By whom.';
-COMMENT ON COLUMN jobs.workers.command_reason IS 'Why.';
+COMMENT ON COLUMN jobs.workers.oldest_attempted_at IS 'When its oldest running attempt began.';
+COMMENT ON COLUMN jobs.workers.next_lease_expires_at IS 'When its first lease expires.';
+COMMENT ON COLUMN jobs.workers.last_lease_expires_at IS 'When its last lease expires.';
+COMMENT ON COLUMN jobs.workers.expired IS 'Number of its expired leases that are not rescued yet.';
+COMMENT ON COLUMN jobs.workers.cancel_requested IS 'Number of its jobs with a cancel request.';
+COMMENT ON COLUMN jobs.workers.status IS 'lost: the latest beat is more than 60 seconds old; else the command, quiet or stop; else busy if it holds jobs, or idle.';
+COMMENT ON COLUMN jobs.workers.first_seen_at IS 'Time of its first beat; null: none.';
+COMMENT ON COLUMN jobs.workers.last_seen_at IS 'Time of its latest beat, exact to 3 seconds.';
+COMMENT ON COLUMN jobs.workers.concurrency IS 'Number of jobs that it runs at a time.';
+COMMENT ON COLUMN jobs.workers.busy IS 'Number of these that are taken; the same as running.';
+COMMENT ON COLUMN jobs.workers.version IS 'version in info.';
+COMMENT ON COLUMN jobs.workers.info IS 'Further data that it registered.';
+COMMENT ON COLUMN jobs.workers.command IS 'Command of an operator, quiet or stop, even if the worker is lost; null: none.';
+COMMENT ON COLUMN jobs.workers.commanded_at IS 'When the command was given.';
+COMMENT ON COLUMN jobs.workers.commanded_by IS 'Role that gave it.';
+COMMENT ON COLUMN jobs.workers.command_reason IS 'Reason for it.';
 
 CREATE VIEW jobs.unique_claims AS
 SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.until, c.key AS key_bytes
@@ -233,11 +232,11 @@ SELECT encode(c.key, 'hex') AS key, COALESCE(h.holders, '{}') AS holders, h.unti
                     UNION
                     SELECT n.job_id, NULL FROM jobs.unique_note n WHERE n.key = c.key AND n.kind = 'r' AND n.job_id <> ALL (c.jobs)) l) u) h;
 COMMENT ON VIEW jobs.unique_claims IS
-  'Unique keys, as jobs.unique_key gives them, and the jobs under each that are looked at when another one wants the key. until: when the last hold on it runs out; null: no job holds it by itself.';
-COMMENT ON COLUMN jobs.unique_claims.key IS '64 hex digits, as jobs.unique_key gives them.';
-COMMENT ON COLUMN jobs.unique_claims.holders IS 'Ids of the jobs under the key; of a deleted job, if its hold goes on.';
-COMMENT ON COLUMN jobs.unique_claims.until IS 'When the last hold (hold_for) on the key runs out; null: no job holds it by itself.';
-COMMENT ON COLUMN jobs.unique_claims.key_bytes IS 'The same key, decode(key, ''hex''): by this one a key is found at once among millions.';
+  'Unique keys, and the jobs that an insert with the key would check for a conflict.';
+COMMENT ON COLUMN jobs.unique_claims.key IS 'Unique key, 64 hex digits, as jobs.unique_key returns it.';
+COMMENT ON COLUMN jobs.unique_claims.holders IS 'Ids of the jobs under the key, including deleted jobs with a hold.';
+COMMENT ON COLUMN jobs.unique_claims.until IS 'When the last hold (hold_for) on the key ends; null: none.';
+COMMENT ON COLUMN jobs.unique_claims.key_bytes IS 'The key as bytes, decode(key, ''hex''): filter by this column, which has an index.';
 
 CREATE VIEW jobs.periodic AS
 SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default') AS queue, p.next_run_at, p.last_run_at,
@@ -252,38 +251,38 @@ SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default'
   FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind,
        (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.periodic IS
-  'Periodic jobs: when they run, the latest tick and what became of it (its job, or the one that it was skipped as a duplicate of, or why there is none), and what is inserted (null: the default; args and meta also for a role that may not SELECT from jobs.job).';
+  'Periodic jobs: when they run, their latest ticks, and what they insert (null: the default). args and meta are also null without SELECT on jobs.job.';
 COMMENT ON COLUMN jobs.periodic.name IS 'Name of the definition.';
 COMMENT ON COLUMN jobs.periodic.cron IS 'When it runs, as given.';
-COMMENT ON COLUMN jobs.periodic.time_zone IS 'Whose clock cron means.';
+COMMENT ON COLUMN jobs.periodic.time_zone IS 'Time zone of cron.';
 COMMENT ON COLUMN jobs.periodic.kind IS 'Kind of its jobs.';
-COMMENT ON COLUMN jobs.periodic.queue IS 'Queue that its next job goes to.';
-COMMENT ON COLUMN jobs.periodic.next_run_at IS 'The next tick, or when maintenance tries the last one again; null: never, or it is paused.';
-COMMENT ON COLUMN jobs.periodic.last_run_at IS 'The latest tick that was dealt with.';
-COMMENT ON COLUMN jobs.periodic.last_job_id IS 'The job of that tick or, if it was skipped, the one that it would have duplicated.';
-COMMENT ON COLUMN jobs.periodic.last_skipped IS 'Whether the unique options skipped it.';
-COMMENT ON COLUMN jobs.periodic.last_error IS 'Why that tick has no job, or why the next one is put off; null: nothing is wrong.';
-COMMENT ON COLUMN jobs.periodic.defined_at IS 'When it was defined; ticks before do not count.';
+COMMENT ON COLUMN jobs.periodic.queue IS 'Queue of its next job.';
+COMMENT ON COLUMN jobs.periodic.next_run_at IS 'The next tick, or when maintenance retries the latest one; null: never, or paused.';
+COMMENT ON COLUMN jobs.periodic.last_run_at IS 'The latest tick that was handled.';
+COMMENT ON COLUMN jobs.periodic.last_job_id IS 'Job of that tick or, if it was skipped, the existing job.';
+COMMENT ON COLUMN jobs.periodic.last_skipped IS 'Whether it was skipped as a duplicate.';
+COMMENT ON COLUMN jobs.periodic.last_error IS 'Why that tick has no job, or why the next one is delayed; null: no error.';
+COMMENT ON COLUMN jobs.periodic.defined_at IS 'When it was defined; earlier ticks do not count.';
 COMMENT ON COLUMN jobs.periodic.args IS 'Arguments of its jobs.';
-COMMENT ON COLUMN jobs.periodic.unique_opts IS 'Unique options of its jobs, as given; null: the default of the kind.';
+COMMENT ON COLUMN jobs.periodic.unique_opts IS 'Unique options of its jobs, as given; null: the kind''s default.';
 COMMENT ON COLUMN jobs.periodic.priority IS 'As given; null: the default.';
 COMMENT ON COLUMN jobs.periodic.max_attempts IS 'As given; null: the default.';
 COMMENT ON COLUMN jobs.periodic.tags IS 'As given; null: none.';
 COMMENT ON COLUMN jobs.periodic.meta IS 'As given; null: none.';
 COMMENT ON COLUMN jobs.periodic.timeout IS 'As given; null: the default.';
 COMMENT ON COLUMN jobs.periodic.retry IS 'As given; null: the default.';
-COMMENT ON COLUMN jobs.periodic.missed IS 'What happens to ticks that are more than 60 seconds late because nothing ran. once: the latest gets its job; skip: none does.';
-COMMENT ON COLUMN jobs.periodic.paused_at IS 'Since when it is paused, by jobs.pause_periodic; null: it is not.';
-COMMENT ON COLUMN jobs.periodic.paused_by IS 'The role that paused it.';
-COMMENT ON COLUMN jobs.periodic.pause_reason IS 'The reason given to jobs.pause_periodic.';
-COMMENT ON COLUMN jobs.periodic.last_ticks IS 'The latest ten ticks that were dealt with, newest first: an array of {"at", "job_id", "state", "skipped", "error"}, where job_id, skipped and error are as the columns last_.. say of the latest one, and state is that of the job now; null: it is gone.';
+COMMENT ON COLUMN jobs.periodic.missed IS 'What happens to ticks that are more than 60 seconds late because nothing ran. once: the latest gets a job; skip: none does.';
+COMMENT ON COLUMN jobs.periodic.paused_at IS 'When it was paused by jobs.pause_periodic; null: it is not.';
+COMMENT ON COLUMN jobs.periodic.paused_by IS 'Role that paused it.';
+COMMENT ON COLUMN jobs.periodic.pause_reason IS 'Reason given to jobs.pause_periodic.';
+COMMENT ON COLUMN jobs.periodic.last_ticks IS 'The latest ten ticks, newest first: an array of {"at", "job_id", "state", "skipped", "error"}. job_id, skipped and error are as in the columns last_..; state is the job''s current state, null if it no longer exists.';
 
 CREATE FUNCTION jobs.idle_runs()
 RETURNS TABLE (task text, at timestamptz, duration interval)
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'idle_runs_wrapper';
 COMMENT ON FUNCTION jobs.idle_runs() IS
-  'The latest runs of maintenance tasks in this database that found nothing to do. The background worker keeps them in shared memory, so there are none without it.';
+  'Returns the latest runs of maintenance tasks in this database that found nothing to do. The background worker keeps them in shared memory; without it there are none.';
 
 CREATE VIEW jobs.maintenance AS
 SELECT t.task, GREATEST(t.last_run_at, i.at) AS last_run_at,
@@ -293,39 +292,39 @@ SELECT t.task, GREATEST(t.last_run_at, i.at) AS last_run_at,
   FROM jobs.maintenance_task t LEFT JOIN jobs.idle_runs() i ON i.task = t.task LEFT JOIN jobs.maintenance_pause p ON true
  ORDER BY t.task;
 COMMENT ON VIEW jobs.maintenance IS
-  'The maintenance tasks: the last run of each, how many rows it handled and how long it took; its last error, and how often it has failed since it last succeeded (failures); totals; whether maintenance is paused.';
-COMMENT ON COLUMN jobs.maintenance.task IS 'Name of the task, as jobs.maintain() gives it.';
+  'Maintenance tasks: the latest run, the latest error and totals of each, and whether maintenance is paused.';
+COMMENT ON COLUMN jobs.maintenance.task IS 'Name of the task, as in jobs.maintain().';
 COMMENT ON COLUMN jobs.maintenance.last_run_at IS 'When it ran last; null: never.';
-COMMENT ON COLUMN jobs.maintenance.rows IS 'How many rows that run handled.';
-COMMENT ON COLUMN jobs.maintenance.duration IS 'How long it took.';
-COMMENT ON COLUMN jobs.maintenance.last_error IS 'What it failed at last, even if all is well by now.';
-COMMENT ON COLUMN jobs.maintenance.last_error_at IS 'When that was.';
-COMMENT ON COLUMN jobs.maintenance.failures IS 'How often it has failed since it last succeeded; 0: all is well.';
-COMMENT ON COLUMN jobs.maintenance.rows_total IS 'Rows that it has ever handled.';
-COMMENT ON COLUMN jobs.maintenance.failures_total IS 'How much it has ever failed at.';
-COMMENT ON COLUMN jobs.maintenance.paused_at IS 'Since when maintenance is paused, the same for each task; null: it is not.';
-COMMENT ON COLUMN jobs.maintenance.paused_by IS 'Who paused it.';
+COMMENT ON COLUMN jobs.maintenance.rows IS 'Number of rows that this run handled.';
+COMMENT ON COLUMN jobs.maintenance.duration IS 'Duration of this run.';
+COMMENT ON COLUMN jobs.maintenance.last_error IS 'Latest error, even if later runs succeeded.';
+COMMENT ON COLUMN jobs.maintenance.last_error_at IS 'When that error occurred.';
+COMMENT ON COLUMN jobs.maintenance.failures IS 'Number of failures since the latest success.';
+COMMENT ON COLUMN jobs.maintenance.rows_total IS 'Number of rows handled in total.';
+COMMENT ON COLUMN jobs.maintenance.failures_total IS 'Number of failures in total.';
+COMMENT ON COLUMN jobs.maintenance.paused_at IS 'When maintenance was paused, the same for each task; null: it is not.';
+COMMENT ON COLUMN jobs.maintenance.paused_by IS 'Role that paused it.';
 
 CREATE VIEW jobs.audit AS
 SELECT a.at, a.role, a.login_role, a.application_name, a.action, a.target, a.arguments, a.jobs, a.reason
   FROM jobs.audit_record a;
 COMMENT ON VIEW jobs.audit IS
-  'Who has managed what: a row for each call that changed something, by whatever role, in the transaction of that call; and a row with the action "clock put back" when maintenance has corrected times that lay ahead of the clock. Calls that failed, that were rolled back or that left everything as it was are not there, nor are those of producers and workers. Kept for jobs.retention_audit.';
+  'Every change made by a managing call, recorded in the call''s transaction. Calls that failed, were rolled back or changed nothing have no row, and neither have calls of producers and workers. The action "clock put back" means that maintenance corrected times ahead of the clock. Kept for jobs.retention_audit.';
 COMMENT ON COLUMN jobs.audit.at IS 'When the call was made.';
-COMMENT ON COLUMN jobs.audit.role IS 'The role that the session acted as: of SET ROLE, or as it logged in.';
-COMMENT ON COLUMN jobs.audit.login_role IS 'The role that the session logged in as (session_user). SET ROLE does not change it.';
+COMMENT ON COLUMN jobs.audit.role IS 'Role that the session acted as: that of SET ROLE, or the login role.';
+COMMENT ON COLUMN jobs.audit.login_role IS 'Role that the session logged in as (session_user); SET ROLE does not change it.';
 COMMENT ON COLUMN jobs.audit.application_name IS 'application_name of the session.';
-COMMENT ON COLUMN jobs.audit.action IS 'The function that was called, or "clock put back" for what maintenance has corrected.';
-COMMENT ON COLUMN jobs.audit.target IS 'What it was called for: id of a job, name of a kind, queue, periodic job or role; null: a filter, or maintenance.';
-COMMENT ON COLUMN jobs.audit.arguments IS 'What else was given, or is the default, without nulls; of args and meta only that they were given: true.';
-COMMENT ON COLUMN jobs.audit.jobs IS 'How many jobs it changed; null: it is not about jobs.';
-COMMENT ON COLUMN jobs.audit.reason IS 'The reason that was given.';
+COMMENT ON COLUMN jobs.audit.action IS 'Function that was called, or "clock put back".';
+COMMENT ON COLUMN jobs.audit.target IS 'Id of the job, or name of the kind, queue, periodic job, worker or role; null: a filter, or maintenance.';
+COMMENT ON COLUMN jobs.audit.arguments IS 'Other arguments, including defaults but not nulls. args and meta are true if given.';
+COMMENT ON COLUMN jobs.audit.jobs IS 'Number of jobs changed; null: not about jobs.';
+COMMENT ON COLUMN jobs.audit.reason IS 'Reason given to the call.';
 
--- Asking the library first loads it, and with it the settings, where it was not preloaded.
+-- The call loads the library, and so its settings, if it is not preloaded.
 CREATE FUNCTION jobs.is_preloaded() RETURNS boolean
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'is_preloaded_wrapper';
-COMMENT ON FUNCTION jobs.is_preloaded() IS 'Whether shared_preload_libraries has jobs: without that there is no background worker.';
+COMMENT ON FUNCTION jobs.is_preloaded() IS 'Returns true if shared_preload_libraries has jobs. Without that there is no background worker.';
 
 CREATE VIEW jobs.settings AS
 SELECT s.name, pg_catalog.current_setting(s.name) AS value, s.boot_val AS default_value, s.unit,
@@ -334,13 +333,13 @@ SELECT s.name, pg_catalog.current_setting(s.name) AS value, s.boot_val AS defaul
   FROM pg_catalog.pg_settings s
  WHERE s.name LIKE 'jobs.%' AND (SELECT jobs.is_preloaded()) IS NOT NULL;
 COMMENT ON VIEW jobs.settings IS
-  'The settings jobs.*: the value in force in this session, the default in the given unit, and where the value comes from (source; file and line are shown to members of pg_read_all_settings). What is set of a single queue is in jobs.queues.';
+  'Settings jobs.*, with the value in force in this session and its source. Settings of a queue are in jobs.queues.';
 COMMENT ON COLUMN jobs.settings.name IS 'Name of the setting.';
 COMMENT ON COLUMN jobs.settings.value IS 'Value in force in this session, with its unit.';
-COMMENT ON COLUMN jobs.settings.default_value IS 'What it is if nobody sets it, in unit.';
-COMMENT ON COLUMN jobs.settings.unit IS 'Unit of default_value and of a value that is written without one; null: none.';
-COMMENT ON COLUMN jobs.settings.source IS 'Where the value comes from: default, configuration file, and so on.';
-COMMENT ON COLUMN jobs.settings.source_file IS 'File that sets it; null for a role that is no member of pg_read_all_settings.';
+COMMENT ON COLUMN jobs.settings.default_value IS 'Default, in unit.';
+COMMENT ON COLUMN jobs.settings.unit IS 'Unit of default_value, and of a value that you set without one; null: none.';
+COMMENT ON COLUMN jobs.settings.source IS 'Source of the value: default, configuration file and so on.';
+COMMENT ON COLUMN jobs.settings.source_file IS 'File that sets it; null if you are not a member of pg_read_all_settings.';
 COMMENT ON COLUMN jobs.settings.source_line IS 'Line in that file.';
-COMMENT ON COLUMN jobs.settings.context IS 'sighup: it is set for the whole server, and read again on reload.';
-COMMENT ON COLUMN jobs.settings.description IS 'What it does.';
+COMMENT ON COLUMN jobs.settings.context IS 'sighup: set for the whole server, and read again on reload.';
+COMMENT ON COLUMN jobs.settings.description IS 'What the setting does.';

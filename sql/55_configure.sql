@@ -1,4 +1,4 @@
--- What is set of kinds and queues. Rust: src/api/configure.rs
+-- Defaults of kinds and settings of queues. Rust: src/api/configure.rs
 
 CREATE FUNCTION jobs.define_kind(
   kind text, queue text DEFAULT NULL, priority integer DEFAULT NULL, max_attempts integer DEFAULT NULL,
@@ -7,8 +7,8 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'define_kind_wrapper';
 COMMENT ON FUNCTION jobs.define_kind(text, text, integer, integer, interval, jsonb, jsonb, text) IS
-$$Sets what jobs of a kind are inserted with, by whatever client, where the insert says nothing; null: the system's default. Replaces what was defined before; jobs that are there stay as they are. unique_opts '{}' of an insert means not unique, whatever the kind says.
-Errors: as jobs.insert; 25006 read only, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+$$Sets the defaults of a kind, for inserts by every client; null means the system's default. Replaces an earlier definition. Existing jobs are unaffected. An insert with unique_opts '{}' is not unique, whatever the kind's default.
+Errors: as jobs.insert.$$;
 
 CREATE FUNCTION jobs.undefine_kind(
   kind text, reason text DEFAULT NULL)
@@ -16,7 +16,8 @@ RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'undefine_kind_wrapper';
 COMMENT ON FUNCTION jobs.undefine_kind(text, text) IS
-$$Takes back what jobs.define_kind has set: jobs of the kind are inserted with the system's defaults again; those that are there stay as they are. Whether anything was defined. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+$$Removes the defaults of a kind. Returns true if it had any. Existing jobs are unaffected.
+Errors: 22004, 22023, 25006, 40001.$$;
 
 CREATE FUNCTION jobs.pause_queue(
   queue text, reason text DEFAULT NULL)
@@ -24,7 +25,8 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'pause_queue_wrapper';
 COMMENT ON FUNCTION jobs.pause_queue(text, text) IS
-$$Stops fetching from a queue, which need not have jobs yet, from the next fetch on. Jobs that run go on, inserts and maintenance too. jobs.queues shows since when, by whom and why; a queue that is paused already stays as it is. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+$$Pauses a queue: fetches return nothing from it until jobs.resume_queue. Running jobs, inserts and maintenance are unaffected. The queue need not exist yet. Has no effect if it is already paused.
+Errors: 22004, 22023, 25006, 40001.$$;
 
 CREATE FUNCTION jobs.resume_queue(
   queue text, reason text DEFAULT NULL)
@@ -32,7 +34,8 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'resume_queue_wrapper';
 COMMENT ON FUNCTION jobs.resume_queue(text, text) IS
-$$Lets a paused queue go on; one that is not paused stays as it is. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+$$Resumes a paused queue. Has no effect if it is not paused.
+Errors: 22004, 22023, 25006, 40001.$$;
 
 CREATE FUNCTION jobs.configure_queue(
   queue text, concurrency integer DEFAULT NULL, rate integer DEFAULT NULL, rate_period interval DEFAULT NULL,
@@ -42,9 +45,14 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'configure_queue_wrapper';
 COMMENT ON FUNCTION jobs.configure_queue(text, integer, integer, interval, interval, interval, interval, integer, text) IS
-$$Sets the limits of a queue, all of them: null means no limit, or the system's retention. concurrency: the most jobs of it that run at a time, anywhere (1 to 10000). rate: the most that start within any time of rate_period's length (1 to 100000); both or neither. retention_..: how long final jobs are kept; -1 second: for ever.
-max_waiting: the bound of the queue: the most jobs of it that wait, which are the available, scheduled, retryable and pending ones. An insert that has no room is 54000, with DETAIL {"depth": how many wait, counted up to the bound, "bound": ..}, and writes nothing; a batch that has no room for all of its jobs is refused whole. Duplicates are answered as ever and count nothing. A periodic job whose queue is full is tried again every second. Whatever else makes a job wait (retry, fail, snooze, release, update) is never refused. What others have not committed yet does not count, so while transactions are open the queue can get more, by as many jobs as these have inserted. Counting takes about 1 ms for 10,000 jobs; a session does so where the bound may be near, and with its first insert.
-A fetch may get fewer than would fit. Jobs that run already count for concurrency, those that have started do not count for a new rate. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile, 40P01 a deadlock with another transaction that has configured or paused several queues: repeat the transaction.$$;
+$$Sets all limits of a queue; null means no limit or, for retention, the default.
+- concurrency: how many jobs can run at a time, across all workers (1 to 10000)
+- rate, rate_period: how many jobs can start within any period of this length (1 to 100000); both or neither
+- retention_..: how long final jobs are kept; -1 second: forever
+- max_waiting, the bound: how many jobs can be available, scheduled, retryable or pending
+A fetch can return fewer jobs than the limits allow. Running jobs count towards a new concurrency; started jobs do not count towards a new rate.
+An insert beyond the bound fails with 54000, DETAIL {"depth": waiting jobs, counted up to the bound, "bound": ..}; a batch fails as a whole. Duplicates do not count. A periodic job is retried every second. Retry, fail, snooze, release and update are never refused. Jobs of open transactions do not count, so the queue can exceed the bound by their number. Counting takes about 1 ms for 10,000 jobs; a session counts at its first insert, and near the bound.
+Errors: 22004, 22023, 25006, 40001, 40P01 (with a transaction that configures or pauses several queues).$$;
 
 CREATE FUNCTION jobs.reset_queue(
   queue text, reason text DEFAULT NULL)
@@ -52,4 +60,5 @@ RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'reset_queue_wrapper';
 COMMENT ON FUNCTION jobs.reset_queue(text, text) IS
-$$Takes back what jobs.configure_queue has set: no limits, and the system's retention. A queue that is paused stays paused: jobs.resume_queue lets it go on. Whether anything was set. Errors: 22023, 22004, 25006, 40001 under REPEATABLE READ and SERIALIZABLE when it was changed meanwhile.$$;
+$$Removes a queue's settings, so that it has no limits and the default retention. Returns true if the queue had settings. A paused queue stays paused.
+Errors: 22004, 22023, 25006, 40001.$$;

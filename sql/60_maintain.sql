@@ -1,27 +1,39 @@
--- What the background worker does, to be done at once. Rust: src/api/maintain.rs, src/worker/
+-- Maintenance by hand. Rust: src/api/maintain.rs, src/worker/
 
 CREATE FUNCTION jobs.maintain()
 RETURNS TABLE (task text, rows bigint, duration interval, error text)
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'maintain_wrapper';
 COMMENT ON FUNCTION jobs.maintain() IS
-$$Runs every maintenance task once: schedule (due jobs become available), periodic (jobs of ticks that have passed are inserted), expire, rescue (leases that ran out; times that lie ahead of a clock which was put back), prune (final jobs past their retention, and past their own by_period and window; rows of jobs.audit past theirs; workers that were not seen for a day; the command of a worker, once that is not seen for 30 days), claims (keys that no job needs), statistics (counts of long tables; minutes of jobs.history).
-A row per task; a failing task, or a job that a task fails at, is reported in error and does not stop the others. What is too much for one transaction is left to the next call, and error says so. While maintenance is paused, or the database is being restored, nothing is done and error says so. Errors: 25006 on a standby or read only.$$;
+$$Runs every maintenance task once. Returns a row per task. A task that fails, or a job that it fails at, is reported in error and does not stop the others.
+- schedule: makes due jobs available
+- periodic: inserts the jobs of elapsed ticks
+- expire: discards expired jobs
+- rescue: ends attempts whose lease has expired; corrects times ahead of a clock that was set back
+- prune: deletes final jobs after their retention, by_period and window; rows of jobs.audit after jobs.retention_audit; workers not seen for a day; commands of workers not seen for 30 days
+- claims: removes keys that no job needs
+- statistics: counts long tables, and writes the minutes of jobs.history
+Work beyond one transaction is left to the next call. While maintenance is paused or the database is being restored, nothing is done. error says so in both cases.
+Errors: 25006.$$;
 
 CREATE FUNCTION jobs.pause_maintenance(reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
 COMMENT ON FUNCTION jobs.pause_maintenance(text) IS
-$$Stops maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance that is under way: a round of the background worker, or a transaction that has called jobs.maintain(); once this is committed nothing is maintained. Inserting, fetching and finishing go on, and a fetch still finds what is due. Kept in the database: it outlives restarts, and dumps have it. While it is paused already, nothing changes. Errors: 25006 on a standby or read only.$$;
+$$Pauses maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance in progress: a round of the background worker, or a transaction that has called jobs.maintain(). Takes effect at commit.
+Inserts, fetches and finishing calls are unaffected, and fetches find jobs that are due. The pause survives restarts, and dumps include it. Has no effect if it is already paused.
+Errors: 25006.$$;
 
 CREATE FUNCTION jobs.resume_maintenance(reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'resume_maintenance_wrapper';
 COMMENT ON FUNCTION jobs.resume_maintenance(text) IS
-$$Lets maintenance go on that jobs.pause_maintenance() has stopped. Errors: 25006 on a standby or read only.$$;
+$$Resumes maintenance after jobs.pause_maintenance().
+Errors: 25006.$$;
 
 CREATE FUNCTION jobs.installed() RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'installed_wrapper';
 COMMENT ON FUNCTION jobs.installed() IS
-$$The end of the install script, and of each upgrade script: refuses a database whose encoding is not UTF8 (0A000), takes what others have come by that is the owner's alone, as by ALTER DEFAULT PRIVILEGES, and tells the background worker, at commit, that this database has the extension. Of what the script has made it takes every right, of what was there before the right to write, TRIGGER, REFERENCES and CREATE; what jobs.grant_producer and the like have granted stays. For the extension's owner and superusers only (42501). Harmless otherwise.$$;
+$$Ends the install script and each upgrade script. Revokes all rights to objects that the script made, such as those by ALTER DEFAULT PRIVILEGES, and the rights to write, TRIGGER, REFERENCES and CREATE on others; grants by jobs.grant_producer and the like stay. At commit, tells the background worker that this database has the extension. Otherwise harmless.
+Errors: 0A000 (the encoding is not UTF8), 42501 (neither the extension's owner nor a superuser).$$;

@@ -1,5 +1,5 @@
--- What must hold whatever happens, and how often it does not. One statement, so one snapshot: work
--- that goes on does not disturb it. A new invariant is a branch of broken and a row of rule.
+-- Invariants and their violations, in one statement and so one snapshot, whatever work goes on. A
+-- new invariant is a branch of broken and a row of rule.
 
 CREATE FUNCTION jobs.check()
 RETURNS TABLE (invariant text, violations bigint, job_ids bigint[], rule text)
@@ -71,5 +71,5 @@ BEGIN ATOMIC
    GROUP BY r.n, r.invariant, r.rule ORDER BY r.n;
 END;
 COMMENT ON FUNCTION jobs.check() IS
-$$Whether everything holds that must hold in these tables, whatever happened: a row per invariant that is violated, how often, up to ten of the jobs, and what the rule is. No row: all is well; a row is a defect of the extension, of the storage, or somebody wrote to the tables by hand. Only while a dump is being restored, or a subscriber copies the tables, there may be some.
-Reads all jobs, in one snapshot: work goes on meanwhile, and on millions of jobs it takes seconds to minutes; not in a SERIALIZABLE transaction, which would be in the way of all others. Works on a standby.$$;
+$$Returns the invariants that are violated: how often, up to ten of the jobs, and the rule. No row means that all invariants hold. A row means a defect of the extension or of the storage, or that someone wrote to the tables directly. Rows are normal only while a dump is being restored, or a subscriber copies the tables.
+Reads all jobs in one snapshot, which takes seconds to minutes for millions of jobs; work is unaffected. Do not call it in a SERIALIZABLE transaction, which would obstruct all others. Works on a standby.$$;

@@ -1,4 +1,4 @@
--- pg_dump takes the rows of these along with the extension.
+-- pg_dump includes the rows of these.
 SELECT pg_catalog.pg_extension_config_dump('jobs.job_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.job', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.ready', '');
@@ -20,6 +20,6 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.maintenance_pause', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.audit_record', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.history_bucket', '');
 
--- Nobody but the owner may do anything with all this: not PUBLIC, who might call functions and use
--- types, and nobody who was given something by ALTER DEFAULT PRIVILEGES.
+-- Revokes all rights but the owner's: those of PUBLIC to functions and types, and those granted by
+-- ALTER DEFAULT PRIVILEGES.
 SELECT jobs.installed();
