@@ -23,7 +23,7 @@ INSERT INTO section VALUES
    '{define_kind,undefine_kind,configure_queue,reset_queue,pause_queue,resume_queue,quiet_worker,stop_worker,resume_worker}'),
   (5, 'Periodic jobs', 'See [periodic.md](periodic.md).',
    '{schedule,unschedule,pause_periodic,resume_periodic,run_periodic}'),
-  (6, 'Look', '[operations.md](operations.md) describes what to monitor. See also the [views](#views).',
+  (6, 'Look', 'See [health](operations/health.md) and [monitor](operations/monitor.md). See also the [views](#views).',
    '{health,metrics,history,top,last_id,show,explain,check}'),
   (7, 'Maintain', 'The background worker does this by itself.',
    '{maintain,pause_maintenance,resume_maintenance}'),
