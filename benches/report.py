@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Writes docs/performance.md and its plots from the results of a run: report.py RESULTS DOCS.
+"""Writes docs/performance.md, .tsv and the plots from the results of a run: report.py RESULTS DOCS.
 
-The words are in performance.in.md, beside this. The figures come from the run, and those of cases
-that it did not have from the page as it is. Each row says in which run it was measured.
+The TSV has every row with its run; of cases that this run did not measure it keeps the rows. The
+page has the rows of CHOSEN, all of one run. Its words are in performance.in.md, beside this.
 """
 
 import html
 import pathlib
-import re
 import sys
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 260, 70, 36
@@ -57,17 +56,50 @@ def plot(title, lines):
     return "\n".join(parts + ["</svg>", ""])
 
 
-ROW = "| {} | {} | {} | **{}** | {} | {} | {} |\n"
-HEAD = "| case | what is compared | wanted | measured | spread | that is | run |\n|---|---|---|---|---|---|---|\n"
-MEMORY = "| what was called | times | kB | of that in the second half |\n|---|---|---|---|\n"
+RUN = ["jobs", "machine", "server", "settings", "load"]
+COLUMNS = ["case", "compared", "wanted", "measured", "spread", "of", *RUN]
+
+# The rows of the page, in its words: case, title (of several the first), words.
+CHOSEN = [
+    ("batch", "insert_batch of 10,000 unique, against R1 as INSERT .. SELECT unnest", "`insert_batch` of 10,000 unique jobs, against R1"),
+    ("work1", "fetch + complete, batches of 1, against R2", "fetch and complete one by one, against R2"),
+    ("work10", "fetch + complete, batches of 10, against R2", "fetch and complete 10 at a time, against R2"),
+    ("work100", "fetch + complete, batches of 100, against R2", "fetch and complete 100 at a time, against R2"),
+    ("work100", "- WAL a job", "WAL per job, 100 at a time, against R2"),
+    ("life", "the whole life: insert unique, fetch, complete, prune, against R2 with DELETE", "insert unique, fetch, complete and prune, against R2 with DELETE"),
+    ("storm", "64 clients inserting one hot key, against distinct keys", "64 clients inserting one key, against distinct keys"),
+    ("notify", "producers with notifications on, against off", "inserts with notifications, against none"),
+    ("wake", "commit to wake-up by jobs.wait and fetch, 1,000 inserts/s: median", "from the insert's commit to the fetch after `jobs.wait`, median"),
+    ("wake", "commit to wake-up by jobs.wait and fetch, 1,000 inserts/s: 99th percentile", "from the insert's commit to the fetch, 99th percentile"),
+    ("wake", "the same with each commit flushed to the disk: 99th percentile", "from the insert's commit to the fetch, commits flushed, 99th percentile"),
+    ("prune", "pruning 1000000 finished jobs that were unique", "prune a million unique jobs"),
+    ("one_key", "one key 100000 times within its retention, the last 1000 against the first", "insert and work one key 100,000 times, the last 1,000 against the first"),
+    ("held", "insert, fetch and complete after 300 s under a held snapshot, against the first 10 s", "work after 5 min of an open transaction, against the first 10 s"),
+    ("held", "R2 under the held snapshot", "R2 under the same transaction"),
+]
+HEAD = "| | figure | lowest to highest | detail |\n|---|---|---|---|\n"
 
 
-def rows_of(page):
-    """The rows that the page has, each with its case first and the description of its run last."""
-    runs = dict(re.findall(r"^(\d+)\. (.*(?:\n   \* .*)*)", page.partition("## What is compared")[0], re.M))
-    results = page.partition(HEAD)[2].partition("\n\n")[0]
-    rows = [line.strip("| ").split(" | ") for line in results.splitlines()]
-    return [[case, title, aim, figure.strip("*"), spread, of, runs[run]] for case, title, aim, figure, spread, of, run in rows]
+def chosen(rows):
+    """The run that has most of the chosen rows, of several the newest, and its table."""
+
+    def row_of(run, case, title):
+        return next((row for row in rows if row["case"] == case and row["compared"] == title and run_of(row) == run), None)
+
+    runs = list(dict.fromkeys(run_of(row) for row in rows))
+    run = max(runs, key=lambda run: (sum(bool(row_of(run, *key[:2])) for key in CHOSEN), runs.index(run)))
+    lines, missing = "", []
+    for case, title, words in CHOSEN:
+        row = row_of(run, case, title)
+        if row:
+            lines += f"| {words} | **{row['measured']}** | {row['spread']} | {row['of']} |\n"
+        else:
+            missing.append(words)
+    return run, HEAD + lines + (f"\nNot in this run: {'; '.join(missing)}.\n" if missing else "")
+
+
+def run_of(row):
+    return tuple(row[name] for name in RUN)
 
 
 def main(results, docs):
@@ -75,19 +107,19 @@ def main(results, docs):
         file = results / name
         return file.read_text() if file.exists() else ""
 
-    def found(pattern, nothing):
-        """What another run has written to the page."""
-        match = re.search(pattern, page, re.S)
-        return match[1] if match else nothing
-
-    page = (docs / "performance.md").read_text()
+    tsv = docs / "performance.tsv"
     cases, measured = read("cases").split(), read("measured").split()
-    run = "\n   * ".join(read("machine").splitlines())
-    rows = [row for row in rows_of(page) if row[0] in cases and row[0] not in measured]
-    rows += [[*line.split("\t"), run] for line in read("table").splitlines() if line.split("\t")[0] in measured]
-    rows.sort(key=lambda row: cases.index(row[0]))
-    runs = list(dict.fromkeys(row[-1] for row in rows))
-    missing = [case for case in cases if case not in [row[0] for row in rows] and case != "yardstick_sizes"]
+    run = [line.partition(": ")[2] for line in read("machine").splitlines()]
+    new = [line.split("\t") for line in read("table").splitlines()]
+    for line in read("memory").splitlines():
+        call, times, kilobytes, later = line.split("|")
+        new.append(["memory", f"own memory, {times} calls of {call}", "-", kilobytes, "-", f"kB; {later} in the second half"])
+    kept = [line.split("\t") for line in tsv.read_text().splitlines()[1:]]
+    lines = [line for line in kept if line[0] in cases and line[0] not in measured]
+    lines += [[*line, *run] for line in new if line[0] in measured]
+    lines.sort(key=lambda line: cases.index(line[0]))
+    tsv.write_text("".join("\t".join(line) + "\n" for line in [COLUMNS, *lines]))
+    described, table = chosen([dict(zip(COLUMNS, line)) for line in lines])
 
     figures = []
     for name, (title, series) in PLOTS.items():
@@ -101,15 +133,11 @@ def main(results, docs):
             file.write_text(plot(title, lines))
         if file.exists():
             figures.append(f"![{title}]({file.name})\n")
-    memory = "".join("| {} | {} | {} | {} |\n".format(*line.split("|")) for line in read("memory").splitlines())
     words = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
     (docs / "performance.md").write_text(
-        words.replace("@RUNS@", "\n".join(f"{number}. {run}" for number, run in enumerate(runs, 1)))
-        .replace("@TABLE@", HEAD + "".join(ROW.format(*row[:-1], runs.index(row[-1]) + 1) for row in rows))
-        .replace("@MISSING@", f"Not measured: {', '.join(missing)}.\n" if missing else "")
+        words.replace("@RUN@", "\n".join(f"* {name}: {value}" for name, value in zip(RUN, described)))
+        .replace("@TABLE@", table)
         .replace("@PLOTS@", "\n".join(figures))
-        .replace("@MEMORY@", MEMORY + memory if memory else found(rf"({re.escape(MEMORY)}.*?\n)\n", "Not measured.\n"))
-        .replace("@PLANS@", f"```\n{read('plans').rstrip()}\n```\n" if read("plans") else found(r"(```\nplans .*?\n```\n)", "Not measured.\n"))
     )
 
 
