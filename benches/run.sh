@@ -4,10 +4,10 @@
 # hits both. It judges nothing.
 #
 # Run by ./dev bench, which starts a fresh server, sets PGHOST and PGPORT, and says by PAGE whether
-# the results go into docs/performance.md and .tsv. SCALE=20 is a twentieth of the time and the jobs, for
-# looking whether it works. AGAINST is another commit, whose server has the port AGAINST_PORT. JOBS
-# is how many the console is looked at with, BROWSER the directory of the driver of one. The cases
-# are in cases.sh.
+# the results go into docs/performance.md and .tsv. SCALE=20 is a twentieth of the time and the
+# jobs, for looking whether it works. AGAINST is another commit, whose server has the port
+# AGAINST_PORT. JOBS is how many the console is looked at with, BROWSER the directory of the driver
+# of one. The cases are in cases.sh.
 set -euo pipefail
 shopt -s inherit_errexit
 
