@@ -1,3 +1,4 @@
+\set ECHO none
 -- What a role tries that may insert, fetch and look, to have the extension run its code or show it
 -- more. Each attack has its control: it works on somebody who is not careful.
 -- tests/server/security.rs has the attacks for which it takes several sessions.
@@ -422,7 +423,7 @@ select state from jobs.jobs where id = :p_id;
 
 -- Notifications are hints: anybody can send them, and nothing happens.
 set role jobs_attacks_nobody;
-select pg_notify('jobs', format('{"cancel": %s}', :s_id));
+select pg_notify('jobs', format('{"cancel": %s}', :s_id)) \gset
 reset role;
 select state, cancel_requested_at from jobs.jobs where id = :s_id;
 select cancel_requested from jobs.jobs j, lateral jobs.heartbeat(j.id, j.token) where j.id = :s_id;

@@ -1,3 +1,4 @@
+\set ECHO none
 -- Names that differ in case stay different jobs, whatever collation the caller compares them with.
 -- Builds of Postgres without ICU have no such collation.
 \getenv dir PG_ABS_SRCDIR

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.audit: a row for each managing call that changed something, of whatever role.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -103,17 +104,17 @@ set role jobs_audit;
 select pg_temp.code(s) from unnest(array['insert into jobs.audit_record default values', 'update jobs.audit_record set role = null', 'delete from jobs.audit_record', 'truncate jobs.audit_record', 'select from jobs.audit_record', 'drop table jobs.audit_record',
   'insert into jobs.audit select * from jobs.audit', 'update jobs.audit set role = null', 'delete from jobs.audit', 'drop view jobs.audit']) s;
 reset role;
-select jobs.grant_viewer('jobs_audit_other');
+select jobs.grant_viewer('jobs_audit_other') \gset
 set role jobs_audit_other;
 select count(*) > 20 as seen, count(*) filter (where arguments::text ~ 'secret') as secrets from jobs.audit;
 reset role;
 -- It is kept for jobs.retention_audit, by the time of each row.
 select count(*) as n from jobs.audit \gset
-select pg_temp.later('89 days');
+call pg_temp.later('89 days');
 select jobs.pause_queue('newer');
 select rows >= 0 as pruned from jobs.maintain() where task = 'prune';
 select count(*) - :n as more from jobs.audit;
-select pg_temp.later('2 days');
+call pg_temp.later('2 days');
 select rows >= :n as pruned from jobs.maintain() where task = 'prune';
 select action, target from jobs.audit;
 -- The latest are found without reading the others.

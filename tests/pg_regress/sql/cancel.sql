@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.cancel.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

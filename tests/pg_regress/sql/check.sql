@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.check(): what must hold holds after everything that a queue does, and each rule is found
 -- broken when it is.
 \getenv dir PG_ABS_SRCDIR
@@ -9,7 +10,7 @@ select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from genera
 select count(*) from jobs.insert_batch('l', array_fill('1'::jsonb, array[4]), queue => 'limited');
 select id, state from jobs.insert('s', scheduled_at => '2999-01-01 00:00Z', expires_at => '2999-02-01 00:00Z');
 select id, state from jobs.insert('p', pending => true);
-select jobs.configure_queue('limited', concurrency => 2);
+select jobs.configure_queue('limited', concurrency => 2) \gset
 select count(*) from (select jobs.complete(id, token) from jobs.fetch(max_jobs => 3)) x;
 select (jobs.fail(id, token, 'boom', '1 hour')).state from jobs.fetch();
 select (jobs.fail(id, token, 'boom', retryable => false)).state from jobs.fetch();

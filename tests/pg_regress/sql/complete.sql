@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.complete and jobs.complete_many.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -28,7 +29,7 @@ rollback;
 select state from jobs.jobs where id = 4;
 select jobs.complete(id, token) from held where id = 4;
 -- Until its rescue a job whose lease ran out is still its worker's.
-select pg_temp.later('3 hours');
+call pg_temp.later('3 hours');
 select jobs.complete(id, token) from held where id = 5;
 
 -- complete_many: what happened to each, in order, never all or nothing. 6 and 7 are held, 1 was

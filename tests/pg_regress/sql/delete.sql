@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.delete: gone, with its errors; the state that it had is the answer.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

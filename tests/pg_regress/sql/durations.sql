@@ -1,3 +1,4 @@
+\set ECHO none
 -- Durations whose parts differ in sign: Postgres adds one part after the other, and a month is as
 -- long as it is.
 \getenv dir PG_ABS_SRCDIR

@@ -1,3 +1,4 @@
+\set ECHO none
 -- What errors carry for a program: every 22023 and 22004 names the parameter or member that it is
 -- about in the diagnostics' column name, however the error reaches who asks; and no other error has
 -- one.
@@ -282,7 +283,7 @@ select pg_temp.all_about($$select id from jobs.insert('x')$$);
 alter table jobs.job drop constraint no_x;
 -- Maintenance catches what is raised in it, and the next error is another one.
 select id > 0 as inserted from jobs.insert('due', scheduled_at => now() + interval '1 hour');
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 create function pg_temp.fails() returns trigger language plpgsql as $$ begin perform jobs.insert('k', max_attempts => 0); end $$;
 create trigger t before delete on jobs.scheduled for each row execute function pg_temp.fails();
 select task, rows, regexp_replace(error, '\d+', 'n') as error from jobs.maintain() where task = 'schedule';

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.explain(id): why a job does not run now; every reason, and several at once.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -34,9 +35,9 @@ select * from pg_temp.why('b');
 select state from jobs.insert('gone', queue => 'q', priority => -1, expires_at => clock_timestamp() + interval '1 microsecond');
 select * from pg_temp.why('gone');
 select * from pg_temp.why('urgent');
-select jobs.pause_maintenance();
+select jobs.pause_maintenance() \gset
 select * from pg_temp.why('gone');
-select jobs.resume_maintenance();
+select jobs.resume_maintenance() \gset
 
 -- scheduled, and due: then it can be fetched, whether maintenance was there or not.
 select state from jobs.insert('scheduled', queue => 'q', scheduled_at => now() + interval '1 hour');
@@ -61,7 +62,7 @@ select * from pg_temp.why('retryable');
 select count(*) from jobs.insert('k', queue => 'lost', timeout => '-1 s');
 select jobs.worker_beat('gone', '{lost}', 1), (select kind from jobs.fetch('lost', worker => 'gone', lease => '1 day'));
 select detail like '%the worker is lost%' as lost from jobs.explain((select id from jobs.jobs where worker = 'gone'));
-select pg_temp.later('61 seconds');
+call pg_temp.later('61 seconds');
 select regexp_replace(detail, '[0-9]{4}-[0-9: .-]* \+00', 'TIME', 'g') as detail from jobs.explain((select id from jobs.jobs where worker = 'gone'));
 
 -- no worker: nobody has fetched from its queue, or not for long.
@@ -69,32 +70,32 @@ select state from jobs.insert('alone', queue => 'n');
 select * from pg_temp.why('alone');
 select jobs.worker_beat('w9', '{n}', 1);
 select * from pg_temp.why('alone');
-select jobs.quiet_worker('w9');
+select jobs.quiet_worker('w9') \gset
 select * from pg_temp.why('alone');
 -- Nor has it one when all that are known are quiet, however lately they fetched. Who holds a job is
 -- one, whether it beats or not, unless it is quiet.
 select count(*) from unnest('{h1,h2}'::text[]) k, lateral jobs.insert(k, queue => 'h', timeout => '-1 second');
 select jobs.worker_beat('w8', '{h}', 1);
 select kind from jobs.fetch('h', worker => 'w7', lease => '1 day');
-select jobs.stop_worker('w8');
+select jobs.stop_worker('w8') \gset
 select * from pg_temp.why('h2');
-select jobs.quiet_worker('w7');
+select jobs.quiet_worker('w7') \gset
 select * from pg_temp.why('h2');
 select jobs.worker_beat('w6', '{other,h}', 1);
 select * from pg_temp.why('h2');
-select jobs.quiet_worker('w6');
+select jobs.quiet_worker('w6') \gset
 select * from pg_temp.why('h2');
-select jobs.resume_worker('w8');
+select jobs.resume_worker('w8') \gset
 select * from pg_temp.why('h2');
 
 -- queue paused, limit, rate: each has a row, whatever else the job waits for.
-select jobs.configure_queue('c', concurrency => 1, rate => 1, rate_period => '1 hour');
+select jobs.configure_queue('c', concurrency => 1, rate => 1, rate_period => '1 hour') \gset
 select state from jobs.insert('runs', queue => 'c', timeout => '-1 second');
 select * from pg_temp.why('runs');
 select kind from jobs.fetch('c', worker => 'w2', lease => '1 day');
 select i.state, j.state from jobs.insert('waits', queue => 'c') i, jobs.insert('all of it', queue => 'c', scheduled_at => now() + interval '1 day') j;
 select * from pg_temp.why('waits');
-select jobs.pause_queue('c', 'no paper');
+select jobs.pause_queue('c', 'no paper') \gset
 select * from pg_temp.why('waits');
 select * from pg_temp.why('all of it');
 select jobs.pause_queue('r'), jobs.pause_queue('q');
@@ -105,18 +106,18 @@ select * from pg_temp.why('urgent');
 select jobs.resume_queue('q'), jobs.resume_queue('r'), jobs.resume_queue('c');
 select pg_temp.ends('runs');
 select * from pg_temp.why('waits');
-select jobs.configure_queue('c', concurrency => 1);
+select jobs.configure_queue('c', concurrency => 1) \gset
 select * from pg_temp.why('waits');
-select pg_temp.later('6 minutes');
+call pg_temp.later('6 minutes');
 select * from pg_temp.why('waits');
 select kind from jobs.fetch('c');
 
 -- More run than may, since the limit was lowered; with a free slot it is not the limit.
-select jobs.configure_queue('low', concurrency => 3);
+select jobs.configure_queue('low', concurrency => 3) \gset
 select count(*) from unnest('{l1,l2,l3}'::text[]) k, lateral jobs.insert(k, queue => 'low', timeout => '-1 second');
 select count(*) from jobs.fetch('low', 2, lease => '1 day');
 select * from pg_temp.why('l3');
-select jobs.configure_queue('low', concurrency => 1);
+select jobs.configure_queue('low', concurrency => 1) \gset
 select * from pg_temp.why('l3');
 select pg_temp.ends('l2');
 select * from pg_temp.why('l3');
@@ -147,11 +148,11 @@ select kind from jobs.fetch('l', worker => 'w3', lease => '10 minutes');
 select cancel_requested from jobs.heartbeat((select id from jobs.jobs where kind = 'long'), (select token from jobs.jobs where kind = 'long'), '10 minutes', '{"done": 0.5}');
 select jobs.cancel(id, 'no need') from jobs.jobs where kind = 'long';
 select * from pg_temp.why('long');
-select pg_temp.later('11 minutes');
+call pg_temp.later('11 minutes');
 select * from pg_temp.why('long');
-select jobs.pause_maintenance();
+select jobs.pause_maintenance() \gset
 select * from pg_temp.why('long');
-select jobs.resume_maintenance();
+select jobs.resume_maintenance() \gset
 
 -- A viewer sees the reasons, and not what the job carries.
 set client_min_messages = warning;
@@ -159,14 +160,14 @@ drop role if exists jobs_explain_viewer, jobs_explain_nobody;
 create role jobs_explain_viewer;
 create role jobs_explain_nobody;
 reset client_min_messages;
-select jobs.grant_viewer('jobs_explain_viewer');
+select jobs.grant_viewer('jobs_explain_viewer') \gset
 grant usage on schema jobs to jobs_explain_nobody;
 set role jobs_explain_viewer;
 select reason, detail ~ 'no need$' as without from jobs.jobs j, jobs.explain(j.id) where j.kind = 'long';
 set role jobs_explain_nobody;
 select jobs.explain(1);
 reset role;
-select jobs.revoke('jobs_explain_viewer');
+select jobs.revoke('jobs_explain_viewer') \gset
 revoke usage on schema jobs from jobs_explain_nobody;
 drop role jobs_explain_viewer, jobs_explain_nobody;
 
@@ -185,18 +186,18 @@ select (jobs.fail(id, token, 'no route', '1 hour')).state from jobs.fetch('x');
 select jobs.update(id, expires_at => clock_timestamp() + interval '1 microsecond') from jobs.jobs where kind = 'gone retryable';
 select * from pg_temp.why('gone retryable');
 select state from jobs.insert('gone paused', queue => 'x', expires_at => clock_timestamp() + interval '1 microsecond');
-select jobs.pause_queue('x');
+select jobs.pause_queue('x') \gset
 select * from pg_temp.why('gone paused');
 select * from pg_temp.why('gone scheduled');
 select * from pg_temp.why('gone retryable');
 -- A paused queue that nobody has fetched from; a full one whose only worker is quiet.
 select state from jobs.insert('left alone', queue => 'y');
-select jobs.pause_queue('y');
+select jobs.pause_queue('y') \gset
 select * from pg_temp.why('left alone');
 select jobs.configure_queue('z', concurrency => 1), jobs.worker_beat('wz', '{z}', 2);
 select count(*) from unnest('{z1,z2}'::text[]) k, lateral jobs.insert(k, queue => 'z', timeout => '-1 second');
 select kind from jobs.fetch('z', worker => 'wz', lease => '1 day');
-select jobs.quiet_worker('wz');
+select jobs.quiet_worker('wz') \gset
 select * from pg_temp.why('z2');
 select pg_temp.ends('z1');
 select * from pg_temp.why('z2');

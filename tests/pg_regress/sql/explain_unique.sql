@@ -1,3 +1,4 @@
+\set ECHO none
 -- What an insert would be unique by, and what would happen: nothing is written.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

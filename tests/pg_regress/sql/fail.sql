@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.fail: retry by the river policy, discard, cancel; what is recorded.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -8,7 +9,7 @@ select id from jobs.insert('river', queue => 'river', max_attempts => 6);
 create function pg_temp.fail_once(queue text) returns text language plpgsql as $$
 declare f record; r record; delay interval;
 begin
-  perform pg_temp.later('1 day');
+  call pg_temp.later('1 day');
   select * into f from jobs.fetch(queue);
   select * into r from jobs.fail(f.id, f.token, 'error of attempt ' || f.attempt);
   select into delay r.scheduled_at - max(at) from jobs.errors where job_id = f.id;

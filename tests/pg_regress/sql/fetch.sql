@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.fetch: which jobs, in which order, and what it tells of them.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -30,9 +31,9 @@ select kind from jobs.fetch('lane', 10);
 -- Jobs become available when they are due, before those that are inserted later.
 select count(*) from (values ('late', 2), ('early', 1)) v(kind, n), lateral jobs.insert(v.kind, queue => 'due', scheduled_at => now() + v.n * interval '1 hour') i;
 select kind from jobs.fetch('due', 10);
-select pg_temp.later('59 minutes');
+call pg_temp.later('59 minutes');
 select kind from jobs.fetch('due', 10);
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select kind, scheduled_at - created_at between interval '59 minutes 59 seconds' and interval '2 hours' as scheduled from jobs.fetch('due', 10);
 
 -- Only these kinds; none of them; the queue's other jobs stay.
@@ -64,7 +65,7 @@ select id from jobs.insert('e', queue => 'e', scheduled_at => clock_timestamp() 
 begin;
 select count(*) from jobs.fetch('e', 10);
 rollback;
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select count(*) from jobs.fetch('e', 10);
 -- Pending jobs are not fetched.
 select state from jobs.insert('p', queue => 'p', pending => true, scheduled_at => '2001-01-01 00:00Z');

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.fetch_any: as jobs.fetch, in the strict order of the queues given.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -22,7 +23,7 @@ select count(*) from jobs.fetch_any('{high,low,other}', 10);
 select count(*) from jobs.fetch_any('{}', 10);
 -- Due jobs of each queue.
 select count(*) from (values ('x', 'q1'), ('y', 'q2')) v(kind, queue), lateral jobs.insert(v.kind, queue => v.queue, scheduled_at => now() + interval '1 minute') i;
-select pg_temp.later('2 minutes');
+call pg_temp.later('2 minutes');
 select kind from jobs.fetch_any('{q2,q1}', 10);
 -- Thousands of queues.
 select count(*) from jobs.insert('k', queue => 'q 3000');

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.fetch and jobs.fetch_any with min_jobs and linger: nothing, unless so many jobs may start,
 -- or the one of them that is available for longest is so for linger.
 \getenv dir PG_ABS_SRCDIR
@@ -16,18 +17,18 @@ select count(*) from jobs.fetch('q', 5, 'w', '1 minute', '{k}', 2, '1 minute');
 select count(*) from jobs.fetch_any(queues => '{q,r}', max_jobs => 5, worker => 'w', lease => '1 minute', kinds => '{k}', min_jobs => 2, linger => '1 minute');
 
 -- Fewer than that: nothing, and nothing is changed. As many: all that max_jobs lets.
-select pg_temp.put('least', 4);
+select pg_temp.put('least', 4) \gset
 select count(*) from jobs.fetch('least', 100, min_jobs => 5);
 select count(*) from jobs.fetch('least', 100, min_jobs => 5, linger => '1 hour');
 select state, attempt, count(*) from jobs.jobs where queue = 'least' group by 1, 2;
-select pg_temp.put('least', 1);
+select pg_temp.put('least', 1) \gset
 begin;
 select count(*) from jobs.fetch('least', 6, min_jobs => 6);
 select pg_current_xact_id_if_assigned() is null as has_written_nothing;
 select count(*) from jobs.fetch('least', 100, min_jobs => 5);
 rollback;
 select count(*) from jobs.fetch('least', 5, min_jobs => 5, linger => '1 hour');
-select pg_temp.put('least', 9);
+select pg_temp.put('least', 9) \gset
 select count(*) from jobs.fetch('least', 7, min_jobs => 2);
 select count(*) from jobs.fetch('least', 7, min_jobs => 2);
 select count(*) from jobs.fetch('least', 7, min_jobs => 2);
@@ -36,24 +37,24 @@ select count(*) from jobs.fetch('nosuch', 7, min_jobs => 2, linger => '0');
 -- linger: from the first one on. At once with 0.
 select pg_temp.put('linger', 2), pg_temp.put('linger', 1, '59 minutes');
 select count(*) from jobs.fetch('linger', 100, min_jobs => 5, linger => '1 hour');
-select pg_temp.put('linger', 1, '1 hour');
+select pg_temp.put('linger', 1, '1 hour') \gset
 select count(*) from jobs.fetch('linger', 100, min_jobs => 5);
 select count(*) from jobs.fetch('linger', 100, min_jobs => 5, linger => '1 hour');
-select pg_temp.put('linger', 2);
+select pg_temp.put('linger', 2) \gset
 select count(*) from jobs.fetch('linger', 100, min_jobs => 5, linger => '1 microsecond');
-select pg_temp.put('linger', 2);
+select pg_temp.put('linger', 2) \gset
 select count(*) from jobs.fetch('linger', 100, min_jobs => 5, linger => '0');
 -- It counts from when the job was due, but not from before it was inserted.
-select pg_temp.put('due', 2, '2 minutes', options => $$scheduled_at => now() + interval '1 hour'$$);
+select pg_temp.put('due', 2, '2 minutes', options => $$scheduled_at => now() + interval '1 hour'$$) \gset
 select count(*) from jobs.fetch('due', 10, min_jobs => 2);
 update jobs.scheduled set due_at = now() - interval '1 minute' where queue = 'due';
 select count(*) from jobs.fetch('due', 10, min_jobs => 3, linger => '2 minutes');
 select state, count(*) from jobs.jobs where queue = 'due' group by 1;
 select count(*) from jobs.fetch('due', 10, min_jobs => 3, linger => '1 minute');
-select pg_temp.put('due', 2, options => $$scheduled_at => now() + interval '1 hour'$$);
+select pg_temp.put('due', 2, options => $$scheduled_at => now() + interval '1 hour'$$) \gset
 update jobs.scheduled set due_at = now() where queue = 'due';
 select count(*) from jobs.fetch('due', 10, min_jobs => 2);
-select pg_temp.put('past', 1, options => $$scheduled_at => now() - interval '1 day'$$);
+select pg_temp.put('past', 1, options => $$scheduled_at => now() - interval '1 day'$$) \gset
 select count(*) from jobs.fetch('past', 10, min_jobs => 2, linger => '1 hour');
 update jobs.job set created_at = now() - interval '1 hour' where queue = 'past';
 select count(*) from jobs.fetch('past', 10, min_jobs => 2, linger => '1 hour');
@@ -70,7 +71,7 @@ select count(*) from jobs.fetch('gone', 10, min_jobs => 2);
 select count(*) from jobs.fetch('gone', 10, min_jobs => 2, linger => '0');
 select pg_temp.put('paused', 3), jobs.pause_queue('paused');
 select count(*) from jobs.fetch('paused', 10, min_jobs => 2, linger => '0');
-select jobs.resume_queue('paused');
+select jobs.resume_queue('paused') \gset
 select count(*) from jobs.fetch('paused', 10, min_jobs => 2);
 select pg_temp.put('limited', 9), jobs.configure_queue('limited', concurrency => 4);
 select count(*) from jobs.fetch('limited', 10, min_jobs => 5);
@@ -95,7 +96,7 @@ select queue from jobs.fetch_any('{b,a,c}', 10, min_jobs => 5, linger => '30 min
 select count(*) from jobs.fetch_any('{}', 10, min_jobs => 2, linger => '0');
 
 -- In transactions of higher levels, and more than once in one.
-select pg_temp.put('levels', 6);
+select pg_temp.put('levels', 6) \gset
 begin isolation level repeatable read;
 select count(*) from jobs.fetch('levels', 10, min_jobs => 7);
 select count(*) from jobs.fetch('levels', 2, min_jobs => 2);
@@ -113,6 +114,6 @@ select call, pg_temp.try('select jobs.' || call) as answer from (values
   ($$fetch(min_jobs => 0)$$), ($$fetch(min_jobs => -1)$$), ($$fetch(min_jobs => null)$$), ($$fetch(min_jobs => 2)$$), ($$fetch(max_jobs => 10000, min_jobs => 10001)$$), ($$fetch(max_jobs => 2, min_jobs => 2, linger => '-1 s')$$), ($$fetch(linger => '-1 month')$$),
   ($$fetch_any('{a}', 3, min_jobs => 4)$$), ($$fetch_any('{a}', linger => '1001 years')$$), ($$fetch(min_jobs => 1, linger => '1 hour')$$)) v(call);
 -- With 1 it is as without.
-select pg_temp.put('one', 2);
+select pg_temp.put('one', 2) \gset
 select count(*) from jobs.fetch('one', 10, min_jobs => 1, linger => '1 hour');
 select count(*) as wrong from jobs.check();

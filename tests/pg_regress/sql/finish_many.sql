@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.finish_many: the attempts of many jobs end, each in its own way. jobs.complete_many and
 -- jobs.fail_many, where all end alike, with outputs and errors.
 \getenv dir PG_ABS_SRCDIR
@@ -16,7 +17,7 @@ create function pg_temp.results(variadic more jsonb[]) returns jsonb language sq
 create function pg_temp.of(job bigint) returns int language sql as $$ select n from held where id = job $$;
 
 -- Each way to end, with all that may go with it, in the order of the results.
-select pg_temp.hold(9, 'ways', 'max_attempts => 2');
+select pg_temp.hold(9, 'ways', 'max_attempts => 2') \gset
 create temp table said as select pg_temp.results(
   '{"do": "complete"}', '{"do": "complete", "output": {"a": [1, 2.50]}}', '{"do": "complete", "output": null}',
   '{"do": "fail", "error": "e4", "retry_in": "PT1H"}', '{"do": "fail", "error": "", "details": {"type": "t"}, "retryable": true}',
@@ -38,7 +39,7 @@ select pg_temp.of(id) as n, state, done from said, jobs.finish_many((select json
 select pg_temp.all_of('ways') = :'before' as unchanged;
 
 -- A lost token spoils only its own row; the reason is the DETAIL of the call for one job.
-select pg_temp.hold(6, 'lost');
+select pg_temp.hold(6, 'lost') \gset
 select jobs.fail(id, token, 'x', '0') is not null as failed from held where n = 2;
 select count(*) from jobs.fetch('lost');
 select jobs.cancel(id, force => true) from held where n = 3;
@@ -49,7 +50,7 @@ select f.ord, pg_temp.of(f.id) as n, f.state, f.scheduled_at is not null as sche
 select pg_temp.of(id) as n, state from jobs.jobs where queue = 'lost' order by id;
 
 -- Twice in one call: the first one counts, and the second one is answered as a later call.
-select pg_temp.hold(3, 'twice');
+select pg_temp.hold(3, 'twice') \gset
 select f.ord, pg_temp.of(f.id) as n, f.state, f.done, f.reason from jobs.finish_many(jsonb_build_array(
   pg_temp.result(2, '{"do": "complete", "output": 1}'), pg_temp.result(1, '{"do": "fail", "error": "first", "retry_in": 60}'), pg_temp.result(2, '{"do": "complete", "output": 2}'),
   pg_temp.result(1, '{"do": "release"}'), pg_temp.result(1, '{"do": "fail", "error": "second", "retry_in": 0}'), pg_temp.result(3, '{"do": "release", "token": 1}'), pg_temp.result(3, '{"do": "release"}'))) f order by ord;
@@ -57,26 +58,26 @@ select pg_temp.of(id) as n, state, output, (select string_agg(error, ', ') from 
 
 -- Everything else is as with one job: the end of the attempts, policies, cancel requests, limits,
 -- holds, the lane.
-select pg_temp.hold(2, 'last', 'max_attempts => 1');
+select pg_temp.hold(2, 'last', 'max_attempts => 1') \gset
 select f.state, f.scheduled_at is not null as scheduled from jobs.finish_many(pg_temp.results('{"do": "fail", "error": "e"}', '{"do": "snooze", "delay": 1}')) f;
-select pg_temp.hold(3, 'policy', $$retry => '{"strategy": "constant", "initial": 600, "max": 600, "jitter": false, "non_retryable": ["bad.*"]}'$$);
+select pg_temp.hold(3, 'policy', $$retry => '{"strategy": "constant", "initial": 600, "max": 600, "jitter": false, "non_retryable": ["bad.*"]}'$$) \gset
 select f.state, f.scheduled_at between now() + interval '9 minutes 59 seconds' and now() + interval '10 minutes 1 second' as in_ten_minutes
   from jobs.finish_many(pg_temp.results('{"do": "fail", "error": "e", "details": {"type": "good"}}', '{"do": "fail", "error": "e", "details": {"type": "bad.one"}}', '{"do": "fail", "error": "e", "details": "bad.one"}')) f;
-select pg_temp.hold(5, 'cancelled');
+select pg_temp.hold(5, 'cancelled') \gset
 select count(jobs.cancel(id, 'not wanted')) from held;
 select f.state, f.scheduled_at, f.done from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e"}', '{"do": "fail", "error": "e", "retry_in": 0}', '{"do": "snooze", "delay": 1}', '{"do": "release"}')) f;
 select pg_temp.of(id) as n, state, attempt, cancel_reason, (select count(*) from jobs.errors e where e.job_id = jobs.id) as errors from jobs.jobs where queue = 'cancelled' order by id;
 -- A worker that cancels its job by itself: as if somebody had asked to, and it had released the
 -- job. Who asked before has said why.
-select pg_temp.hold(4, 'given_up');
+select pg_temp.hold(4, 'given_up') \gset
 select count(jobs.cancel(id, 'theirs')) from held where n = 3;
 create temp table given_up as select pg_temp.results('{"do": "cancel", "reason": "mine"}', '{"do": "cancel"}', '{"do": "cancel", "reason": "mine"}', '{"do": "cancel", "token": 1}') as results;
 select f.ord, f.state, f.scheduled_at, f.done, f.reason from given_up, jobs.finish_many(results) f order by ord;
 select f.ord, f.state, f.done, f.reason from given_up, jobs.finish_many(results) f order by ord;
 select pg_temp.of(id) as n, state, attempt, cancel_reason, cancel_requested_at = finalized_at as by_itself, (select count(*) from jobs.errors e where e.job_id = jobs.id) as errors from jobs.jobs where queue = 'given_up' order by id;
 select jobs.release(id, token), pg_temp.ask(format('select jobs.complete(%s, %s)', id, token)) as complete from held where n = 1;
-select jobs.configure_queue('limited', concurrency => 4);
-select pg_temp.hold(8, 'limited');
+select jobs.configure_queue('limited', concurrency => 4) \gset
+select pg_temp.hold(8, 'limited') \gset
 select count(*) from held;
 select count(*) from jobs.fetch('limited', 10);
 select count(*) from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e"}', '{"do": "snooze", "delay": 1000}', '{"do": "release"}')) f where done;
@@ -88,18 +89,18 @@ insert into held (id, token) select id, token from jobs.fetch('holds', 2);
 select count(*) from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e", "retryable": false}')) f where done;
 select v.kind, i.unique_skipped_as_duplicate from (values ('a'), ('b')) v(kind), lateral jobs.insert(v.kind, unique_opts => '{"by_kind": true, "by_state": [], "hold_for": "1 hour"}', queue => 'holds') i;
 -- What is given back goes to the end of its lane, in the order of the results.
-select pg_temp.hold(3, 'lane');
+select pg_temp.hold(3, 'lane') \gset
 select count(*) from jobs.insert('before', queue => 'lane');
 select count(*) from jobs.finish_many(jsonb_build_array(pg_temp.result(2, '{"do": "release"}'), pg_temp.result(3, '{"do": "fail", "error": "e", "retry_in": 0}'), pg_temp.result(1, '{"do": "release"}'))) f where done;
 select coalesce(pg_temp.of(id)::text, kind) as n from jobs.fetch('lane', 10);
 -- Retention of the queue.
-select jobs.configure_queue('kept', retention_completed => '1 hour', retention_discarded => '2 hours', retention_cancelled => '3 hours');
-select pg_temp.hold(3, 'kept');
+select jobs.configure_queue('kept', retention_completed => '1 hour', retention_discarded => '2 hours', retention_cancelled => '3 hours') \gset
+select pg_temp.hold(3, 'kept') \gset
 select jobs.cancel(id) from held where n = 3;
 select count(*) from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e", "retryable": false}', '{"do": "release"}')) f where done;
 select state, kept_until - finalized_at as kept from jobs.finished f where job_id in (select id from held) order by job_id;
 -- It is part of the transaction.
-select pg_temp.hold(2, 'tx');
+select pg_temp.hold(2, 'tx') \gset
 begin;
 select f.state from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e"}')) f;
 rollback;
@@ -133,7 +134,7 @@ select c.name as first, max(answer) filter (where again = 5) as many_complete, m
   from answers join calls c on c.ord = first group by c.ord, c.name order by c.ord;
 
 -- complete_many and fail_many: outputs, errors and details, one for each.
-select pg_temp.hold(5, 'arrays');
+select pg_temp.hold(5, 'arrays') \gset
 select array_agg(id order by n desc) as ids, array_agg(token order by n desc) as tokens from held \gset
 select row_number() over () as ord, pg_temp.of(id) as n, state, done from jobs.complete_many((:'ids'::bigint[])[1:3], (:'tokens'::bigint[])[1:3], array['{"n": 5}', null, 'null']::jsonb[]);
 select row_number() over () as ord, pg_temp.of(id) as n, state, scheduled_at > now() + interval '4 minutes' as later, done from jobs.fail_many(:'ids', :'tokens', '{a,b,c,d,e}', array[null, null, null, '{"type": "x"}', null]::jsonb[], '5 minutes');
@@ -144,7 +145,7 @@ select * from jobs.finish_many('[]');
 select id, done from jobs.fail_many('{999}', '{1}', '{e}', null, null);
 
 -- What is malformed is refused as a whole, with the element that it is about.
-select pg_temp.hold(1, 'refused');
+select pg_temp.hold(1, 'refused') \gset
 create function pg_temp.refused(more text) returns text language sql as $$
   select pg_temp.try(format('select jobs.finish_many(%L)', '[' || pg_temp.result(1, '{"do": "complete"}')::text || ', ' || more || ']')) $$;
 select more, pg_temp.refused(more) as answer from (values

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.heartbeat: it renews the lease, never past the deadline.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -15,7 +16,7 @@ create function pg_temp.lease(t timestamptz) returns interval language sql as $$
 select lease_expires_at = deadline_at as at_the_deadline, pg_temp.lease(deadline_at) as left, cancel_requested from jobs.heartbeat(1, :t1);
 select lease_expires_at = deadline_at as at_the_deadline, cancel_requested from jobs.heartbeat(1, :t1, '1 hour');
 -- null: as long as the fetch asked for. Shorter and longer work too.
-select pg_temp.later('30 seconds');
+call pg_temp.later('30 seconds');
 select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(2, :t2);
 select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(2, :t2, '5 minutes');
 select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(2, :t2, '10 seconds');
@@ -25,7 +26,7 @@ select pg_temp.lease(lease_expires_at) as lease, deadline_at from jobs.heartbeat
 select pg_temp.lease(lease_expires_at) as lease, deadline_at from jobs.heartbeat(3, :t3, '30 days');
 select pg_temp.lease(lease_expires_at) as lease from jobs.jobs where id = 3;
 -- A lease that ran out is renewed as long as nobody rescued the job, and the deadline is not past.
-select pg_temp.later('20 minutes');
+call pg_temp.later('20 minutes');
 select lease_expires_at < clock_timestamp() as ran_out from jobs.jobs where id = 4;
 select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(4, :t4);
 

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.history: what happened to jobs, by minute, queue and kind.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -18,7 +19,7 @@ create view pg_temp.happened as
     from jobs.history(since => '1 hour', step => '36500 days');
 select count(jobs.insert(kind, queue => 'q'))
   from unnest('{complete,complete_many,fail,fail for good,snooze,release,force,asked and completed,asked and failed,asked and released,waits}'::text[]) kind;
-select pg_temp.later('9 s');
+call pg_temp.later('9 s');
 select kind, case kind
          when 'complete' then jobs.complete(id, token)::text
          when 'complete_many' then (select state::text from jobs.complete_many(array[id], array[token]))
@@ -40,12 +41,12 @@ select count(jobs.insert('expires', queue => 'q', expires_at => clock_timestamp(
 select count(jobs.insert('replaced', queue => 'q', unique_opts => '{"by_kind": true}'));
 select count(jobs.insert('replaced', queue => 'q', unique_opts => '{"by_kind": true, "on_conflict": "replace"}'));
 select count(jobs.insert('replaced', queue => 'q', unique_opts => '{"by_kind": true}'));
-select pg_sleep(0.01);
+select pg_sleep(0.01) \gset
 select rows from jobs.maintain() where task = 'expire';
 -- A lease that is lost is a failed attempt.
 select count(jobs.insert('rescued', queue => 'r'));
 select count(*) from jobs.fetch('r', lease => '1 ms');
-select pg_sleep(0.01);
+select pg_sleep(0.01) \gset
 select rows from jobs.maintain() where task = 'rescue';
 -- A batch, and many kinds at once.
 select count(*) from jobs.insert_batch('batch', array_fill('1'::jsonb, array[7]), queue => 'b');

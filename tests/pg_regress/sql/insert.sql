@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.insert: what it writes, answers and defaults to.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -42,7 +43,7 @@ select id, state, scheduled_at, attempt from jobs.jobs where kind = 's' and sche
 
 -- The time is the clock, not the transaction's start.
 begin;
-select pg_sleep(0.01);
+select pg_sleep(0.01) \gset
 select created_at > now() as clock from jobs.insert('clock');
 rollback;
 

@@ -1,3 +1,4 @@
+\set ECHO none
 -- What jobs.insert refuses: 22004 for a null, 22023 for a bad value, with the value, the rule and,
 -- where one is likely, the fix.
 \getenv dir PG_ABS_SRCDIR
@@ -71,7 +72,7 @@ insert into cases (code, call) values
 insert into cases (code, call) values
   ('22023', $$'', null, '[]', '', 99999, 'infinity', 0, '{null}', '[]', '-5', '[]', 'infinity', null$$);
 
-select n, call, pg_temp.try('select jobs.insert(' || call || ')') from cases where n not in (23, 24, 25, 26, 27, 28, 29, 46, 47) order by n;
+select pg_temp.refusals('select jobs.insert(%s)', array_agg(call order by n)) from cases where n not in (23, 24, 25, 26, 27, 28, 29, 46, 47);
 -- The SQLSTATE that is not the one that it must be, and the message that does not name the value.
 select n, code as expected, pg_temp.code('select jobs.insert(' || call || ')') as actual, call from cases
  where pg_temp.code('select jobs.insert(' || call || ')') <> code order by n;

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.insert_batch: one kind, many args, the same options, one atomic statement.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.insert in FROM: once, whatever is beside it there, and whatever is made of its row.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

@@ -1,3 +1,4 @@
+\set ECHO none
 -- define_kind: what jobs of a kind are inserted with, where the insert says nothing.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

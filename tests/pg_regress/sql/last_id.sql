@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.last_id(): no job has a larger id.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -39,7 +40,7 @@ drop role if exists jobs_last_id_nobody;
 create role jobs_last_id_viewer;
 create role jobs_last_id_nobody;
 reset client_min_messages;
-select jobs.grant_viewer('jobs_last_id_viewer');
+select jobs.grant_viewer('jobs_last_id_viewer') \gset
 grant usage on schema jobs to jobs_last_id_nobody;
 set role jobs_last_id_viewer;
 select jobs.last_id();
@@ -47,7 +48,7 @@ select pg_temp.code('select last_value from jobs.job_seq');
 set role jobs_last_id_nobody;
 select pg_temp.code('select jobs.last_id()');
 reset role;
-select jobs.revoke('jobs_last_id_viewer');
+select jobs.revoke('jobs_last_id_viewer') \gset
 revoke usage on schema jobs from jobs_last_id_nobody;
 drop role jobs_last_id_viewer;
 drop role jobs_last_id_nobody;

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.maintain: schedule, expire, rescue, prune, claims, statistics. What it does about periodic
 -- jobs is in periodic.sql.
 \getenv dir PG_ABS_SRCDIR
@@ -14,7 +15,7 @@ select (jobs.fail(id, token, 'x', '30 minutes')).state from jobs.fetch('s');
 select id, state from jobs.insert('pending', queue => 's', pending => true, scheduled_at => now() + interval '1 hour');
 select id, state from jobs.insert('far', queue => 's', scheduled_at => now() + interval '3 hours');
 select task, rows from jobs.maintain() where rows > 0;
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select kind, state from jobs.jobs order by id;
 select task, rows from jobs.maintain() where rows > 0 or error is not null;
 select kind, state, attempt, scheduled_at < now() as due from jobs.jobs order by id;
@@ -32,9 +33,9 @@ select kind from jobs.fetch('e2');
 select state from jobs.insert('e completed', queue => 'e3', expires_at => now() + interval '1 hour');
 select jobs.complete(id, token) from jobs.fetch('e3');
 select state from jobs.insert('e later', queue => 'e', expires_at => now() + interval '3 hours');
-select pg_temp.later('30 minutes');
+call pg_temp.later('30 minutes');
 select task, rows from jobs.maintain() where task = 'expire';
-select pg_temp.later('1 hour');
+call pg_temp.later('1 hour');
 select task, rows from jobs.maintain() where task = 'expire';
 select kind, state, attempt, finalized_at is not null as finalized from jobs.jobs where kind ~ '^e ' order by id;
 select kind, e.attempt, error ~ 'expired' as says_expired, details ->> 'type' as type from jobs.errors e join jobs.jobs on id = job_id where kind ~ '^e ' order by id, at;
@@ -46,7 +47,7 @@ select count(*) from (values ('r deadline', interval '1 minute', null, 5), ('r l
 create temp table held as select f.* from (values ('r deadline', null::interval), ('r lease', '1 minute'), ('r last', null), ('r cancel', null), ('r none', null), ('r alive', null)) v(queue, lease), lateral jobs.fetch(v.queue, lease => v.lease) f;
 select jobs.cancel(id) from held where kind = 'r cancel';
 select task, rows from jobs.maintain() where task = 'rescue';
-select pg_temp.later('61 seconds');
+call pg_temp.later('61 seconds');
 select task, rows from jobs.maintain() where task = 'rescue';
 select kind, state, attempt, finalized_at is not null as finalized from jobs.jobs where kind ~ '^r ' order by id;
 select kind, e.attempt, details ->> 'type' as type, length(error) > 0 as text from jobs.errors e join jobs.jobs on id = job_id where kind ~ '^r ' order by id;
@@ -55,13 +56,13 @@ select kind, j.scheduled_at - at between interval '0.9 s' and interval '1.1 s' a
 -- Its worker is too late.
 select kind, pg_temp.ask(format('select jobs.complete(%s, %s)', id, token)) from held where kind in ('r deadline', 'r lease', 'r last', 'r cancel') order by kind;
 -- Without a timeout the lease was an hour.
-select pg_temp.later('1 hour');
+call pg_temp.later('1 hour');
 select task, rows from jobs.maintain() where task = 'rescue';
 select kind, state from jobs.jobs where kind in ('r none', 'r alive') order by kind;
 -- The error before this one counts: (1 + 1)^4 seconds.
 select jobs.retry(id) is not null as retried from held where kind = 'r deadline';
 select attempt from jobs.fetch('r deadline');
-select pg_temp.later('2 minutes');
+call pg_temp.later('2 minutes');
 select rows from jobs.maintain() where task = 'rescue';
 select state, j.scheduled_at - max(at) between interval '14.4 s' and interval '17.6 s' as by_the_policy from jobs.jobs j join jobs.errors on job_id = id where kind = 'r deadline' group by state, j.scheduled_at;
 
@@ -72,12 +73,12 @@ select count(*) from (values ('completed'), ('cancelled'), ('discarded'), ('avai
 select jobs.complete(id, token) from jobs.fetch('completed');
 select jobs.cancel(id) from jobs.jobs where kind = 'cancelled';
 select (jobs.fail(id, token, 'x', retryable => false)).state from jobs.fetch('discarded');
-select pg_temp.later('23 hours 59 minutes');
+call pg_temp.later('23 hours 59 minutes');
 select task, rows from jobs.maintain() where task = 'prune';
-select pg_temp.later('2 minutes');
+call pg_temp.later('2 minutes');
 select task, rows from jobs.maintain() where task = 'prune';
 select kind from jobs.jobs order by kind;
-select pg_temp.later('6 days');
+call pg_temp.later('6 days');
 select task, rows from jobs.maintain() where task = 'prune';
 select kind from jobs.jobs order by kind;
 select count(*) from jobs.errors;
@@ -108,13 +109,13 @@ select unique_skipped_as_duplicate as skipped from jobs.insert('available', uniq
 
 -- It is part of the caller's transaction.
 begin;
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select error from jobs.maintain() where error is not null;
 rollback;
 -- A failing task is reported and does not stop the others.
 select state from jobs.insert('due', queue => 'f', scheduled_at => now() + interval '1 hour');
 select state from jobs.insert('expiring', queue => 'f', expires_at => now() + interval '1 hour');
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 create function pg_temp.refuse() returns trigger language plpgsql as $$ begin raise exception 'refused %', 'here'; end $$;
 create trigger refuse before delete on jobs.scheduled for each row execute function pg_temp.refuse();
 select task, rows, error from jobs.maintain() where task in ('schedule', 'expire');
@@ -122,6 +123,6 @@ drop trigger refuse on jobs.scheduled;
 select task, rows, error from jobs.maintain() where task in ('schedule', 'expire');
 -- 10,000 and more than one batch.
 select count(*) from jobs.insert_batch('many', array_fill('1'::jsonb, array[10500]), queue => 'many', scheduled_at => now() + interval '1 hour');
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select rows, error from jobs.maintain() where task = 'schedule';
 select count(*) from jobs.fetch('many', 10000);

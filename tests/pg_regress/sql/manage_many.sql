@@ -1,3 +1,4 @@
+\set ECHO none
 -- cancel_many, retry_many and delete_many: what a filter finds, oldest first.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -25,7 +26,7 @@ begin
   execute 'select jobs.' || call into answer;
   return answer || ': ' || (select string_agg(id || ' ' || state || case when cancel_requested_at is not null and state = 'running' then '!' else '' end, ', ' order by id) from jobs.jobs);
 end $$;
-select pg_temp.fill();
+select pg_temp.fill() \gset
 select id, state, queue, kind, tags from jobs.jobs order by id;
 
 select pg_temp.after($$cancel_many(queue => 'q')$$);
@@ -44,7 +45,7 @@ select pg_temp.after($$delete_many(kind => 'a')$$);
 select pg_temp.after($$delete_many(states => '{completed,cancelled,discarded}')$$);
 select pg_temp.after($$delete_many(older_than => '0')$$);
 -- A running job that was asked already keeps a repeated call from no other.
-select pg_temp.fill();
+select pg_temp.fill() \gset
 select jobs.cancel_many(queue => 'q', max_jobs => 1) as first, jobs.cancel_many(queue => 'q', max_jobs => 1) as second, jobs.cancel_many(queue => 'q') as third, jobs.cancel_many(queue => 'q') as fourth;
 
 -- By the latest error, and from the first attempt on. What got over its error is not meant, unless

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.max_payload bounds the text of what jobs carry, which can be a thousand times longer than
 -- what is sent and stored. Reasons and errors have bounds of their own.
 \getenv dir PG_ABS_SRCDIR

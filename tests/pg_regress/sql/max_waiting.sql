@@ -1,3 +1,4 @@
+\set ECHO none
 -- configure_queue(.., max_waiting): an insert that does not fit is refused, whichever way it comes.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -6,7 +7,7 @@ create function pg_temp.waiting(q text) returns bigint language sql as $$
   select count(*) from jobs.jobs where queue = q and state in ('available', 'scheduled', 'retryable', 'pending') $$;
 
 -- Every job that waits counts, whatever for; one that runs does not.
-select jobs.configure_queue('q', max_waiting => 3);
+select jobs.configure_queue('q', max_waiting => 3) \gset
 select state from jobs.insert('k', queue => 'q');
 select state from jobs.insert('k', queue => 'q', scheduled_at => now() + interval '1 hour');
 select state from jobs.insert('k', queue => 'q', pending => true);
@@ -44,7 +45,7 @@ select state from jobs.insert('k', queue => 'q');
 select pg_temp.waiting('q'), pg_temp.ask($$select jobs.insert('k', queue => 'q')$$);
 
 -- Duplicates count nothing: they are answered as ever.
-select jobs.configure_queue('u', max_waiting => 2);
+select jobs.configure_queue('u', max_waiting => 2) \gset
 select ord, unique_skipped_as_duplicate from jobs.insert_batch('u', '{1,2,1}', '{"by_args": true}', queue => 'u');
 select unique_skipped_as_duplicate from jobs.insert('u', '2', '{"by_args": true}', queue => 'u');
 select pg_temp.ask($$select jobs.insert('u', '2', '{"by_args": true, "on_conflict": "reject"}', queue => 'u')$$) like '23505 %' as rejected;
@@ -63,7 +64,7 @@ select state from jobs.insert('u', '4', '{"by_args": true}', queue => 'u');
 select pg_temp.ask($$select jobs.insert('u', '1', '{"by_args": true}', queue => 'u')$$);
 
 -- Within transactions and savepoints: one's own jobs count, those that were rolled back do not.
-select jobs.configure_queue('s', max_waiting => 2);
+select jobs.configure_queue('s', max_waiting => 2) \gset
 begin;
 select state from jobs.insert('k', queue => 's');
 savepoint a;
@@ -118,18 +119,18 @@ commit;
 select pg_temp.waiting('s');
 
 -- A bound is changed, goes with its transaction, and is taken away.
-select jobs.configure_queue('s', max_waiting => 1);
+select jobs.configure_queue('s', max_waiting => 1) \gset
 select pg_temp.ask($$select jobs.insert('k', queue => 's')$$);
 begin;
-select jobs.configure_queue('s');
+select jobs.configure_queue('s') \gset
 select state from jobs.insert('k', queue => 's');
 rollback;
 select pg_temp.ask($$select jobs.insert('k', queue => 's')$$);
-select jobs.configure_queue('s', max_waiting => 4);
+select jobs.configure_queue('s', max_waiting => 4) \gset
 select pg_temp.ask($$select count(*) from jobs.insert_batch('k', '{1,2,3}', queue => 's')$$), pg_temp.ask($$select count(*) from jobs.insert_batch('k', '{1,2}', queue => 's')$$);
-select jobs.configure_queue('s');
+select jobs.configure_queue('s') \gset
 select count(*) from jobs.insert_batch('k', '{1,2,3}', queue => 's');
-select jobs.configure_queue('s', max_waiting => 8);
+select jobs.configure_queue('s', max_waiting => 8) \gset
 select state from jobs.insert('k', queue => 's');
 select pg_temp.ask($$select jobs.insert('k', queue => 's')$$);
 
@@ -145,14 +146,14 @@ select count(*) from jobs.fetch('d', 30);
 select pg_temp.ask($$select count(*) from jobs.insert_batch('d', array_fill('1'::jsonb, array[31]))$$), pg_temp.ask($$select count(*) from jobs.insert_batch('d', array_fill('1'::jsonb, array[30]))$$), pg_temp.ask($$select jobs.insert('d')$$);
 
 -- A periodic job is tried again until there is room.
-select jobs.configure_queue('p', max_waiting => 1);
+select jobs.configure_queue('p', max_waiting => 1) \gset
 select state from jobs.insert('k', queue => 'p');
 select (jobs.schedule('tick', 'every 1 hour', 'tick', queue => 'p')).next_run_at > now() as later;
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select rows, error from jobs.maintain() where task = 'periodic';
 select last_run_at, last_job_id, last_error, next_run_at between now() - interval '1 minute' and now() + interval '1 minute' as soon from jobs.periodic;
 select jobs.delete(id) from jobs.jobs where queue = 'p';
-select pg_temp.later('1 minute');
+call pg_temp.later('1 minute');
 select rows, error from jobs.maintain() where task = 'periodic';
 select last_run_at is not null as ran, (select kind from jobs.jobs where id = last_job_id), last_error from jobs.periodic;
 

@@ -1,3 +1,4 @@
+\set ECHO none
 -- Names are the same whichever way Unicode writes them: e with an acute accent is one character or
 -- two, and what is kept is the one.
 \getenv dir PG_ABS_SRCDIR
@@ -22,20 +23,20 @@ select jobs.unique_key(:one, unique_opts => '{"by_queue": true}', queue => :one)
 select queue = :one as queue, available from jobs.queues;
 
 -- What is set of kinds, queues and workers.
-select jobs.define_kind(:two, queue => :two, priority => 7);
+select jobs.define_kind(:two, queue => :two, priority => 7) \gset
 select kind = :one as kind, queue = :one as queue, priority from jobs.kinds;
 select queue = :one as queue from jobs.insert(:one);
 select jobs.undefine_kind(:two);
-select jobs.configure_queue(:two, concurrency => 100);
-select jobs.pause_queue(:two, 'names');
+select jobs.configure_queue(:two, concurrency => 100) \gset
+select jobs.pause_queue(:two, 'names') \gset
 select queue = :one as queue, concurrency, paused from jobs.queues;
 select count(*) from jobs.fetch(:one);
-select jobs.resume_queue(:two);
-select jobs.quiet_worker(:two);
+select jobs.resume_queue(:two) \gset
+select jobs.quiet_worker(:two) \gset
 select jobs.worker_beat(:one, array[:two], 1), jobs.worker_beat(:two, array[:two], 1);
 select worker = :one as worker, queues = array[:one] as queues, status from jobs.workers;
 select count(*) from jobs.fetch(:two, worker => :two);
-select jobs.resume_worker(:two);
+select jobs.resume_worker(:two) \gset
 select distinct action, target = :one as target from jobs.audit order by action;
 
 -- Workers.
@@ -53,8 +54,8 @@ select jobs.retry_many(queue => :two, kind => :two, states => '{cancelled}', max
 select id, state, queue = :one as queue from jobs.jobs where state = 'available' order by id desc limit 1 \gset
 select jobs.update(:id, queue => :two), (select queue = :one from jobs.jobs where id = :id) as queue;
 select jobs.delete_many(queue => :two, kind => :two, states => '{cancelled}');
-select jobs.pause_periodic(:two);
-select jobs.resume_periodic(:two);
+select jobs.pause_periodic(:two) \gset
+select jobs.resume_periodic(:two) \gset
 select jobs.unschedule(:two);
 
 -- The length is that of what is kept: 127 characters, written as 254.

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.schedule, jobs.unschedule, jobs.periodic: a job a tick, what it is inserted with, ticks that
 -- were missed, definitions that are replaced.
 \getenv dir PG_ABS_SRCDIR
@@ -17,7 +18,7 @@ select name, cron, time_zone, kind, queue, args, unique_opts, priority, max_atte
 -- Nothing is due.
 select task, rows, error from jobs.maintain() where task = 'periodic';
 -- 400 days on a tick has passed.
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select task, rows, error from jobs.maintain() where task = 'periodic';
 select id, kind, state, queue, args, priority, max_attempts, tags, meta, timeout, attempt, expires_at, scheduled_at = date_trunc('year', now() at time zone 'Europe/Berlin') at time zone 'Europe/Berlin' as at_new_year,
   created_at > now() - interval '1 minute' as just_created from jobs.jobs where kind = 'k';
@@ -34,14 +35,14 @@ select count(*) from jobs.periodic;
 select jobs.schedule('bare', '@yearly', 'bare') is not null as next;
 select time_zone, kind, queue, args, unique_opts, priority, max_attempts, tags, meta, timeout, retry from jobs.periodic;
 -- Of ticks that were missed the latest one.
-select pg_temp.later('3660 days');
+call pg_temp.later('3660 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select rows, error from jobs.maintain() where task = 'periodic';
 select id, state, queue, args, priority, max_attempts, tags, meta, timeout from jobs.jobs where kind = 'bare';
 select * from pg_temp.past('bare');
 -- The clock is put back: the ticks that were dealt with do not come again, not by a new definition
 -- either.
-select pg_temp.later('-800 days');
+call pg_temp.later('-800 days');
 select rows from jobs.maintain() where task = 'periodic';
 select (jobs.schedule('bare', '@yearly', 'bare')).next_run_at > last_run_at as after_the_last, last_run_at > now() as ahead from jobs.periodic;
 select rows from jobs.maintain() where task = 'periodic';
@@ -57,11 +58,11 @@ select outcome from jobs.schedule('late', '@yearly', 'late', missed => 'skip');
 select outcome from jobs.schedule('late', '@yearly', 'late', missed => 'once');
 select outcome from jobs.schedule('late', '@yearly', 'late', missed => 'skip');
 select missed from jobs.periodic;
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select last_run_at, last_job_id, last_error, next_run_at > now() as next from jobs.periodic;
 -- Nor do they when a program defines it again first.
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select outcome from jobs.schedule('late', '@yearly', 'late', missed => 'once');
 select count(*) from jobs.jobs where kind = 'late';
 select jobs.unschedule('late');
@@ -78,7 +79,7 @@ select jobs.schedule('r', '@yearly', 'old', '{"x": 1}', 'Asia/Tokyo', '{"by_args
 select (jobs.schedule('r', 'every 1 day', 'new')).next_run_at = date_trunc('day', now()) + interval '1 day' as tomorrow;
 select name, cron, time_zone, kind, queue, args, unique_opts, priority, max_attempts, tags, meta, timeout, retry from jobs.periodic;
 -- A tick of the old one that has passed is dealt with first.
-select pg_temp.later('3 days');
+call pg_temp.later('3 days');
 select (jobs.schedule('r', '@yearly', 'newer')).next_run_at > now() as future;
 select kind, scheduled_at = date_trunc('day', created_at) as of_today from jobs.jobs where kind in ('old', 'new', 'newer');
 select rows from jobs.maintain() where task = 'periodic';
@@ -99,7 +100,7 @@ select jobs.schedule('stays', '@yearly', 'stays') is not null as next;
 begin;
 select jobs.unschedule('stays');
 rollback;
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 begin;
 select rows from jobs.maintain() where task = 'periodic';
 rollback;
@@ -112,27 +113,27 @@ select jobs.unschedule('stays');
 select jobs.delete_many(states => enum_range(null::jobs.state)) > 0 as deleted;
 select id from jobs.insert('u', queue => 'waits', unique_opts => '{"by_kind": true}') \gset existing_
 select jobs.schedule('skip', '@yearly', 'u', unique_opts => '{"by_kind": true}') is not null as next;
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select last_tick, job = :existing_id as existing, skipped, error from pg_temp.past('skip');
 select count(*) from jobs.jobs where kind = 'u';
 -- .. its tick is over, so it does not come when the existing job is gone, but the next one does.
 select jobs.delete(:existing_id);
 select rows, error from jobs.maintain() where task = 'periodic';
-select pg_temp.later('366 days');
+call pg_temp.later('366 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select last_tick, job > :existing_id as new, skipped, error from pg_temp.past('skip');
 select jobs.unschedule('skip');
 -- .. or rejected, which is nobody else's trouble, ..
 select jobs.schedule(n, '@yearly', k, unique_opts => o) is not null as next from (values ('1 before', 'other', null), ('2 reject', 'u', '{"by_kind": true, "on_conflict": "reject"}'::jsonb), ('3 after', 'other', null)) v(n, k, o);
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select kind, count(*) from jobs.jobs where kind in ('u', 'other') group by kind order by kind;
 select name, last_tick, job is not null as job, skipped, error from jobs.periodic, lateral pg_temp.past(name) order by name;
 select jobs.unschedule(name) from jobs.periodic;
 -- .. or replaces.
 select jobs.schedule('replace', '@yearly', 'u', unique_opts => '{"by_kind": true, "on_conflict": "replace"}') is not null as next;
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select j.state, j.id = p.last_job_id as of_the_tick, p.last_skipped from jobs.jobs j, jobs.periodic p where j.kind = 'u' order by j.id;
 select jobs.unschedule('replace');
@@ -153,23 +154,23 @@ select jobs.unschedule(name) from jobs.periodic;
 select jobs.schedule(n, '@yearly', n) is not null as next from unnest('{a,b,c,d}'::text[]) n;
 update jobs.periodic_schedule set kind = e'\n' where name = 'b';
 update jobs.periodic_schedule set unique_opts = '{"by_moon": true}' where name = 'c';
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select name, last_tick, job is not null as job, skipped, error from jobs.periodic, lateral pg_temp.past(name) order by name;
 update jobs.periodic_schedule set kind = 'b' where name = 'b';
-select pg_temp.later('366 days');
+call pg_temp.later('366 days');
 select rows from jobs.maintain() where task = 'periodic';
 select name, last_tick, job is not null as job, skipped, error from jobs.periodic, lateral pg_temp.past(name) order by name;
 select jobs.unschedule(name) from jobs.periodic where name <> 'a';
 -- One that cannot be read is read again in an hour: no tick is over by that.
 update jobs.periodic_schedule set time_zone = 'Mars/Olympus';
 select jobs.schedule('other', '@yearly', 'other') is not null as next;
-select pg_temp.later('366 days');
+call pg_temp.later('366 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select name, last_error, next_run_at - now() between '59 minutes' and '61 minutes' as in_an_hour from jobs.periodic order by name;
 update jobs.periodic_schedule set time_zone = 'UTC' where name = 'a';
 select rows from jobs.maintain() where task = 'periodic';
-select pg_temp.later('1 hour');
+call pg_temp.later('1 hour');
 select rows from jobs.maintain() where task = 'periodic';
 select * from (select name, last_error, last_job_id is not null as job, next_run_at > now() + interval '1 day' as next from jobs.periodic) x order by name;
 select jobs.unschedule(name) from jobs.periodic;
@@ -178,24 +179,24 @@ select jobs.unschedule(name) from jobs.periodic;
 create function pg_temp.refuse() returns trigger language plpgsql as $$ begin if new.kind = 'refused' then raise exception 'refused %', 'here' using errcode = tg_argv[0]; end if; return new; end $$;
 create trigger refuse before insert on jobs.job for each row execute function pg_temp.refuse('P0001');
 select jobs.schedule(n, '@yearly', k) is not null as next from (values ('1', 'refused'), ('2', 'other')) v(n, k);
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select name, last_tick, job is not null as job, skipped, error from jobs.periodic, lateral pg_temp.past(name) order by name;
 -- What may be over in a moment is tried again after a second.
 drop trigger refuse on jobs.job;
 create trigger refuse before insert on jobs.job for each row execute function pg_temp.refuse('55P03');
-select pg_temp.later('366 days');
+call pg_temp.later('366 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 select count(*) from jobs.jobs where kind = 'refused';
 select name, last_error, next_run_at - now() < '1 minute' as soon from jobs.periodic order by name;
 drop trigger refuse on jobs.job;
-select pg_temp.later('2 seconds');
+call pg_temp.later('2 seconds');
 select rows, error from jobs.maintain() where task = 'periodic';
 select scheduled_at = date_trunc('year', created_at) as of_its_tick from jobs.jobs where kind = 'refused';
 select name, last_error, next_run_at - now() < '1 minute' as soon from jobs.periodic order by name;
 -- Who cancels means the whole call.
 create trigger refuse before insert on jobs.job for each row execute function pg_temp.refuse('57014');
-select pg_temp.later('366 days');
+call pg_temp.later('366 days');
 select rows from jobs.maintain() where task = 'periodic';
 drop trigger refuse on jobs.job;
 select rows, error from jobs.maintain() where task = 'periodic';
@@ -212,11 +213,11 @@ select jobs.unschedule('o');
 -- Paused, it has no ticks, and those that fall into the pause never come, nor one that had passed
 -- before without having its job. Who paused it, when and why is shown, of the first who did.
 select (jobs.schedule('pause', '@yearly', 'pause')).outcome;
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select jobs.pause_periodic('pause', 'broken'), jobs.pause_periodic('pause', 'again');
 select name, next_run_at, now() - paused_at < '1 minute' as just_now, paused_by = current_user as by_me, pause_reason from jobs.periodic;
 select rows, error from jobs.maintain() where task = 'periodic';
-select pg_temp.later('366 days');
+call pg_temp.later('366 days');
 select rows from jobs.maintain() where task = 'periodic';
 -- Defined anew it stays so.
 select jobs.schedule('pause', '@yearly', 'pause'), jobs.schedule('pause', '@yearly', 'paused', queue => 'p');
@@ -224,12 +225,12 @@ select rows from jobs.maintain() where task = 'periodic';
 select jobs.resume_periodic('pause'), jobs.resume_periodic('pause', 'again');
 select name, next_run_at = date_trunc('year', now()) + interval '1 year' as next_new_year, paused_at, paused_by, pause_reason, last_job_id from jobs.periodic;
 select rows from jobs.maintain() where task = 'periodic';
-select pg_temp.later('366 days');
+call pg_temp.later('366 days');
 select rows from jobs.maintain() where task = 'periodic';
 select count(*) from jobs.jobs where kind ~ '^paused?$';
 -- Undone with its transaction.
 begin;
-select jobs.pause_periodic('pause');
+select jobs.pause_periodic('pause') \gset
 rollback;
 select paused_at, next_run_at is not null as next from jobs.periodic;
 select jobs.unschedule('pause');
@@ -250,28 +251,28 @@ select call, pg_temp.try('select jobs.' || call || '_periodic(''nwo'')') from un
 -- The latest ten ticks, newest first, with what became of their jobs.
 select jobs.delete_many(states => enum_range(null::jobs.state)) > 0 as deleted;
 select (jobs.schedule('ticks', 'every 1 day', 'ticks', unique_opts => '{"by_kind": true, "by_state": ["available"]}')).outcome;
-do $$ begin for n in 1 .. 12 loop perform pg_temp.later('1 day'); perform jobs.maintain(); if n % 3 = 0 then perform jobs.complete(f.id, f.token) from jobs.fetch() f; end if; commit; end loop; end $$;
+do $$ begin for n in 1 .. 12 loop call pg_temp.later('1 day'); perform jobs.maintain(); if n % 3 = 0 then perform jobs.complete(f.id, f.token) from jobs.fetch() f; end if; commit; end loop; end $$;
 select pg_temp.code('select jobs.run_periodic(''tick'')'), pg_temp.try('select jobs.run_periodic(''tick'')') ~ 'Did you mean "ticks"' as hint;
 select t.n, t.at = p.last_run_at as at_its_time, t.state, t.skipped, t.error, t.job_id = lag(t.job_id) over (order by t.n) as same_job
   from jobs.periodic p, rows from (jsonb_to_recordset(p.last_ticks) as (at timestamptz, job_id bigint, state jobs.state, skipped boolean, error text)) with ordinality as t(at, job_id, state, skipped, error, n);
 select last_ticks -> 0 -> 'job_id' = to_jsonb(last_job_id) as of_the_latest from jobs.periodic;
 -- A tick that has no job says why.
 update jobs.periodic_schedule set kind = e'\n';
-select pg_temp.later('1 day');
+call pg_temp.later('1 day');
 select rows from jobs.maintain() where task = 'periodic';
 select jsonb_array_length(last_ticks) as ticks, last_ticks -> 0 ->> 'error' as error, last_ticks -> 0 ->> 'job_id' as job, last_ticks -> 1 ->> 'skipped' as before from jobs.periodic;
 select jobs.unschedule('ticks');
 
 -- Time zones: a time of the day is that of the zone, summer and winter.
 select z, ((jobs.schedule(z, '30 9 1 * *', 'zone', time_zone => z)).next_run_at at time zone z)::time as shown from unnest('{UTC,Europe/Berlin,America/New_York,Asia/Kathmandu,Australia/Lord_Howe,Pacific/Apia}'::text[]) z;
-select pg_temp.later('40 days');
+call pg_temp.later('40 days');
 select rows from jobs.maintain() where task = 'periodic';
 select distinct (scheduled_at at time zone time_zone)::time as shown, extract(day from scheduled_at at time zone time_zone) as day from jobs.jobs join jobs.periodic on id = last_job_id;
 -- But not for what is every so often.
 select count(distinct (jobs.schedule(z, 'every 12 hours', 'zone', time_zone => z)).next_run_at) from unnest('{UTC,Etc/UTC,etc/utc}'::text[]) z;
 
 -- While a dump is being restored nothing is due: its sequence of ids is set last.
-select pg_temp.later('40 days');
+call pg_temp.later('40 days');
 select last_value from jobs.job_seq \gset
 alter sequence jobs.job_seq restart;
 select rows, error from jobs.maintain() where task = 'periodic';
@@ -284,6 +285,6 @@ drop extension jobs;
 create extension jobs;
 reset client_min_messages;
 select jobs.schedule('alone', '@yearly', 'alone') is not null as next;
-select pg_temp.later('400 days');
+call pg_temp.later('400 days');
 select rows from jobs.maintain() where task = 'periodic';
 select kind, state from jobs.jobs;

@@ -1,3 +1,4 @@
+\set ECHO none
 -- What jobs.schedule and jobs.unschedule refuse: SQLSTATE, what is wrong, the rule in DETAIL and,
 -- where one is likely, the fix in HINT.
 \getenv dir PG_ABS_SRCDIR

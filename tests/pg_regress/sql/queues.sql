@@ -1,3 +1,4 @@
+\set ECHO none
 -- pause_queue, resume_queue, configure_queue.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -22,7 +23,7 @@ select jobs.resume_queue('p'), jobs.resume_queue('p'), jobs.resume_queue('nosuch
 select pg_temp.fetched('p');
 begin;
 select jobs.pause_queue('later');
-select jobs.resume_queue('later');
+select jobs.resume_queue('later') \gset
 select pg_temp.fetched('later');
 rollback;
 select pg_temp.fetched('later');
@@ -40,12 +41,12 @@ select jobs.configure_queue('why', 1), jobs.resume_queue('why');
 select queue, paused, paused_at, paused_by, pause_reason from jobs.queues where queue = 'why';
 select jobs.pause_queue('why');
 select paused, paused_by = current_user as by_me, pause_reason from jobs.queues where queue = 'why';
-select jobs.resume_queue('why');
+select jobs.resume_queue('why') \gset
 drop owned by jobs_queues;
 drop role jobs_queues;
 
 -- Concurrency: so many run at a time, whoever fetches, until they are finished in whatever way.
-select jobs.configure_queue('c', concurrency => 3);
+select jobs.configure_queue('c', concurrency => 3) \gset
 select pg_temp.fill('c', 40);
 select pg_temp.fetched('c', 2), pg_temp.fetched('c', 2), pg_temp.fetched('c', 2);
 select pg_temp.complete('c', 1);
@@ -74,37 +75,39 @@ select rows from jobs.maintain() where task = 'rescue';
 select pg_temp.fetched('c');
 -- A lower limit: those that run go on, and others start only when there is room. None: there is no
 -- limit.
-select jobs.configure_queue('c', concurrency => 1);
+select jobs.configure_queue('c', concurrency => 1) \gset
 select pg_temp.complete('c', 1), pg_temp.fetched('c'), pg_temp.complete('c', 1), pg_temp.fetched('c');
 select pg_temp.complete('c', 1), pg_temp.fetched('c');
-select jobs.configure_queue('c', concurrency => 2);
+select jobs.configure_queue('c', concurrency => 2) \gset
 select pg_temp.fetched('c');
-select jobs.configure_queue('c');
+select jobs.configure_queue('c') \gset
 select pg_temp.fetched('c', 4);
 -- Jobs that run already count for a new limit.
-select jobs.configure_queue('c', concurrency => 3);
+select jobs.configure_queue('c', concurrency => 3) \gset
 select pg_temp.fetched('c'), pg_temp.complete('c', 3), pg_temp.fetched('c'), pg_temp.complete('c', 1), pg_temp.fetched('c');
 
 -- Rate: so many start within any time of that length.
-select jobs.configure_queue('t', rate => 3, rate_period => '1 hour');
+select jobs.configure_queue('t', rate => 3, rate_period => '1 hour') \gset
 select pg_temp.fill('t', 20);
 select pg_temp.fetched('t', 2), pg_temp.fetched('t', 5), pg_temp.fetched('t', 5);
 select pg_temp.complete('t', 3), pg_temp.fetched('t');
-select pg_temp.later('59 minutes'), pg_temp.fetched('t');
-select pg_temp.later('2 minutes'), pg_temp.fetched('t');
+call pg_temp.later('59 minutes');
+select pg_temp.fetched('t');
+call pg_temp.later('2 minutes');
+select pg_temp.fetched('t');
 -- Both.
-select jobs.configure_queue('b', 2, 3, '1 hour');
+select jobs.configure_queue('b', 2, 3, '1 hour') \gset
 select pg_temp.fill('b', 20), pg_temp.fetched('b'), pg_temp.complete('b', 2), pg_temp.fetched('b'), pg_temp.complete('b', 1), pg_temp.fetched('b');
 select queue, concurrency, rate, rate_period from jobs.queues where queue in ('b', 'c', 't') order by queue;
 
 -- Retention of a queue: shorter, longer, for ever.
 select jobs.configure_queue('short', retention_completed => '1 hour'), jobs.configure_queue('long', retention_completed => '1 year'), jobs.configure_queue('ever', retention_completed => '-1 second');
 select count(jobs.complete(f.id, f.token)) from unnest(array['short', 'long', 'ever', 'usual']) q, lateral jobs.insert('x', '{}', '{"by_queue": true}', q) i, lateral jobs.fetch(q) f;
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select q, unique_skipped_as_duplicate as skipped from unnest(array['short', 'long', 'ever', 'usual']) q, lateral jobs.explain_unique('x', '{}', '{"by_queue": true}', q) e(canonical, unique_key, lock_id, policy, holder, holder_state, would), lateral (select would = 'skip') s(unique_skipped_as_duplicate);
 select rows from jobs.maintain() where task = 'prune';
 select queue from jobs.jobs where kind = 'x' order by queue;
-select pg_temp.later('2 days');
+call pg_temp.later('2 days');
 select count(*) > 0 as some from jobs.maintain() where task = 'prune' and rows > 0;
 select queue from jobs.jobs where kind = 'x' order by queue;
 
@@ -117,17 +120,17 @@ select jobs.reset_queue('back'), jobs.reset_queue('back paused');
 select queue, paused, pause_reason, concurrency, rate, rate_period, retention_completed from jobs.queues where queue like 'back%' order by queue;
 select queue from jobs.queue where queue like 'back%';
 select pg_temp.fetched('back');
-select pg_temp.later('2 days');
+call pg_temp.later('2 days');
 select count(*) > 0 as some from jobs.maintain() where task = 'prune' and rows > 0;
 select count(*) from jobs.jobs where queue = 'back' and state = 'completed';
 select jobs.resume_queue('back paused'), jobs.reset_queue('back paused');
 select queue from jobs.queue where queue like 'back%';
 -- It can be set anew, and a rollback leaves it as it was.
 begin;
-select jobs.configure_queue('back', concurrency => 4);
+select jobs.configure_queue('back', concurrency => 4) \gset
 select jobs.reset_queue('back');
 rollback;
-select jobs.configure_queue('back', concurrency => 4);
+select jobs.configure_queue('back', concurrency => 4) \gset
 select concurrency from jobs.queues where queue = 'back';
 
 -- A queue that is not paused, and of which nothing is set, is like one that was never named.

@@ -1,3 +1,4 @@
+\set ECHO none
 -- An insert gives a running job another queue: until the attempt ends the job counts for the one
 -- that it was fetched from, for limits and in every view.
 \getenv dir PG_ABS_SRCDIR
@@ -60,7 +61,7 @@ reset default_transaction_isolation;
 
 -- Out of a queue with a limit: its slot is taken until the job ends, and nothing of it is left
 -- then.
-select jobs.configure_queue('limited', concurrency => 1);
+select jobs.configure_queue('limited', concurrency => 1) \gset
 select pg_temp.runs('l', 'limited') ~ 'fetched 1' as runs;
 select count(*) from jobs.insert('next', queue => 'limited');
 select pg_temp.move('l', 'elsewhere');
@@ -93,18 +94,18 @@ select jobs.complete(id, token) from jobs.jobs where state = 'running';
 
 -- It has started in the queue that it was fetched from, so it is no start of the other one; the
 -- next attempt is.
-select jobs.configure_queue('rated', rate => 1, rate_period => '1 hour');
+select jobs.configure_queue('rated', rate => 1, rate_period => '1 hour') \gset
 select pg_temp.runs('r', 'unrated') ~ 'fetched 1' as runs, pg_temp.move('r', 'rated');
 select count(*) from jobs.insert('first', queue => 'rated', priority => 1);
 select pg_temp.fetched('rated');
 select f.state from jobs.jobs j, jobs.fail(j.id, j.token, 'x', '0') f where j.kind = 'r' and j.state = 'running';
 select pg_temp.fetched('rated');
-select pg_temp.later('61 minutes');
+call pg_temp.later('61 minutes');
 select kind from jobs.fetch('rated', 100);
 
 -- A rescue takes it to the other one, too, and nothing is wrong with any of it.
 select pg_temp.runs('e', 'dies') ~ 'fetched 1' as runs, pg_temp.move('e', 'takes over');
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select rows > 0 as rescued from jobs.maintain() where task = 'rescue';
 select queue, state from jobs.jobs where kind = 'e';
 select * from jobs.check();

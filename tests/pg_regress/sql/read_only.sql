@@ -1,3 +1,4 @@
+\set ECHO none
 -- Where nothing can be written, everything that writes is 25006, and what only reads works.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

@@ -1,3 +1,4 @@
+\set ECHO none
 -- What functions return has types: their values in programs, and what becomes of calls when
 -- somebody alters one.
 \getenv dir PG_ABS_SRCDIR

@@ -1,3 +1,4 @@
+\set ECHO none
 -- retry in Open Job Spec's form, and after_lease: how long a job waits whose worker was lost.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -40,7 +41,7 @@ begin
 end $$;
 select pg_temp.defined(7, null) as a, pg_temp.defined(7, '{"ojs": {}}') as b, pg_temp.defined(null, '{"ojs": {}}') as c, pg_temp.defined(null, '{"ojs": {"max_attempts": 9}}') as d;
 select pg_temp.code($$select jobs.define_kind('d', max_attempts => 7, retry => '{"ojs": {"max_attempts": 3}}')$$);
-select jobs.define_kind('d', max_attempts => 7);
+select jobs.define_kind('d', max_attempts => 7) \gset
 create temp table made as select id from jobs.insert('d', retry => '{"ojs": {}}') union all select id from jobs.insert('d', retry => '{"ojs": {"max_attempts": 2}}') union all
   select id from jobs.insert_batch('d', array['1']::jsonb[], retry => '{"ojs": {"max_attempts": 4}}') union all
   select id from jobs.insert_many('[{"kind": "d", "retry": {"ojs": {"max_attempts": 5}}}, {"kind": "e", "retry": {"ojs": {}}}]');
@@ -67,7 +68,7 @@ insert into lost values ('l at once', '{"strategy": "oban", "after_lease": 0}', 
   ('l hopeless', '{"strategy": "river", "after_lease": 0, "non_retryable": ["lease_expired"]}', '1 day'), ('l timeout', '{"strategy": "constant", "initial": 20, "jitter": false, "after_lease": 5}', '1 minute');
 select count(*) from lost l, lateral jobs.insert('k', queue => l.queue, retry => l.retry, timeout => l.timeout) i;
 select count(*) from lost l, lateral jobs.fetch(l.queue, lease => '1 minute') f;
-select pg_temp.later('61 seconds');
+call pg_temp.later('61 seconds');
 select task, rows from jobs.maintain() where task = 'rescue';
 select j.queue, j.state, case when finalized_at is null then round(extract(epoch from j.scheduled_at - e.at), 1) end as waits, e.details ->> 'type' as type from jobs.jobs j join jobs.errors e on e.job_id = j.id where j.queue ~ '^l ' order by j.id;
 -- A failure that the worker reports is the policy's.

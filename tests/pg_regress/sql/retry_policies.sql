@@ -1,3 +1,4 @@
+\set ECHO none
 -- How long a failed job waits: by its policy, unless the call says so.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

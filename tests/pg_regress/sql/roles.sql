@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.grant_application and jobs.grant_operator: what each may, tried, and what it sees.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -7,14 +8,7 @@ create role jobs_roles_application;
 create role jobs_roles_operator;
 create role jobs_roles_nobody;
 select jobs.grant_application('jobs_roles_application', reason => 'the shop'), jobs.grant_operator('jobs_roles_operator', 'on call');
--- Function by function. Whoever adds one decides here whose it is.
-create temp view may as
-  select proname::text as name, has_function_privilege('jobs_roles_application', oid, 'execute') as application, has_function_privilege('jobs_roles_operator', oid, 'execute') as operator
-    from pg_proc where pronamespace = 'jobs'::regnamespace;
-select application, operator, string_agg(name, ' ' order by name collate "C") as functions from may group by 1, 2 order by 1, 2;
--- Tables: that of what jobs carry, to read. Views: all of them, each column.
-select relname as "table", r as role, string_agg(p, ' ' order by p) as may from pg_class, unnest('{application,operator}'::text[]) r, unnest('{select,insert,update,delete,truncate,references,trigger}'::text[]) p
- where relnamespace = 'jobs'::regnamespace and relkind = 'r' and has_table_privilege('jobs_roles_' || r, pg_class.oid, p) group by 1, 2 order by 1, 2;
+-- Of the views they see each column. (access has whose each object is, and tries all of them.)
 select r as role, count(*) filter (where not has_column_privilege('jobs_roles_' || r, a.attrelid, a.attnum, 'select')) as unseen, count(*) filter (where has_column_privilege('jobs_roles_' || r, a.attrelid, a.attnum, 'insert, update')) as written
   from unnest('{application,operator}'::text[]) r, pg_attribute a join pg_class c on c.oid = a.attrelid where c.relnamespace = 'jobs'::regnamespace and c.relkind = 'v' and a.attnum > 0 group by 1 order by 1;
 -- A program that is trusted does it all: defines, inserts, works, looks, manages by id.
@@ -28,8 +22,6 @@ select holder = :id as holder from jobs.explain_unique('mail', '{"to": "somebody
 select token from jobs.fetch('mail') \gset
 select (jobs.fail(:id, :token, 'no route', '1 hour')).state;
 select jobs.retry(:id), jobs.update(:id, priority => 2), jobs.cancel(:id, 'no use'), jobs.delete(:id);
-select pg_temp.code('select jobs.' || call) as refused, count(*) from unnest(array['cancel_many(queue => ''q'')', 'retry_many(queue => ''q'')', 'delete_many(queue => ''q'')', 'pause_queue(''q'')', 'resume_queue(''q'')', 'pause_periodic(''nightly'')', 'resume_periodic(''nightly'')', 'maintain()', 'pause_maintenance()', 'resume_maintenance()',
-  'grant_viewer(''jobs_roles_nobody'')', 'revoke(''jobs_roles_operator'')']) call group by 1;
 reset role;
 -- An operator sees it all, pauses and resumes, cancels, retries, activates, many at once, and
 -- makes, changes and deletes no job.
@@ -44,8 +36,6 @@ select jobs.pause_queue('mail', 'down'), jobs.pause_periodic('nightly', 'down');
 select paused_by, pause_reason from jobs.queues where paused union all select paused_by, pause_reason from jobs.periodic;
 select jobs.resume_queue('mail'), jobs.resume_periodic('nightly');
 select action from jobs.audit where role = 'jobs_roles_operator' and reason = 'down' order by at;
-select pg_temp.code('select jobs.' || call) as refused, count(*) from unnest(array['insert(''k'')', 'insert_many(''[]'')', 'insert_batch(''k'', ''{}'')', 'run_periodic(''nightly'')', 'schedule(''n'', ''@daily'', ''k'')', 'unschedule(''nightly'')', 'update(1)', 'delete(1)', 'delete_many(queue => ''q'')', 'fetch()', 'complete(1, 1)', 'define_kind(''k'')',
-  'undefine_kind(''k'')', 'configure_queue(''q'')', 'reset_queue(''q'')', 'maintain()', 'pause_maintenance()', 'resume_maintenance()', 'grant_viewer(''jobs_roles_nobody'')', 'revoke(''jobs_roles_application'')']) call group by 1;
 reset role;
 -- Both see what jobs carry, whoever has written it.
 select id from jobs.insert('carry', '{"a": 1}', queue => 'carried', meta => '{"m": 2}') \gset
@@ -89,15 +79,11 @@ select count(*) - :n as more from jobs.audit;
 set role jobs_roles_operator;
 select pg_temp.code('select jobs.' || call) from unnest(array['cancel(-1)', 'retry_many()', 'pause_queue('''')', 'pause_queue(''q''), 1 / 0', 'quiet_worker('''')', 'pause_periodic(''nosuch'')', 'delete(1)']) call;
 select count(*) - :n as more from jobs.audit;
--- Neither can write to it, change it or delete from it.
+-- Neither can be rid of it.
 set role jobs_roles_application;
-select pg_temp.code(format(s, r)) as refused, count(*) from unnest('{audit,audit_record}'::text[]) r, unnest(array['insert into jobs.%s (role) values (''x'')', 'update jobs.%s set role = ''x''', 'delete from jobs.%s', 'truncate jobs.%s', 'drop table jobs.%s']) s where s !~ 'truncate|drop' or r = 'audit_record' group by 1;
+select pg_temp.code('drop table jobs.audit_record');
 set role jobs_roles_operator;
-select pg_temp.code(format(s, r)) as refused, count(*) from unnest('{audit,audit_record}'::text[]) r, unnest(array['insert into jobs.%s (role) values (''x'')', 'update jobs.%s set role = ''x''', 'delete from jobs.%s', 'truncate jobs.%s', 'drop table jobs.%s']) s where s !~ 'truncate|drop' or r = 'audit_record' group by 1;
+select pg_temp.code('drop table jobs.audit_record');
 reset role;
-select count(*) - :n as more from jobs.audit;
--- All of it is taken back.
 select jobs.revoke('jobs_roles_application'), jobs.revoke('jobs_roles_operator');
-select count(*) from may where application or operator;
-select count(*) from pg_class, unnest('{application,operator}'::text[]) r where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'v') and has_table_privilege('jobs_roles_' || r, pg_class.oid, 'select');
 drop role jobs_roles_application, jobs_roles_operator, jobs_roles_nobody;

@@ -1,3 +1,4 @@
+\set ECHO none
 -- No search_path, operator or temp table of a caller changes what a function does.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

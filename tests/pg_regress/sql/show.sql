@@ -1,3 +1,4 @@
+\set ECHO none
 -- What people look at in psql: jobs.show(id), one job's whole story. And who may look.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -52,7 +53,7 @@ create role jobs_show_viewer;
 drop role if exists jobs_show_nobody;
 create role jobs_show_nobody;
 reset client_min_messages;
-select jobs.grant_viewer('jobs_show_viewer');
+select jobs.grant_viewer('jobs_show_viewer') \gset
 grant usage on schema jobs to jobs_show_nobody;
 set role jobs_show_viewer;
 select jobs.show(1) ~ 'acme|user_id|m-1|percent' as leaks, jobs.show(1) ~ 'attempt 1 begun by w1' as tells;
@@ -61,7 +62,7 @@ select count(*) from jobs.check();
 set role jobs_show_nobody;
 select pg_temp.code('select jobs.show(1)'), pg_temp.code('select jobs.top()'), pg_temp.code('select jobs.check()');
 reset role;
-select jobs.revoke('jobs_show_viewer');
+select jobs.revoke('jobs_show_viewer') \gset
 revoke usage on schema jobs from jobs_show_nobody;
 drop role jobs_show_viewer;
 drop role jobs_show_nobody;

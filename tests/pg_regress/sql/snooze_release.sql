@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.snooze and jobs.release: given back, the attempt does not count, no error is recorded.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -13,7 +14,7 @@ select count(*) from jobs.fetch('q1');
 -- Again with the same token: as the first time.
 select state, scheduled_at = :'first' as the_same from jobs.snooze(1, :t1, '5 hours');
 -- Due again, it is fetched with the attempt that it had, also after many of them.
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select attempt from jobs.fetch('q1');
 do $$
 declare t bigint;

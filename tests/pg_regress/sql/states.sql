@@ -1,3 +1,4 @@
+\set ECHO none
 -- Every operation on a job in every state, against the table of transitions, written down by hand.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.top(): what happens right now, by queue.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -5,8 +6,8 @@
 
 -- A queue system with nothing in it has no line.
 select * from jobs.top();
-select jobs.configure_queue('limited', concurrency => 1);
-select jobs.pause_queue('paused');
+select jobs.configure_queue('limited', concurrency => 1) \gset
+select jobs.pause_queue('paused') \gset
 select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[700]), queue => 'busy');
 select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[5]), queue => 'limited');
 select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[3]), queue => 'paused', scheduled_at => '2999-01-01 00:00Z');
@@ -15,10 +16,10 @@ select count(*) from (select jobs.fail(id, token, 'boom', '1 hour') from jobs.fe
 select count(*) from jobs.fetch('busy', 10, 'w1');
 select count(*) from jobs.fetch('busy', 5, 'w2');
 select count(*) from jobs.fetch('limited', 5, 'w2');
-select pg_temp.later('30 s');
+call pg_temp.later('30 s');
 select queue, available, oldest between '30 s' and '2 min' as waited, running, workers, scheduled, retryable, completed_per_s, failed_per_s, note from jobs.top();
 -- What was long ago is no speed.
-select pg_temp.later('1 min');
+call pg_temp.later('1 min');
 select queue, completed_per_s, failed_per_s from jobs.top() where queue = '(all)';
 -- Of many the latest 10,000 say how fast it is: they are as old as 20 seconds.
 select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[10000]), queue => 'fast');

@@ -1,3 +1,4 @@
+\set ECHO none
 -- Triggers that somebody puts on the tables: what they raise reaches the caller as it is.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -71,7 +72,7 @@ select jobs.complete(:id, :token);
 
 -- Maintenance goes on after one, and says what it was.
 select id > 0 as inserted from jobs.insert('due', scheduled_at => now() + interval '1 hour');
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 create trigger t before delete on jobs.scheduled for each row execute function pg_temp.raise('P1234');
 select task, rows, regexp_replace(error, '\d+', 'n') as error from jobs.maintain() where task = 'schedule';
 drop trigger t on jobs.scheduled;
@@ -81,7 +82,7 @@ select pg_temp.try('select id from jobs.insert('''')');
 -- session as it was.
 create function pg_temp.sets() returns trigger language plpgsql set lock_timeout = '3s' set jit = off set enable_seqscan = on set plan_cache_mode = auto as $$ begin raise 'no'; end $$;
 select id > 0 as inserted from jobs.insert('due', scheduled_at => now() + interval '1 hour');
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 create trigger t before delete on jobs.scheduled for each row execute function pg_temp.sets();
 select task, rows, regexp_replace(error, '\d+', 'n') as error from jobs.maintain() where task = 'schedule';
 drop trigger t on jobs.scheduled;

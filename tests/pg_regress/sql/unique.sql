@@ -1,3 +1,4 @@
+\set ECHO none
 -- What is a duplicate, and what happens to it.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -122,14 +123,14 @@ select jobs.complete(f.id, f.token) from jobs.insert('p', '{}', '{"by_kind": tru
 select jobs.complete(f.id, f.token) from jobs.fetch('p') f;
 select (jobs.insert('p2', '{}', '{"by_kind": true, "by_state": ["discarded"]}', 'p2')).unique_skipped_as_duplicate as skipped;
 select (jobs.fail(f.id, f.token, 'x', retryable => false)).state from jobs.fetch('p2') f;
-select pg_temp.later('23 hours 59 minutes');
+call pg_temp.later('23 hours 59 minutes');
 select pg_temp.skipped('p', '{"by_kind": true}') = 'inserted' as inserted;
-select pg_temp.later('2 minutes');
+call pg_temp.later('2 minutes');
 select pg_temp.skipped('p', '{"by_kind": true}') = 'inserted' as inserted;
 select pg_temp.skipped('p2', '{"by_kind": true, "by_state": ["discarded"]}') = 'inserted' as inserted;
-select pg_temp.later('5 days 23 hours 57 minutes');
+call pg_temp.later('5 days 23 hours 57 minutes');
 select pg_temp.skipped('p2', '{"by_kind": true, "by_state": ["discarded"]}') = 'inserted' as inserted;
-select pg_temp.later('4 minutes');
+call pg_temp.later('4 minutes');
 select pg_temp.skipped('p2', '{"by_kind": true, "by_state": ["discarded"]}') = 'inserted' as inserted;
 
 -- wait: false changes nothing where nobody else is at work.

@@ -1,3 +1,4 @@
+\set ECHO none
 -- Options of other systems are translated into the native policy: explain_unique shows it.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -29,7 +30,7 @@ select jobs.unique_key('k', '{"id": 1}', '{"oban": true}', 'q') = jobs.unique_ke
 -- Decisions.
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('o', '{"id": 1}', '{"oban": {}}');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('o', '{"id": 1}', '{"oban": {}}');
-select pg_temp.later('61 seconds');
+call pg_temp.later('61 seconds');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('o', '{"id": 1}', '{"oban": {}}');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('s', '{"id": 1}', '{"ojs": {"keys": ["args"]}}');
 select pg_temp.code($$select jobs.insert('s', '{"id": 1}', '{"ojs": {"keys": ["args"]}}')$$);
@@ -80,7 +81,7 @@ insert into cases (opts) values
   ('{"ojs": {"on_conflict": "replace_except_schedul"}}'),
   ('{"ojs": {"keys": ["args"], "args_keys": ["id", "id"]}}'), ('{"ojs": {"states": ["active", "active"]}}');
 create temp table before as select (select count(*) from jobs.job) as jobs, (select count(*) from jobs.unique_claim) as claims, last_value, is_called from jobs.job_seq;
-select n, opts, pg_temp.try(format('select jobs.insert(%L, %L, %L, meta => %L)', 'k', '{"id": 1}', opts, '{"t": 1}')) from cases order by n;
+select pg_temp.refusals($$select jobs.insert('k', '{"id": 1}', %L, meta => '{"t": 1}')$$, array_agg(opts order by n)) from cases;
 -- A period that is none, whose fix depends on the default; members that args must have and have
 -- not, in each form of args.
 select opts, pg_temp.code(format('select jobs.insert(%L, %L, %L)', 'k', args, opts)) from (values

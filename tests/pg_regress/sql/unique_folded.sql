@@ -1,3 +1,4 @@
+\set ECHO none
 -- A key that is used over and over keeps the list of its claim short: final jobs that a newer one
 -- covers are folded. They count again when the newer one is gone.
 \getenv dir PG_ABS_SRCDIR
@@ -15,7 +16,7 @@ create function pg_temp.listed(kind text) returns bigint[] language sql as $$
 -- deleted.
 select pg_temp.cancelled('a', clock_timestamp() + interval '10 days'), pg_temp.cancelled('a'), pg_temp.cancelled('a'), pg_temp.cancelled('a');
 select pg_temp.listed('a'), pg_temp.folded('a');
-select pg_temp.later('1 minute');
+call pg_temp.later('1 minute');
 select jobs.delete(3), jobs.delete(4);
 -- 2 is the newest that is cancelled, whoever asks: it is known again, although 1 would do.
 select holder, would from jobs.explain_unique('a', '{}', '{"by_state": ["cancelled"]}');
@@ -68,3 +69,18 @@ select n_tup_upd as before from pg_stat_xact_user_tables where relid = 'jobs.uni
 select count(jobs.delete(id)) from jobs.jobs where kind = 'g';
 select n_tup_upd - :before as written from pg_stat_xact_user_tables where relid = 'jobs.unique_note'::regclass;
 rollback;
+
+-- Folded by newer ones that are deleted since, the oldest is found where it is: completed, then
+-- retried. With it the last row of the key goes.
+create function pg_temp.completed(kind text) returns bigint language sql as $$
+  select f.id from jobs.insert(kind, unique_opts => '{"by_state": ["available"]}', queue => kind) i, lateral jobs.fetch(kind) f, lateral jobs.complete(f.id, f.token) c where not i.unique_skipped_as_duplicate $$;
+select pg_temp.completed('h') as first, pg_temp.completed('h') as second, pg_temp.completed('h') as third \gset
+select pg_temp.folded('h') @> array[:first]::bigint[] as folded, jobs.delete(:second), jobs.delete(:third);
+select count(*) from jobs.maintain() where error is not null;
+select id = :first as first, unique_skipped_as_duplicate as skipped from jobs.insert('h', unique_opts => '{"by_state": ["completed", "available"]}');
+select jobs.retry(:first);
+select id = :first as first, unique_skipped_as_duplicate as skipped from jobs.insert('h', unique_opts => '{"by_state": ["available"]}');
+select jobs.delete(:first);
+select count(*) from jobs.maintain() where error is not null;
+select count(*) from jobs.unique_claim where key = decode(jobs.unique_key('h', '{}', '{"by_kind": true}'), 'hex');
+select count(*) from jobs.unique_note where key = decode(jobs.unique_key('h', '{}', '{"by_kind": true}'), 'hex');

@@ -1,3 +1,4 @@
+\set ECHO none
 -- A hold: the job holds its key by itself, until the hold runs out or is released, whatever becomes
 -- of the job.
 \getenv dir PG_ABS_SRCDIR
@@ -12,14 +13,14 @@ create function pg_temp.fail(text) returns jobs.state language sql as $$ select 
 -- Held for as long as it says, also against jobs that look for other states, or only at young ones.
 -- Refused inserts do not extend it.
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": [], "hold_for": "1 hour"}');
-select pg_temp.later('40 minutes');
+call pg_temp.later('40 minutes');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": [], "hold_for": "1 hour"}');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["running"], "window": 1}');
-select pg_temp.later('30 minutes');
+call pg_temp.later('30 minutes');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": [], "hold_for": "1 hour"}');
 -- Beside a hold, states count as ever.
 select jobs.cancel(2);
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["cancelled"]}');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["running"]}');
 
@@ -38,7 +39,7 @@ select pg_temp.ask($$select jobs.insert('b', '{}', '{"ojs": {"on_conflict": "rep
 select holders, until > clock_timestamp() as held from jobs.unique_claims where key = jobs.unique_key('b', '{}', '{"by_kind": true}');
 select task, rows from jobs.maintain() where task = 'claims';
 select count(*) from jobs.unique_claims where key = jobs.unique_key('b', '{}', '{"by_kind": true}');
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select would from jobs.explain_unique('b', '{}', '{"by_kind": true}');
 select task, rows from jobs.maintain() where task = 'claims';
 select count(*) from jobs.unique_claims where key = jobs.unique_key('b', '{}', '{"by_kind": true}');
@@ -49,11 +50,11 @@ truncate jobs.ready;
 select id from jobs.insert('c', '{}', '{"by_state": [], "hold_for": "60 days"}');
 select jobs.cancel(6);
 select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["running"]}');
-select pg_temp.later('25 hours');
+call pg_temp.later('25 hours');
 select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["running"]}');
 select task, rows from jobs.maintain() where task in ('prune', 'claims');
 select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["running"]}');
-select pg_temp.later('60 days');
+call pg_temp.later('60 days');
 select task, rows from jobs.maintain() where task in ('prune', 'claims');
 select count(*) from jobs.unique_claims where key = jobs.unique_key('c', '{}', '{"by_kind": true}');
 
@@ -144,7 +145,7 @@ select pg_temp.code($$select jobs.insert('o', '[1]', '{"faktory": {"unique_for":
 select unique_skipped_as_duplicate as skipped from jobs.insert('o', '[1]', '{"faktory": {"unique_for": null}}');
 -- What tells that holds were released goes when they would have run out.
 select count(*) > 0 as some from jobs.unique_note where kind = 'h';
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select rows > 0 as some from jobs.maintain() where task = 'claims';
 select count(*) from jobs.unique_note where kind = 'h';
 

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.unique_key: the SHA-256 of the canonical text that docs/uniqueness.md describes.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

@@ -1,3 +1,4 @@
+\set ECHO none
 -- Paths of by_args and by_meta that name nothing are refused, from each way in, and nothing is
 -- written.
 \getenv dir PG_ABS_SRCDIR
@@ -34,6 +35,6 @@ select pg_temp.try($$select jobs.schedule('s', '@daily', 'k', '{"A": 1}', unique
 select (select count(*) from jobs.job) as jobs, (select count(*) from jobs.unique_claim) as claims, (select count(*) from jobs.periodic_schedule) as periodic, is_called from jobs.job_seq;
 
 -- A kind's default is held against the args of each job.
-select jobs.define_kind('d', unique_opts => '{"by_args": ["a"]}');
+select jobs.define_kind('d', unique_opts => '{"by_args": ["a"]}') \gset
 select pg_temp.code($$select jobs.insert('d', '{"a": 1}')$$) as there, pg_temp.try($$select jobs.insert('d', '{"A": 1}')$$) as absent, pg_temp.code($$select jobs.insert('d', '{"A": 1}', '{}')$$) as not_unique;
 select pg_temp.code($$select jobs.schedule('s', '@daily', 'd', '{"A": 1}')$$) as periodic;

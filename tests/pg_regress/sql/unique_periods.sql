@@ -1,3 +1,4 @@
+\set ECHO none
 -- Periods of the dialects that are not what their system calls a period, and what is said about
 -- them.
 \getenv dir PG_ABS_SRCDIR

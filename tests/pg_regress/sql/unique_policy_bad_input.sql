@@ -1,3 +1,4 @@
+\set ECHO none
 -- unique_opts that are refused: 22023 with the value, the rule and, where one is likely, the fix.
 -- And those that are not.
 \getenv dir PG_ABS_SRCDIR
@@ -54,7 +55,7 @@ insert into cases (opts) values
   ('{"by_kind": true, "on_conflict": {"update": {"*": ["args"], "running": []}}}'), ('{"by_kind": true, "on_conflict": {"update": {"running": ["arg"]}}}'),
   ('{"by_kind": true, "on_conflict": {"update": {"running": ["Priority"]}}}'), ('{"by_kind": true, "on_conflict": {"update": {"running": ["max_attempt"]}}}'),
   ('{"by_kind": true, "on_conflict": {"update": {"running": ["state"]}}}'), ('{"by_kind": true, "on_conflict": {"update": {"running": ["worker"]}}}');
-select n, opts, pg_temp.try(format('select jobs.insert(%L, unique_opts => %L)', 'k', opts)) from cases order by n;
+select pg_temp.refusals($$select jobs.insert('k', unique_opts => %L)$$, array_agg(opts order by n)) from cases;
 -- Every one is 22023, from each way in.
 select n, opts, a, b, c, d, e from cases,
   lateral (select pg_temp.code(format('select jobs.insert(%L, unique_opts => %L)', 'k', opts)) a, pg_temp.code(format('select jobs.insert_batch(%L, %L, %L)', 'k', '{"{}"}', opts)) b,

@@ -1,3 +1,4 @@
+\set ECHO none
 -- While the index of claims is rebuilt, a statement can meet a rival in the new index that it did
 -- not look for there. It is tried again where a new snapshot can show the rival, and is 40001
 -- elsewhere. No error has the key.

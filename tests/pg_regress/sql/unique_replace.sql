@@ -1,3 +1,4 @@
+\set ECHO none
 -- on_conflict replace: every conflicting job that is not final is cancelled, the new one is
 -- inserted.
 \getenv dir PG_ABS_SRCDIR

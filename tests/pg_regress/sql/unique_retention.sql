@@ -1,3 +1,4 @@
+\set ECHO none
 -- Uniqueness outlasts retention: a final job counts and is kept until its own by_period or window
 -- has passed, if its own by_state has the state that it ended in. Retention prolongs that, it never
 -- shortens it.
@@ -5,7 +6,7 @@
 \set setup :dir '/sql/setup.psql'
 \i :setup
 
-select jobs.configure_queue('default', retention_completed => '0', retention_cancelled => '0', retention_discarded => '0');
+select jobs.configure_queue('default', retention_completed => '0', retention_cancelled => '0', retention_discarded => '0') \gset
 
 create function pg_temp.ended(job bigint, how text) returns jobs.state language plpgsql as $$
 declare answer jobs.state;
@@ -34,7 +35,7 @@ end $$;
 create function pg_temp.story(opts jsonb, how text, passed interval, out before text, out pruned bigint, out after text) language plpgsql as $$
 begin
   perform pg_temp.ended((select id from jobs.insert('k', unique_opts => opts)), how);
-  perform pg_temp.later(passed);
+  call pg_temp.later(passed);
   select would into before from jobs.explain_unique('k', unique_opts => pg_temp.all_states(opts));
   pruned := pg_temp.prune();
   select would into after from jobs.explain_unique('k', unique_opts => pg_temp.all_states(opts));
@@ -93,25 +94,27 @@ select jobs.delete(id) is not null as deleted from jobs.jobs;
 -- A window that counts from scheduled_at goes by when the job was due last.
 select id as snoozed from jobs.insert('z', unique_opts => '{"by_kind": true, "window": "1 hour", "window_from": "scheduled_at"}') \gset
 select (jobs.snooze(id, token, '1 day')).state from jobs.fetch();
-select pg_temp.later('24 hours 10 minutes');
+call pg_temp.later('24 hours 10 minutes');
 select pg_temp.ended(:snoozed, 'completed');
 select pg_temp.prune();
 select id = :snoozed as the_same, unique_skipped_as_duplicate as skipped from jobs.insert('z', unique_opts => '{"by_kind": true, "window": "1 hour", "window_from": "scheduled_at"}');
-select pg_temp.later('1 hour');
+call pg_temp.later('1 hour');
 select pg_temp.prune();
 select id from jobs.insert('due', unique_opts => pg_temp.all_states('{"by_kind": true, "window": "1 hour", "window_from": "scheduled_at"}'), scheduled_at => clock_timestamp() + '1 day');
 select jobs.cancel(max(id)) from jobs.jobs;
-select pg_temp.later('24 hours 30 minutes'), pg_temp.prune();
-select pg_temp.later('31 minutes'), pg_temp.prune();
+call pg_temp.later('24 hours 30 minutes');
+select pg_temp.prune();
+call pg_temp.later('31 minutes');
+select pg_temp.prune();
 
 -- A longer retention prolongs, also for who has no window; retention for ever is for ever.
-select jobs.configure_queue('default', retention_completed => '2 days', retention_cancelled => '-1 s', retention_discarded => '0');
+select jobs.configure_queue('default', retention_completed => '2 days', retention_cancelled => '-1 s', retention_discarded => '0') \gset
 select pg_temp.story('{"by_kind": true, "window": "1 day"}', 'completed', '25 hours'), pg_temp.story('{"by_kind": true, "window": "1 day"}', 'cancelled', '25 hours');
 select id from jobs.insert('p', unique_opts => '{"by_kind": true, "window": "1 day"}');
 select pg_temp.ended(max(id), 'completed') from jobs.jobs;
-select pg_temp.later('25 hours');
+call pg_temp.later('25 hours');
 select would from jobs.explain_unique('p', unique_opts => '{"by_kind": true}') union all select would from jobs.explain_unique('p', unique_opts => '{"by_kind": true, "window": "1 day"}');
-select jobs.configure_queue('default', retention_completed => '0', retention_cancelled => '0', retention_discarded => '0');
+select jobs.configure_queue('default', retention_completed => '0', retention_cancelled => '0', retention_discarded => '0') \gset
 select pg_temp.prune();
 
 -- The new job's policy decides whether it conflicts; the old one's, how long it is there.

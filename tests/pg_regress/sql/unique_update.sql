@@ -1,3 +1,4 @@
+\set ECHO none
 -- on_conflict update: the existing job takes the listed fields, if its state is listed.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

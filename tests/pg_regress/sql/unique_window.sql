@@ -1,3 +1,4 @@
+\set ECHO none
 -- A window: an existing job counts only while it is younger.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'
@@ -5,31 +6,31 @@
 
 -- Younger than the window: a duplicate. A refused insert does not extend it.
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": "1 hour"}');
-select pg_temp.later('40 minutes');
+call pg_temp.later('40 minutes');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": "1 hour"}');
-select pg_temp.later('30 minutes');
+call pg_temp.later('30 minutes');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": "1 hour"}');
 -- The new job's window counts, not the one the existing job was inserted with; without one any age
 -- does.
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": 1}');
-select pg_temp.later('2 seconds');
+call pg_temp.later('2 seconds');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": 1}');
-select pg_temp.later('2 days');
+call pg_temp.later('2 days');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true}');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": "P3D"}');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_kind": true, "window": "P1D"}');
 -- Months and years are those of the calendar.
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('b', '{}', '{"by_kind": true}');
-select pg_temp.later('27 days');
+call pg_temp.later('27 days');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('b', '{}', '{"by_kind": true, "window": "1 month"}');
-select pg_temp.later('5 days');
+call pg_temp.later('5 days');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('b', '{}', '{"by_kind": true, "window": "1 month"}');
 -- Longer than time has been: any age.
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('b', '{}', '{"by_kind": true, "window": "100000 years"}');
 
 -- window_from: the existing job's created_at, or its scheduled_at.
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_kind": true}', scheduled_at => clock_timestamp() + interval '3 hours');
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_kind": true, "window": "1 hour", "window_from": "scheduled_at"}');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_kind": true, "window": "1 hour", "window_from": "created_at"}');
 -- States and window both have to be met.
@@ -38,7 +39,7 @@ select id, unique_skipped_as_duplicate as skipped from jobs.insert('d', '{}', '{
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('d', '{}', '{"by_state": ["available"], "window": "1 hour"}');
 -- In a batch, too: earlier elements are as young as can be.
 select ord, id, unique_skipped_as_duplicate as skipped from jobs.insert_batch('e', array['1', '1', '2']::jsonb[], '{"by_args": true, "window": "1 hour"}');
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select ord, id, unique_skipped_as_duplicate as skipped from jobs.insert_batch('e', array['1', '1', '2']::jsonb[], '{"by_args": true, "window": "1 hour"}');
 -- The one that was due last counts also where it is not the newest.
 select ord, id, unique_skipped_as_duplicate as skipped from jobs.insert_many(

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.update and jobs.activate.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

@@ -1,3 +1,4 @@
+\set ECHO none
 -- A token is good for one finishing call: the same call again answers as the first time, another
 -- one is refused.
 \getenv dir PG_ABS_SRCDIR
@@ -105,7 +106,7 @@ create function pg_temp.late(job bigint, token bigint) returns text language sql
   select string_agg(replace(pg_temp.ask(format(again, job, token)), ' It was never inserted here, or it was deleted or pruned.', ''), ', ' order by ord) from finish where again is not null $$;
 select id as b from jobs.insert('b', queue => 'b') \gset
 select token as tb from jobs.fetch('b', lease => '1 second') \gset
-select pg_temp.later('2 seconds');
+call pg_temp.later('2 seconds');
 select rows from jobs.maintain() where task = 'rescue';
 select pg_temp.late(:b, :tb);
 select state, (select string_agg(e.details->>'type', ', ') from jobs.errors e where e.job_id = :b) as errors from jobs.jobs where id = :b;
@@ -135,7 +136,7 @@ select jobs.cancel(:g);
 select jobs.release(:g, :tg);
 select pg_temp.late(:g, :tg);
 select pg_temp.late(:e, token) from held where id = :e;
-select pg_temp.later('61 minutes');
+call pg_temp.later('61 minutes');
 select count(*) > 0 as maintained from jobs.maintain();
 select pg_temp.late(:g, :tg);
 select pg_temp.late(:e, token) from held where id = :e;

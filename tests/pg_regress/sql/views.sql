@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.jobs, jobs.queues, jobs.errors.
 \getenv dir PG_ABS_SRCDIR
 \set setup :dir '/sql/setup.psql'

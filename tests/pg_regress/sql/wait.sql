@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.wait: what it refuses, and when it returns at once. tests/server/wait.rs has the rest: what
 -- it does while it waits.
 \getenv dir PG_ABS_SRCDIR

@@ -1,3 +1,4 @@
+\set ECHO none
 -- jobs.wait_for and jobs.results: what they refuse, when the one returns at once, and what the
 -- other answers. tests/server/wait_for.rs has the rest: what it does while it waits.
 \getenv dir PG_ABS_SRCDIR
@@ -34,7 +35,7 @@ select jobs.retry(2);
 select jobs.complete(id, token) from jobs.fetch('q');
 select state, error from jobs.results('{2}');
 select jobs.retry(3);
-select pg_sleep(0.001);
+select pg_sleep(0.001) \gset
 select (jobs.fail(id, token, 'once more', retryable => false)).state from jobs.fetch('q');
 select state, error from jobs.results('{3}');
 -- Also in a read-only transaction.

@@ -1,3 +1,4 @@
+\set ECHO none
 -- Since when a job waits: the later of when it was due and when it was inserted, retried,
 -- activated, released or given a new time, or its queue was resumed. All that shows a wait agrees.
 \getenv dir PG_ABS_SRCDIR
@@ -24,7 +25,7 @@ select * from pg_temp.waited('late');
 -- It waits from then on; and a job that came due, since it was due.
 select state from jobs.insert('k', queue => 'long');
 select state from jobs.insert('k', queue => 'due', scheduled_at => now() + interval '2 hours');
-select pg_temp.later('3 hours');
+call pg_temp.later('3 hours');
 select rows from jobs.maintain() where task = 'schedule';
 select * from pg_temp.waits('long');
 select * from pg_temp.waits('due');
@@ -36,7 +37,7 @@ select count(*) from unnest('{activated,retried,released,updated}'::text[]) q,
   lateral jobs.insert('k', queue => q, pending => q = 'activated', scheduled_at => now() - interval '2 hours');
 select count(*) from jobs.fetch('released');
 select jobs.cancel(id) from jobs.jobs where queue = 'retried';
-select pg_temp.later('3 hours');
+call pg_temp.later('3 hours');
 select jobs.activate(id) from jobs.jobs where queue = 'activated';
 select jobs.retry(id) from jobs.jobs where queue = 'retried';
 select jobs.release(id, token) from jobs.jobs where queue = 'released';
@@ -45,24 +46,24 @@ select q, w.* from unnest('{activated,retried,released,updated}'::text[]) q, pg_
 -- When it was due is as it was.
 select queue, pg_temp.hours(now() - scheduled_at) as due from jobs.jobs where queue in ('activated', 'retried', 'released', 'updated') order by id;
 -- An update of something else leaves the wait alone.
-select pg_temp.later('1 hour');
+call pg_temp.later('1 hour');
 select jobs.update(id, tags => '{t}') from jobs.jobs where queue in ('activated', 'updated');
 select q, w.* from unnest('{activated,retried,released,updated}'::text[]) q, pg_temp.waits(q) w;
 select count(*) from jobs.fetch('activated');
 select * from pg_temp.waited('activated');
 
 -- Its queue was paused and resumed.
-select jobs.pause_queue('long');
-select pg_temp.later('1 hour');
-select jobs.resume_queue('long');
+select jobs.pause_queue('long') \gset
+call pg_temp.later('1 hour');
+select jobs.resume_queue('long') \gset
 select * from pg_temp.waits('long');
-select pg_temp.later('1 hour');
+call pg_temp.later('1 hour');
 select * from pg_temp.waits('long');
 select count(*) from jobs.fetch('long');
 select * from pg_temp.waited('long');
 -- A queue that was resumed, and of which nothing else is set, is forgotten once no job waits.
 select count(*) from jobs.queue;
 select count(*) from jobs.queues where queue = 'long' and not paused;
-select pg_temp.later('2 minutes');
+call pg_temp.later('2 minutes');
 select rows from jobs.maintain() where task = 'prune';
 select count(*) from jobs.queue;

@@ -1,3 +1,4 @@
+\set ECHO none
 -- Workers that say that they are there: jobs.worker_beat, quiet_worker, stop_worker, resume_worker,
 -- and the view jobs.workers.
 \getenv dir PG_ABS_SRCDIR
@@ -41,7 +42,7 @@ select info from jobs.worker where worker = 'w5';
 -- Another scale is something else.
 select jobs.worker_beat('w5', '{mail,default}', 11, info) from (values (1, '{"a": 1}'::jsonb), (2, '{"a": 1.0}')) v(n, info) order by n;
 select info from jobs.worker where worker like 'w5';
-select pg_temp.later('3 seconds');
+call pg_temp.later('3 seconds');
 select jobs.worker_beat('w5', '{mail,default}', 11);
 select last_seen_at > first_seen_at as later, last_seen_at > clock_timestamp() - interval '3 seconds' as seen from jobs.worker where worker = 'w5';
 rollback;
@@ -57,7 +58,7 @@ select worker, status, running, busy, concurrency, queues, last_seen_at is not n
 
 -- Quiet: from then on it gets nothing, in this session and in others, by either function; what it
 -- holds it keeps. Others go on.
-select jobs.quiet_worker('w1', reason => 'deploy');
+select jobs.quiet_worker('w1', reason => 'deploy') \gset
 select jobs.worker_beat('w1', '{mail}', 10);
 select count(*) from jobs.fetch('mail', worker => 'w1');
 select count(*) from jobs.fetch_any('{default,mail}', worker => 'w1');
@@ -72,7 +73,7 @@ set application_name = 'w4';
 select count(*) from jobs.fetch('mail');
 reset application_name;
 -- Stop takes the place of quiet; resume takes back either. Again, nothing changes.
-select jobs.stop_worker('w1');
+select jobs.stop_worker('w1') \gset
 select jobs.worker_beat('w1', '{mail}', 10);
 select status, command, command_reason from jobs.workers where worker = 'w1';
 select count(*) from jobs.fetch('mail', worker => 'w1');
@@ -81,47 +82,47 @@ select action, target, reason, arguments from jobs.audit order by at;
 select jobs.worker_beat('w1', '{mail}', 10);
 select count(*) from jobs.fetch('mail', worker => 'w1');
 -- A name that nobody has used yet.
-select jobs.stop_worker('new', 'not yet');
+select jobs.stop_worker('new', 'not yet') \gset
 select worker, status, running, last_seen_at, command_reason from jobs.workers where worker = 'new';
 select count(*) from jobs.fetch('mail', worker => 'new');
 select jobs.worker_beat('new', '{mail}', 1);
 -- What is rolled back was never commanded.
 begin;
-select jobs.resume_worker('new');
+select jobs.resume_worker('new') \gset
 select count(*) from jobs.fetch('mail', worker => 'new');
 select jobs.worker_beat('new', '{mail}', 1);
 rollback;
 select jobs.worker_beat('new', '{mail}', 1);
 begin;
-select jobs.quiet_worker('w2');
+select jobs.quiet_worker('w2') \gset
 rollback;
 select jobs.worker_beat('w2', '{}', 1);
 -- An older snapshot shows the command from before; the next transaction knows.
 begin isolation level repeatable read;
 select count(*) from jobs.fetch('nothing', worker => 'w1');
 commit;
-select jobs.quiet_worker('w1');
+select jobs.quiet_worker('w1') \gset
 begin isolation level serializable;
 select count(*) from jobs.fetch('mail', worker => 'w1');
 commit;
-select jobs.resume_worker('w1');
+select jobs.resume_worker('w1') \gset
 
 -- Lost, a minute after it was seen last; whoever never said anything cannot be. With a command it
 -- is shown as lost all the same.
-select jobs.quiet_worker('w2', 'gone');
-select pg_temp.later('30 seconds');
+select jobs.quiet_worker('w2', 'gone') \gset
+call pg_temp.later('30 seconds');
 select worker, status, command from jobs.workers order by worker;
 select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1;
-select pg_temp.later('31 seconds');
+call pg_temp.later('31 seconds');
 select worker, status, command from jobs.workers order by worker;
 select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1;
 -- A day later it is forgotten, unless it was seen meanwhile. Its command stays longer.
 select jobs.worker_beat('w1', '{mail}', 10);
-select pg_temp.later('23 hours');
+call pg_temp.later('23 hours');
 select error from jobs.maintain() where error is not null;
 select worker, first_seen_at is not null as known, status, command from jobs.workers where worker in ('w1', 'w2', 'new') order by worker;
 select jobs.worker_beat('w1', '{mail}', 10);
-select pg_temp.later('2 hours');
+call pg_temp.later('2 hours');
 select rows > 0 as some, error from jobs.maintain() where task = 'prune';
 select worker, first_seen_at is not null as known, status, command from jobs.workers where worker in ('w1', 'w2', 'new') order by worker;
 select worker from jobs.worker;
@@ -130,14 +131,14 @@ select worker from jobs.worker;
 select count(*) from jobs.insert('k', queue => 'slow', timeout => '-1 s');
 select id, token from jobs.fetch('slow', worker => 'busy', lease => '900 days') \gset
 select jobs.quiet_worker('busy'), jobs.quiet_worker('fetches'), jobs.stop_worker('beats');
-select pg_temp.later('20 days');
+call pg_temp.later('20 days');
 select count(*) from jobs.fetch('mail', worker => 'fetches');
 select jobs.worker_beat('beats', '{mail}', 1);
-select pg_temp.later('11 days');
+call pg_temp.later('11 days');
 select error from jobs.maintain() where task = 'prune';
 select worker, command from jobs.workers where command is not null order by worker;
 select jobs.worker_beat('new', '{mail}', 1);
 select jobs.complete(:id, :token);
-select pg_temp.later('20 days');
+call pg_temp.later('20 days');
 select error from jobs.maintain() where task = 'prune';
 select worker, command from jobs.workers where command is not null order by worker;
