@@ -118,7 +118,7 @@ scratch() {
 
 # Each module of the suite `server` is a unit, those that take long first, and so is each program of
 # `examples` and each library of `clients`, which mostly wait.
-LONGEST='^(lifecycle|maintenance|worker|dump|histories|history|upkeep|large_transactions|unique|wait|durability|concurrency|floors|together|out_of_memory)$'
+LONGEST='^(lifecycle|maintenance|worker|dump|histories|history|retention|large_transactions|unique|wait|durability|concurrency|floors|together|out_of_memory)$'
 units_of() { # SUITE[:FILTER]
   local modules
   case $1 in

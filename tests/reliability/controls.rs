@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use jobs_tests::{Cluster, rng};
+use jobs_tests::{Cluster, rng, run};
 
 use super::journal::{Pruning, differences, rivals};
 use super::load::Load;
@@ -42,17 +42,13 @@ async fn control_what_is_lost_or_doubled_is_found() {
         ),
     ] {
         journal.wanted.insert(-1, super::journal::Fate::Refused);
-        db.batch_execute(&doctor.replace("$1", &id.to_string()))
-            .await
-            .unwrap();
+        run(&db, &doctor.replace("$1", &id.to_string())).await;
         let found = differences(&db, journal, Pruning::Nothing).await;
         assert!(
             found.iter().any(|one| one.contains(says)),
             "{says}: {found:?}"
         );
-        db.batch_execute(&undo.replace("$1", &id.to_string()))
-            .await
-            .unwrap();
+        run(&db, &undo.replace("$1", &id.to_string())).await;
         assert_eq!(
             differences(&db, journal, Pruning::Nothing).await,
             [""; 0],
@@ -74,9 +70,7 @@ async fn control_what_is_lost_or_doubled_is_found() {
     );
     journal.with_own.remove(&n);
     // What was rolled back, and what nobody wanted.
-    db.batch_execute(r#"select jobs.insert('load', '{"n": -1}')"#)
-        .await
-        .unwrap();
+    run(&db, r#"select jobs.insert('load', '{"n": -1}')"#).await;
     let found = differences(&db, journal, Pruning::Nothing).await;
     assert!(
         found.iter().any(|one| one.contains("Some(Refused)")),
@@ -84,10 +78,10 @@ async fn control_what_is_lost_or_doubled_is_found() {
     );
     // A second one under a key that lets in one at a time.
     assert_eq!(rivals(&db).await, [""; 0]);
-    db.batch_execute(
+    run(
+        &db,
         r#"select jobs.insert('load', '{"alone": "x"}'), jobs.insert('load', '{"alone": "x"}')"#,
     )
-    .await
-    .unwrap();
+    .await;
     assert_eq!(rivals(&db).await, ["key x has 2 jobs at once"]);
 }

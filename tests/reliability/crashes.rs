@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, rng, workers};
+use jobs_tests::{Client, Cluster, Mode, SOON, count, number, poll_until, rng, seconds, workers};
 use rand::Rng;
 use rand::rngs::StdRng;
 
@@ -130,7 +130,7 @@ async fn kill_or_terminate(
         if let Some(pid) = process(cluster, like).await {
             break pid;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        seconds(0.01).await;
     };
     if round.is_multiple_of(2) {
         let bystander = cluster.connect(DATABASE).await;
@@ -214,7 +214,7 @@ async fn a_new_launcher_starts_no_second_worker() {
     .await;
     for _ in 0..30 {
         assert_eq!(workers(&db, DATABASE).await, 1);
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        seconds(0.1).await;
     }
     load.end(&db, Pruning::Nothing)
         .await

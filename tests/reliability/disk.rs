@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Cluster, SOON, poll_until, promptly, rng, sqlstate, workers};
+use jobs_tests::{Cluster, SOON, poll_until, promptly, rng, run, seconds, sqlstate, workers};
 
 use super::crashes::{assert_whole, expecting_crashes, reconnected};
 use super::figures::{duration, figure};
@@ -67,19 +67,18 @@ async fn tables_on_a_full_disk() {
     let cluster = Cluster::builder().set("jobs.interval", "100 ms").start();
     let directory = own_directory(&cluster, "tables");
     let postgres = cluster.connect("postgres").await;
-    postgres
-        .batch_execute(&format!(
-            "create tablespace small location '{}'",
-            directory.display()
-        ))
-        .await
-        .unwrap();
-    postgres
-        .batch_execute(&format!("create database {DATABASE} tablespace small"))
-        .await
-        .unwrap();
+    run(
+        &postgres,
+        &format!("create tablespace small location '{}'", directory.display()),
+    )
+    .await;
+    run(
+        &postgres,
+        &format!("create database {DATABASE} tablespace small"),
+    )
+    .await;
     let db = cluster.connect(DATABASE).await;
-    db.batch_execute("create extension jobs").await.unwrap();
+    run(&db, "create extension jobs").await;
     let load = Load::begin_in(&db, &cluster, &mut rng(), 3, 3).await;
     load.resumed_since(Instant::now()).await;
     tokio::time::sleep((duration() / 4).min(AT_MOST)).await;
@@ -94,7 +93,7 @@ async fn tables_on_a_full_disk() {
         }
     };
     assert_eq!(refused, "53100", "disk_full");
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    seconds(2.0).await;
     assert_whole(&db).await;
 
     let freed = Instant::now();
@@ -106,9 +105,7 @@ async fn tables_on_a_full_disk() {
         format!("{:.2} s", freed.elapsed().as_secs_f64()),
     );
     assert_whole(&db).await;
-    db.batch_execute("select jobs.delete_many(queue => 'fill')")
-        .await
-        .unwrap();
+    run(&db, "select jobs.delete_many(queue => 'fill')").await;
     let ended = load.end(&db, Pruning::Nothing).await;
     ended.assert_right(&db, case).await;
     // The database goes before its disk does.
@@ -149,7 +146,7 @@ async fn wal_on_a_full_disk() {
     })
     .await;
     // It cannot even recover: the postmaster ends, or tries.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    seconds(2.0).await;
     let freed = Instant::now();
     fs::remove_file(file).unwrap();
     let is_down = || {
@@ -171,7 +168,7 @@ async fn wal_on_a_full_disk() {
                 restarted = true;
                 cluster.start_again();
             }
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            seconds(0.2).await;
         }
     };
     tokio::select! {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Cluster, SOON, number, poll_until, rng, workers};
+use jobs_tests::{Cluster, SOON, comes_true, count, poll_until, rng, workers};
 use rand::Rng;
 
 use super::crashes::{assert_whole, expecting_crashes, reconnected};
@@ -17,14 +17,10 @@ async fn synchronous_standby(primary: &Cluster) -> Cluster {
     primary.set("synchronous_standby_names", "*");
     primary.reload();
     let db = primary.connect(DATABASE).await;
-    poll_until("the standby is synchronous", SOON, async || {
-        number(
-            &db,
-            "select count(*) from pg_stat_replication where sync_state = 'sync'",
-        )
-        .await
-            == 1
-    })
+    comes_true(
+        &db,
+        "count(*) = 1 from pg_stat_replication where sync_state = 'sync'",
+    )
     .await;
     standby
 }

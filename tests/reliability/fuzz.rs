@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use jobs_tests::{Client, Cluster};
+use jobs_tests::{Client, Cluster, run};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -450,7 +450,7 @@ fn seeds() -> Vec<u64> {
 async fn every_function_with_all_that_is_nasty() {
     let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
     let db = cluster.database("fuzz").await;
-    db.batch_execute("create table public.held (id bigint, token bigint); create role fuzzed; create role \"fuzzed too\"").await.unwrap();
+    run(&db, "create table public.held (id bigint, token bigint); create role fuzzed; create role \"fuzzed too\"").await;
     refill(&db).await;
     let functions = functions(&db).await;
     let least = variable("JOBS_RELIABILITY_FUZZ_CALLS", 1500);
@@ -468,10 +468,7 @@ async fn every_function_with_all_that_is_nasty() {
     for seed in seeds {
         let functions = functions.clone();
         let session = cluster.connect("fuzz").await;
-        session
-            .batch_execute("set statement_timeout = '2 s'; set lock_timeout = '1 s'; set client_min_messages = error")
-            .await
-            .unwrap();
+        run(&session, "set statement_timeout = '2 s'; set lock_timeout = '1 s'; set client_min_messages = error").await;
         tasks.push(tokio::spawn(async move {
             calls(&session, &functions, seed, least).await
         }));

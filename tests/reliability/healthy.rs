@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, number, poll_until, rng, run, text, texts};
+use jobs_tests::{Client, Cluster, SOON, number, poll_until, rng, run, seconds, text, texts};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
@@ -209,7 +209,7 @@ async fn cancel(shared: Arc<Shared>, db: Client) {
     while !shared.is_over.load(Ordering::Relaxed) {
         let function = "jobs.insert('remind', queue => 'mail', scheduled_at => now() + '10 s')";
         let id = insert(&shared, &db, function).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        seconds(1.0).await;
         let state = text(&db, &format!("select jobs.cancel({id})::text")).await;
         if state == "cancelled" {
             shared.answers(|answers| answers.ended(id, state, "cancelled"));
@@ -295,7 +295,7 @@ impl Worker {
         while begun.elapsed() < RENDERING && !self.shared.is_over.load(Ordering::Relaxed) {
             self.beat().await;
             run(&self.db, &format!("select jobs.heartbeat({id}, {token})")).await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            seconds(1.0).await;
         }
     }
 

@@ -2,9 +2,8 @@
 //! in its contexts, and what the process has beside them.
 
 use std::fs;
-use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, number};
+use jobs_tests::{Client, Cluster, number, run, seconds};
 
 use super::figures::{duration, figure, variable};
 use jobs_tests::functions::{Function, functions};
@@ -254,9 +253,7 @@ async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
 /// So that only the calls count, and nothing is left over by what is rolled back.
 async fn session(cluster: &Cluster) -> (Client, i64) {
     let db = cluster.database("leaks").await;
-    db.batch_execute("create role leaker; set client_min_messages = error")
-        .await
-        .unwrap();
+    run(&db, "create role leaker; set client_min_messages = error").await;
     let pid = number(&db, "select pg_backend_pid()::bigint").await;
     (db, pid)
 }
@@ -312,15 +309,11 @@ async fn no_function_leaks() {
 async fn control_what_leaks_is_found() {
     let cluster = Cluster::start();
     let (db, pid) = session(&cluster).await;
-    db.batch_execute(
-        "create sequence n;
+    run(&db, "create sequence n;
          create function public.prepares() returns void language plpgsql as $$ begin execute format('prepare p%s as select 1', nextval('n')); end $$;
          create function public.sets() returns void language plpgsql as $$ begin perform set_config('leak.s' || nextval('n'), repeat('x', 5000), false); end $$;
-         create function public.nothing() returns void language plpgsql as $$ begin perform nextval('n'); end $$",
-    )
-    .await
-    .unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+         create function public.nothing() returns void language plpgsql as $$ begin perform nextval('n'); end $$").await;
+    seconds(0.1).await;
     assert_eq!(leak(&db, pid, "select public.nothing()", 400).await, None);
     // In a context of Postgres, and (before 16) in none.
     for sql in ["select public.prepares()", "select public.sets()"] {

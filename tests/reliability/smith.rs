@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use jobs_tests::{Client, Cluster};
+use jobs_tests::{Client, Cluster, count, run};
 
 use super::crashes::assert_whole;
 use super::figures::{duration, figure, variable};
@@ -60,7 +60,7 @@ fn send(cluster: &Cluster, queries: u64, seed: u64) -> u64 {
 
 async fn prepared(cluster: &Cluster) -> Client {
     let db = cluster.database("smith").await;
-    db.batch_execute(SETUP).await.unwrap();
+    run(&db, SETUP).await;
     db
 }
 
@@ -102,7 +102,7 @@ async fn control_an_internal_error_is_found_by_sqlsmith() {
             "create function jobs.planted{n}() returns bigint language plpgsql as $$ begin raise 'planted' using errcode = 'XX000'; end $$;
              grant execute on function jobs.planted{n}() to smith"
         );
-        db.batch_execute(&plant).await.unwrap();
+        run(&db, &plant).await;
     }
     let found = (1..=10).find_map(|seed| {
         send(&cluster, 300, seed);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, number, poll_until, rng, run, texts};
+use jobs_tests::{Client, Cluster, SOON, count, number, poll_until, rng, run, seconds, texts};
 
 use super::crashes::assert_whole;
 use super::figures::{duration, figure};
@@ -42,7 +42,7 @@ impl Resident {
                          select count(*) from jobs.queues; select jobs.explain_unique('resident', '{}', '{"by_args": true}')"#;
             self.db.batch_execute(sql).await.unwrap();
             calls += 1;
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            seconds(0.005).await;
         }
         calls
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use jobs_tests::{
     Builder, Cluster, Mode, as_role, becomes, comes_true, insert, is, number, promptly, run,
-    sqlstate, state, text, texts, workers,
+    sqlstate, state, text, texts, with, workers,
 };
 
 fn idle() -> Builder {
@@ -280,8 +280,7 @@ end $$;
 
 #[tokio::test]
 async fn tables_are_rewritten_and_swapped_under_sessions_at_work() {
-    let cluster = Cluster::builder().set("jobs.interval", "10ms").start();
-    let db = cluster.database("rewritten").await;
+    let (cluster, db) = with("rewritten", &[("jobs.interval", "10ms")]).await;
     run(&db, SWAP).await;
     // One that is kept out of line.
     let long = insert(&db, "'long', (select to_jsonb(string_agg(sha256(n::text::bytea)::text, '')) from generate_series(1, 1000) n), queue => 'long'").await;

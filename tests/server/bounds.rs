@@ -4,9 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, blocked, number, run, sqlstate, with_faults};
+use jobs_tests::{Client, Cluster, blocked, number, run, seconds, sqlstate, with_faults};
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests.
@@ -111,7 +110,7 @@ async fn work(client: Client, stop: Arc<AtomicBool>) -> i64 {
     while !stop.load(Ordering::Relaxed) {
         let sql = "select count(jobs.complete(id, token)) from jobs.fetch('q', 4)";
         completed += number(&client, sql).await;
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        seconds(0.005).await;
     }
     completed
 }
@@ -134,7 +133,7 @@ async fn no_more_jobs_wait_than_the_bound_and_open_transactions_allow() {
         let waiting = waiting(&db).await;
         assert!(waiting <= BOUND + PRODUCERS * EACH, "{waiting} wait");
         most = most.max(waiting);
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        seconds(0.005).await;
     }
     stop.store(true, Ordering::Relaxed);
     let (mut committed, mut refused) = (0, 0);

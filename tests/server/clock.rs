@@ -1,12 +1,7 @@
 //! A clock that was ahead and was put back. To the database it is the same when all that it has
 //! stored is moved ahead.
 
-use jobs_tests::{Client, Cluster, comes_true, insert, is, number, run, state, text};
-
-/// A cluster whose background worker leaves everything to the tests.
-fn quiet() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
+use jobs_tests::{Client, comes_true, count, insert, is, number, quiet, run, state, text, with};
 
 /// Puts the clock back by a day.
 async fn put_back(db: &Client) {
@@ -35,8 +30,7 @@ async fn fetched(db: &Client, options: &str) -> i64 {
 
 #[tokio::test]
 async fn a_queue_with_a_rate_goes_on_within_its_period() {
-    let cluster = quiet();
-    let db = cluster.database("clock").await;
+    let (_cluster, db) = quiet("clock").await;
     run(
         &db,
         "select jobs.configure_queue('q', rate => 1, rate_period => '1 second')",
@@ -68,8 +62,7 @@ async fn a_queue_with_a_rate_goes_on_within_its_period() {
 /// Months and days are longer at some times and in some time zones than in others.
 #[tokio::test]
 async fn a_start_a_little_further_ahead_than_its_period_is_kept() {
-    let cluster = quiet();
-    let db = cluster.database("clock").await;
+    let (_cluster, db) = quiet("clock").await;
     run(
         &db,
         "select jobs.configure_queue('q', rate => 1, rate_period => '1 month')",
@@ -90,8 +83,7 @@ async fn a_start_a_little_further_ahead_than_its_period_is_kept() {
 
 #[tokio::test]
 async fn leases_end_within_their_length() {
-    let cluster = quiet();
-    let db = cluster.database("clock").await;
+    let (_cluster, db) = quiet("clock").await;
     for timeout in ["-1 second", "2 seconds"] {
         insert(
             &db,
@@ -115,19 +107,14 @@ async fn leases_end_within_their_length() {
     )
     .await;
     assert_eq!(
-        number(
-            &db,
-            "select count(*) from jobs.finished where finalized_at <= clock_timestamp()"
-        )
-        .await,
+        count(&db, "jobs.finished where finalized_at <= clock_timestamp()").await,
         2
     );
 }
 
 #[tokio::test]
 async fn leases_that_the_right_clock_gave_are_kept() {
-    let cluster = quiet();
-    let db = cluster.database("clock").await;
+    let (_cluster, db) = quiet("clock").await;
     let mut running = Vec::new();
     for timeout in ["-1 second", "-1 second", "2 hours"] {
         insert(&db, &format!("'k', queue => 'q', timeout => '{timeout}'")).await;
@@ -169,8 +156,7 @@ async fn leases_that_the_right_clock_gave_are_kept() {
 
 #[tokio::test]
 async fn holds_and_windows_last_as_long_as_they_are() {
-    let cluster = quiet();
-    let db = cluster.database("clock").await;
+    let (_cluster, db) = quiet("clock").await;
     let hold =
         r#"'k', '1', unique_opts => '{"by_args": true, "by_state": [], "hold_for": "2 seconds"}'"#;
     let window = r#"'k', '2', queue => 'q', unique_opts => '{"by_args": true, "window": "2 seconds", "by_state": ["completed"]}'"#;
@@ -204,11 +190,11 @@ async fn holds_and_windows_last_as_long_as_they_are() {
 /// The newer job is kept for less long once it is cut, so the older one counts again.
 #[tokio::test]
 async fn a_final_job_from_ahead_hides_no_older_one() {
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("jobs.retention_completed", "0")
-        .start();
-    let db = cluster.database("clock").await;
+    let (_cluster, db) = with(
+        "clock",
+        &[("jobs.enabled", "off"), ("jobs.retention_completed", "0")],
+    )
+    .await;
     let with = |window| {
         format!(
             r#"'k', '1', queue => 'q', unique_opts => '{{"by_args": true, "window": "{window}", "by_state": ["completed"]}}'"#
@@ -256,8 +242,7 @@ async fn a_final_job_from_ahead_hides_no_older_one() {
 
 #[tokio::test]
 async fn retries_schedules_workers_and_retention_go_by_the_clock_again() {
-    let cluster = quiet();
-    let db = cluster.database("clock").await;
+    let (_cluster, db) = quiet("clock").await;
     let failed = insert(
         &db,
         r#"'k', queue => 'q', retry => '{"strategy": "constant", "initial": 90}'"#,
@@ -312,11 +297,7 @@ async fn retries_schedules_workers_and_retention_go_by_the_clock_again() {
     // Control: nothing more is cut.
     run(&db, "select jobs.maintain()").await;
     assert_eq!(
-        number(
-            &db,
-            "select count(*) from jobs.audit where action = 'clock put back'"
-        )
-        .await,
+        count(&db, "jobs.audit where action = 'clock put back'").await,
         1
     );
 }

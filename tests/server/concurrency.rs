@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use history::{Answer, Fetched, Finish, Insert, Job, Outcome, Reply, check_inserts, check_work};
-use jobs_tests::{Client, Cluster, blocked, number, poll_until, rng, sqlstate, with_faults};
+use jobs_tests::{
+    Client, Cluster, blocked, number, poll_until, quiet, rng, run, scalar, sqlstate, with_faults,
+};
 use rand::Rng;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -212,7 +214,7 @@ async fn insert_all(
     let mut seeds = rng();
     // Nobody gets past the first block of keys without key 0.
     let holder = cluster.connect(database).await;
-    holder.batch_execute("begin").await.unwrap();
+    run(&holder, "begin").await;
     let held: i64 = holder
         .query_one(
             "select id from jobs.insert('k', $1, $2)",
@@ -238,7 +240,7 @@ async fn insert_all(
         }));
     }
     blocked(&db, sessions as i64).await;
-    holder.batch_execute("commit").await.unwrap();
+    run(&holder, "commit").await;
     let mut record = Vec::new();
     let (mut deadlocks, mut retries) = (0, 0);
     for task in tasks {
@@ -335,18 +337,13 @@ async fn not_waiting_gives_up_only_for_rivals() {
     for task in tasks {
         busy += task.await.unwrap();
     }
-    let jobs: i64 = db
-        .query_one("select count(*) from jobs.jobs", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let jobs: i64 = scalar(&db, "select count(*) from jobs.jobs").await;
     assert_eq!((busy, jobs), (0, 32 * 40 * 50));
 }
 
 #[tokio::test]
 async fn not_waiting_passes_over_the_keys_of_rivals_alone() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("busy").await;
+    let (cluster, db) = quiet("busy").await;
     let run = async |client: &Client, sql: &str| client.batch_execute(sql).await.expect(sql);
     run(
         &db,
@@ -387,7 +384,7 @@ async fn not_waiting_passes_over_the_keys_of_rivals_alone() {
             &format!("set default_transaction_isolation = '{level}'"),
         )
         .await;
-        let answer = async || -> String { db.query_one(&batch, &[]).await.expect(level).get(0) };
+        let answer = async || -> String { scalar(&db, &batch).await };
         let wanted = format!("{} of 67", of_rival.join(" "));
         assert_eq!(answer().await, wanted, "{level}");
         run(&rival, "rollback").await;
@@ -640,7 +637,7 @@ async fn every_job_is_completed_once_by_its_last_worker() {
     }
     poll_until("the queue is drained", Duration::from_secs(300), || async {
         let left = "select count(*) from jobs.jobs where state <> 'completed'";
-        db.query_one(left, &[]).await.unwrap().get::<_, i64>(0) == 0
+        scalar::<i64>(&db, left).await == 0
     })
     .await;
     drained.store(true, Ordering::Relaxed);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use jobs_tests::{Client, Cluster, SOON, number, poll_until, run, sqlstate};
+use jobs_tests::{Client, Cluster, SOON, count, number, poll_until, quiet, run, scalar, sqlstate};
 
 /// One transaction, also where it is several statements.
 /// A job's life.
@@ -39,8 +39,7 @@ async fn changed(db: &Client) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("direct").await;
+    let (cluster, db) = quiet("direct").await;
     run(
         &db,
         "create function public.see() returns trigger language plpgsql as $$ begin return null; end $$",
@@ -178,7 +177,7 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
     .await;
     assert_eq!(changed(&db).await, []);
     assert_eq!(planned(&cluster).await, plain);
-    let all = number(&db, "select count(*) from jobs.job").await;
+    let all = count(&db, "jobs.job").await;
     assert!(all > 30, "{all}");
     assert_eq!(along_index(&db, "kind, created_at desc").await, all);
     run(&db, "set enable_seqscan = off; set enable_bitmapscan = off").await;
@@ -188,19 +187,14 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
 
 #[tokio::test]
 async fn with_direct_access_off_everything_goes_by_statements() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("direct").await;
+    let (cluster, db) = quiet("direct").await;
     let directly = planned(&cluster).await;
     cluster.set("jobs.direct_access", "off");
     cluster.reload();
     let is_off = async || {
         let db = cluster.connect("direct").await;
         let show = "select current_setting('jobs.direct_access')";
-        db.query_one(show, &[])
-            .await
-            .expect(show)
-            .get::<_, String>(0)
-            == "off"
+        scalar::<String>(&db, show).await == "off"
     };
     poll_until("it is off", SOON, is_off).await;
     // Where the key is free again.
@@ -278,8 +272,7 @@ async fn left_behind(cluster: &Cluster, db: &Client, table: &str, on: &str, is_r
 
 #[tokio::test]
 async fn an_index_that_was_left_behind_unfinished_costs_no_more_than_it_does_by_statements() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("direct").await;
+    let (cluster, db) = quiet("direct").await;
     let plain = planned(&cluster).await;
     for (on, is_ready) in [
         ("(kind)", false),
@@ -300,7 +293,7 @@ async fn an_index_that_was_left_behind_unfinished_costs_no_more_than_it_does_by_
         if is_ready {
             // All that came since then is in it.
             run(&db, LIFE).await;
-            let all = number(&db, "select count(*) from jobs.job").await;
+            let all = count(&db, "jobs.job").await;
             run(&db, "update pg_index set indisvalid = true where indexrelid = 'jobs.left_behind'::regclass").await;
             assert_eq!(along_index(&db, "kind").await, all);
             run(&db, "update pg_index set indisvalid = false where indexrelid = 'jobs.left_behind'::regclass").await;
@@ -319,8 +312,7 @@ async fn an_index_that_was_left_behind_unfinished_costs_no_more_than_it_does_by_
 /// own.
 #[tokio::test]
 async fn rows_are_not_updated_in_place_where_an_unfinished_index_has_what_changes() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("direct").await;
+    let (cluster, db) = quiet("direct").await;
     let in_place = async || {
         run(&db, "select pg_stat_force_next_flush()").await;
         number(&db, "select n_tup_hot_upd from pg_stat_user_tables where relid = 'jobs.unique_claim'::regclass").await
@@ -353,8 +345,7 @@ async fn rows_are_not_updated_in_place_where_an_unfinished_index_has_what_change
 /// It is no error, so there is memory.
 #[tokio::test]
 async fn a_warning_with_the_code_of_out_of_memory_ends_no_session() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("direct").await;
+    let (_cluster, db) = quiet("direct").await;
     run(
         &db,
         "create function public.warn() returns trigger language plpgsql as $$
@@ -363,5 +354,5 @@ async fn a_warning_with_the_code_of_out_of_memory_ends_no_session() {
          select jobs.insert('k')",
     )
     .await;
-    assert_eq!(number(&db, "select count(*) from jobs.ready").await, 1);
+    assert_eq!(count(&db, "jobs.ready").await, 1);
 }

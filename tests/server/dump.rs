@@ -4,14 +4,16 @@
 //! `dump/queue.sql` is a queue with something of everything in it, `dump/rows.rs` compares rows,
 //! `dump/works.rs` goes on with the queue.
 
-mod programs;
+pub(crate) mod programs;
 mod rows;
 mod works;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use jobs_tests::{Builder, Client, Cluster, Mode, SOON, poll_until, run, scalar, sqlstate, texts};
+use jobs_tests::{
+    Builder, Client, Cluster, Mode, SOON, count, poll_until, run, scalar, seconds, sqlstate, texts,
+    with,
+};
 use programs::{contents, create, dump, list, psql, restore};
 use rows::Contents;
 use works::{Expected, UNIQUE};
@@ -319,10 +321,10 @@ impl Waker {
                 if let Ok((db, connection)) = config.connect(tokio_postgres::NoTls).await {
                     tokio::spawn(connection);
                     while db.batch_execute("select jobs.installed()").await.is_ok() {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        seconds(0.005).await;
                     }
                 }
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                seconds(0.005).await;
             }
         }))
     }
@@ -339,13 +341,7 @@ impl Queue {
     /// was still true.
     async fn assert_untouched(&self, restoring: &str) {
         let db = self.cluster.connect("after").await;
-        if scalar::<i64>(
-            &db,
-            "select count(*) from pg_extension where extname = 'jobs'",
-        )
-        .await
-            == 0
-        {
+        if count(&db, "pg_extension where extname = 'jobs'").await == 0 {
             return;
         }
         let touched = Contents::of(&db).await.touched(&self.before);
@@ -417,7 +413,7 @@ impl Queue {
             self.untouched_all_but_jobs(&db, blocked).await;
             let pause = async {
                 self.assert_workers_work().await;
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                seconds(1.0).await;
             };
             self.watch(blocked, pause).await;
             self.assert_untouched(blocked).await;
@@ -463,7 +459,7 @@ async fn the_worker_waits_while_a_dump_is_restored_bit_by_bit() {
         for entry in contents(cluster, &file).await {
             let list = list(cluster, "list", &[entry]);
             restore(cluster, "after", &file, &["-L", &list]).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            seconds(0.05).await;
         }
     };
     queue.watch(SEQUENCE_IS_NEW, restoring).await;
@@ -579,7 +575,7 @@ async fn assert_whole(cluster: &Cluster, database: &str) {
     let db = cluster.connect(database).await;
     let violated = "select coalesce(string_agg(c::text, E'\\n'), '') from jobs.check() c";
     assert_eq!(scalar::<String>(&db, violated).await, "");
-    assert!(scalar::<i64>(&db, "select count(*) from jobs.jobs where kind = 'work'").await > 0);
+    assert!(count(&db, "jobs.jobs where kind = 'work'").await > 0);
 }
 
 /// Really runs pg_upgrade, to the same version: what it does is the same. Maintenance is overdue
@@ -683,7 +679,7 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
     )
     .await;
 
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let cluster = Cluster::quiet();
     // The end of a subscription is an error of its workers.
     let ended = "logical replication (apply )?worker .*FATAL: +terminating";
     cluster.allow(u32::MAX, ended);
@@ -718,11 +714,11 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
 /// rows are known.
 #[tokio::test]
 async fn a_publication_of_all_tables_is_in_nobodys_way() {
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("wal_level", "logical")
-        .start();
-    let db = cluster.database("published").await;
+    let (_cluster, db) = with(
+        "published",
+        &[("jobs.enabled", "off"), ("wal_level", "logical")],
+    )
+    .await;
     run(&db, "create publication everything for all tables").await;
     run(
         &db,
@@ -737,10 +733,7 @@ async fn a_publication_of_all_tables_is_in_nobodys_way() {
     )
     .await;
     assert_eq!(failed, [""; 0]);
-    assert_eq!(
-        scalar::<i64>(&db, "select count(*) from jobs.jobs").await,
-        0
-    );
+    assert_eq!(count(&db, "jobs.jobs").await, 0);
     let delete =
         "select jobs.delete(id)::text from jobs.insert('x', unique_opts => '{\"by_kind\": true}')";
     assert_eq!(scalar::<String>(&db, delete).await, "available");

@@ -1,7 +1,7 @@
 //! Crashes: what was committed is there afterwards, with its state, its token and its key; what was
 //! not is gone.
 
-use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, sqlstate};
+use jobs_tests::{Client, Cluster, Mode, SOON, count, poll_until, quiet, run, sqlstate};
 use tokio_postgres::NoTls;
 
 const POLICY: &str = "'{\"by_args\": true}'";
@@ -48,7 +48,7 @@ async fn pid(db: &Client) -> i32 {
 
 /// Nothing is half there.
 async fn assert_whole(db: &Client) {
-    assert_eq!(number(db, "select count(*) from jobs.check()").await, 0);
+    assert_eq!(count(db, "jobs.check()").await, 0);
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn committed_jobs_survive_a_crash() {
     let running = fetch(&db).await;
     let finishing = fetch(&db).await;
     let open = cluster.connect("crash").await;
-    open.batch_execute("begin").await.unwrap();
+    run(&open, "begin").await;
     assert_eq!(
         complete(&open, finishing.0, finishing.1).await.unwrap(),
         "completed"
@@ -78,7 +78,7 @@ async fn committed_jobs_survive_a_crash() {
     let (uncommitted, skipped) = insert(&open, 6).await;
     assert!(!skipped);
     let batch = cluster.connect("crash").await;
-    batch.batch_execute("begin").await.unwrap();
+    run(&batch, "begin").await;
     batch
         .query(
             &format!("select * from jobs.insert_batch('k', array(select jsonb_build_object('n', n) from generate_series(7, 500) n), {POLICY})"),
@@ -149,7 +149,7 @@ async fn a_killed_session_frees_its_keys() {
     assert_eq!(running.0, held);
 
     let victim = cluster.connect("killed").await;
-    victim.batch_execute("begin").await.unwrap();
+    run(&victim, "begin").await;
     let (lost, skipped) = insert(&victim, 2).await;
     assert!(!skipped);
     let victim_pid = pid(&victim).await;
@@ -210,7 +210,7 @@ async fn a_killed_server_keeps_its_jobs() {
     }
     let running = fetch(&db).await;
     let open = cluster.connect("server").await;
-    open.batch_execute("begin").await.unwrap();
+    run(&open, "begin").await;
     insert(&open, 101).await;
 
     cluster.kill9();
@@ -233,20 +233,15 @@ async fn a_killed_server_keeps_its_jobs() {
 
 #[tokio::test]
 async fn a_dump_takes_keys_and_holds_along() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("before").await;
+    let (cluster, db) = quiet("before").await;
     // Held by a deleted job; released by its start; held by one that runs; folded.
-    db.batch_execute(
-        r#"select jobs.delete(id) from jobs.insert('deleted', unique_opts => '{"by_state": [], "hold_for": 3600}');
+    run(&db, r#"select jobs.delete(id) from jobs.insert('deleted', unique_opts => '{"by_state": [], "hold_for": 3600}');
            select jobs.insert('started', unique_opts => '{"by_state": [], "hold_for": 3600, "hold_until": "start"}', queue => 'q');
            select jobs.insert('running', unique_opts => '{"by_state": [], "hold_for": 3600}', queue => 'q');
            create table public.held as select id, token from jobs.fetch('q', 2);
            select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}');
            select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}');
-           select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}')"#,
-    )
-    .await
-    .unwrap();
+           select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}')"#).await;
     let file = cluster.directory().join("dump");
     for (program, args) in [
         (
@@ -272,15 +267,9 @@ async fn a_dump_takes_keys_and_holds_along() {
     assert_eq!(would("deleted").await, ("skip".into(), true));
     assert_eq!(would("started").await, ("insert".into(), false));
     assert_eq!(would("running").await, ("skip".into(), false));
-    db.batch_execute("select jobs.complete(id, token) from public.held")
-        .await
-        .unwrap();
+    run(&db, "select jobs.complete(id, token) from public.held").await;
     assert_eq!(would("running").await, ("insert".into(), false), "released");
     // Both newer ones go, and the one that was folded is known again.
-    db.batch_execute(
-        "select jobs.delete(id) from jobs.jobs where kind = 'folded' and id > (select min(id) from jobs.jobs where kind = 'folded')",
-    )
-    .await
-    .unwrap();
+    run(&db, "select jobs.delete(id) from jobs.jobs where kind = 'folded' and id > (select min(id) from jobs.jobs where kind = 'folded')").await;
     assert_eq!(would("folded").await, ("skip".into(), false));
 }

@@ -2,7 +2,7 @@
 //! a slot is free again once the job does not run, and that the next fetch finds a job that is
 //! available. Who is told of it is in `wait` and `wait_for`.
 
-use jobs_tests::{Cluster, is, number, run, text};
+use jobs_tests::{is, number, quiet, run, text};
 
 /// Of the job that a case is about, which is of a kind of its own.
 const OWN: &str = "
@@ -39,8 +39,7 @@ const AGE: &str = "age()";
 
 #[tokio::test]
 async fn every_move_counts_and_frees_its_slot_and_is_found() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("moves").await;
+    let (_cluster, db) = quiet("moves").await;
     run(&db, OWN).await;
     for access in ["on", "off"] {
         run(&db, &format!("set jobs.direct_access = {access}")).await;

@@ -1,7 +1,7 @@
 //! What a caller is told of input that is huge: which parameter it was, and no more than the
 //! beginning of it.
 
-use jobs_tests::{Client, Cluster};
+use jobs_tests::{Client, quiet, run};
 
 use jobs_tests::functions::{Function, Parameter, functions};
 
@@ -241,8 +241,7 @@ async fn is_refused(db: &Client, call: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn huge_values_are_cut() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("errors").await;
+    let (_cluster, db) = quiet("errors").await;
     // A value that is taken is taken back.
     let mut refused = 0;
     let mut taken = Vec::new();
@@ -251,14 +250,14 @@ async fn huge_values_are_cut() {
             for call in calls(&function, parameter) {
                 let undo = !function.is_procedure;
                 if undo {
-                    db.batch_execute("begin").await.unwrap();
+                    run(&db, "begin").await;
                 }
                 match is_refused(&db, &call).await {
                     true => refused += 1,
                     false => taken.push(call),
                 }
                 if undo {
-                    db.batch_execute("rollback").await.unwrap();
+                    run(&db, "rollback").await;
                 }
             }
         }
@@ -268,11 +267,10 @@ async fn huge_values_are_cut() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn control_a_long_text_is_found() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("errors").await;
+    let (cluster, db) = quiet("errors").await;
     let plant = "create function jobs.planted(kind text) returns void language plpgsql as
                  $$ begin raise 'no %', kind using errcode = '22023', column = 'kind'; end $$";
-    db.batch_execute(plant).await.unwrap();
+    run(&db, plant).await;
     let call = |text: &str| format!("select jobs.planted({text})");
     assert!(is_refused(&db, &call("'k'")).await);
     let session = cluster.connect("errors").await;

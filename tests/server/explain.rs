@@ -5,12 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use jobs_tests::{Client, Cluster, SOON, insert, number, run, texts};
-
-/// A cluster whose background worker leaves everything to the tests.
-fn quiet() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
+use jobs_tests::{Client, SOON, count, insert, quiet, run, texts};
 
 /// Runs statements again and again until it is told to stop, each a transaction.
 fn repeat(
@@ -46,8 +41,7 @@ fn set(reasons: &[&str]) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_it_says_is_so_in_one_snapshot() {
-    let cluster = quiet();
-    let db = cluster.database("explain").await;
+    let (cluster, db) = quiet("explain").await;
     // A queue that is at any moment either paused or full, and never both.
     run(&db, "select jobs.configure_queue('q', concurrency => 1)").await;
     insert(&db, "'runs', queue => 'q', timeout => '-1 second'").await;
@@ -75,8 +69,7 @@ async fn what_it_says_is_so_in_one_snapshot() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_moves_is_always_somewhere() {
-    let cluster = quiet();
-    let db = cluster.database("moves").await;
+    let (cluster, db) = quiet("moves").await;
     let id = insert(&db, "'moves', queue => 'q', timeout => '-1 second'").await;
     let stop = Arc::new(AtomicBool::new(false));
     let moves = repeat(
@@ -109,14 +102,13 @@ async fn a_job_that_moves_is_always_somewhere() {
         found.len() >= 3,
         "control: hardly anything moved: {found:?}"
     );
-    assert!(number(&db, "select count(*) from jobs.check()").await == 0);
+    assert!(count(&db, "jobs.check()").await == 0);
 }
 
 /// What the server has forgotten when it is started anew is told by the jobs.
 #[tokio::test]
 async fn who_fetched_last_is_known_after_a_restart() {
-    let cluster = quiet();
-    let db = cluster.database("fetched").await;
+    let (cluster, db) = quiet("fetched").await;
     insert(&db, "'done', queue => 'q'").await;
     run(&db, "select jobs.complete(id, token) from jobs.fetch('q')").await;
     let id = insert(&db, "'waits', queue => 'q'").await;

@@ -3,10 +3,10 @@
 //! vacuumed, does not make fetches slower.
 
 use std::path::Path;
-use std::time::Duration;
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, number, poll_until, rng, run, sqlstate, with_faults,
+    Client, Cluster, Mode, SOON, comes_true, count, number, poll_until, rng, run, scalar, seconds,
+    sqlstate, with_faults,
 };
 use rand::Rng;
 
@@ -35,10 +35,7 @@ fn unshared() -> Cluster {
 /// A session with a snapshot from now on.
 async fn holder(cluster: &Cluster, database: &str) -> Client {
     let client = cluster.connect(database).await;
-    client
-        .batch_execute("begin isolation level repeatable read; select 1")
-        .await
-        .unwrap();
+    run(&client, "begin isolation level repeatable read; select 1").await;
     client
 }
 
@@ -60,14 +57,11 @@ async fn go_on(db: &Client, rounds: usize) {
 /// The pages that a fetch of one job looks at.
 async fn pages(db: &Client) -> i64 {
     run(db, "select jobs.insert('one', queue => 'q')").await;
-    let plan: serde_json::Value = db
-        .query_one(
-            "explain (analyze, buffers, format json) select * from jobs.fetch('q', 1)",
-            &[],
-        )
-        .await
-        .unwrap()
-        .get(0);
+    let plan: serde_json::Value = scalar(
+        db,
+        "explain (analyze, buffers, format json) select * from jobs.fetch('q', 1)",
+    )
+    .await;
     let plan = &plan[0]["Plan"];
     plan["Shared Hit Blocks"].as_i64().unwrap() + plan["Shared Read Blocks"].as_i64().unwrap()
 }
@@ -92,10 +86,7 @@ async fn pages_of_a_wait_after_many(cluster: &Cluster) -> i64 {
     )
     .await;
     run(&db, "select pg_sleep(0.6)").await;
-    poll_until("all are fetched", SOON, async || {
-        number(&db, "select count(*) from jobs.fetch('q', 10000)").await == 0
-    })
-    .await;
+    comes_true(&db, "count(*) = 0 from jobs.fetch('q', 10000)").await;
     let mut fewest = i64::MAX;
     for _ in 0..10 {
         let before = pages_so_far(&db).await;
@@ -108,11 +99,7 @@ async fn pages_of_a_wait_after_many(cluster: &Cluster) -> i64 {
 
 /// Jobs that one fetch gets: those of kind `kept`.
 async fn kept(db: &Client) -> i64 {
-    number(
-        db,
-        "select count(*) from jobs.fetch('q', 10) where kind = 'kept'",
-    )
-    .await
+    count(db, "jobs.fetch('q', 10) where kind = 'kept'").await
 }
 
 /// The pages that a fetch of one job looks at after 40,000 others under a held snapshot.
@@ -329,10 +316,7 @@ async fn a_higher_priority_is_found_at_once_below_and_above_known_lanes() {
             )
             .await;
         }
-        assert_eq!(
-            number(&db, "select count(*) from jobs.fetch('q', 100)").await,
-            12
-        );
+        assert_eq!(count(&db, "jobs.fetch('q', 100)").await, 12);
     }
     drop(holder);
 }
@@ -350,7 +334,7 @@ async fn a_batch_whose_ids_are_not_in_order_is_found_whole() {
     let keys = format!(
         "select n from generate_series(1, 2) n order by jobs.unique_key('b', to_jsonb(n), '{OPTIONS}') limit 1"
     );
-    let first: i32 = db.query_one(&keys, &[]).await.unwrap().get(0);
+    let first: i32 = scalar(&db, &keys).await;
     let second = 3 - first;
     let rival = cluster.connect("order").await;
     run(
@@ -411,7 +395,7 @@ async fn jobs_that_are_far_apart_come_in_their_order() {
         let fetch = format!(
             "select array_agg(id order by ordinality) from jobs.fetch('q', {most}) with ordinality"
         );
-        let got: Option<Vec<i64>> = db.query_one(&fetch, &[]).await.unwrap().get(0);
+        let got: Option<Vec<i64>> = scalar(&db, &fetch).await;
         assert_eq!(got.unwrap_or_default(), expected, "of {most}");
     }
     assert_eq!(ids.next(), None);
@@ -488,7 +472,7 @@ async fn sessions_that_commit_and_roll_back_at_random_lose_nothing() {
                     }
                 };
                 if rng.random_bool(0.1) {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    seconds(0.02).await;
                 }
                 run(&client, end).await;
                 if end == "commit" {
@@ -506,12 +490,9 @@ async fn sessions_that_commit_and_roll_back_at_random_lose_nothing() {
         completed += done;
     }
     // At once, not only after a look without floors.
-    let left = number(&db, "select count(*) from jobs.fetch('q', 10000)").await;
+    let left = count(&db, "jobs.fetch('q', 10000)").await;
     assert_eq!(
-        (
-            completed + left,
-            number(&db, "select count(*) from jobs.ready").await
-        ),
+        (completed + left, count(&db, "jobs.ready").await),
         (inserted, 0),
         "seed {seed}"
     );
@@ -540,8 +521,8 @@ async fn what_is_attached_to_a_table_is_honoured() {
     run(&db, "create table seen (what text); create function see() returns trigger language plpgsql as $$ begin insert into public.seen values (tg_table_name || ' ' || tg_op); return null; end $$").await;
     let life = "select concat_ws(' ', i.state, f.attempt, f.kind, f.args, f.tags, jobs.complete(f.id, f.token), (select concat_ws(' ', u.unique_skipped_as_duplicate, u.state) from jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q') u))
         from jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q', tags => '{a}') i, lateral (select * from jobs.fetch('q', (i.id - i.id + 1)::int)) f";
-    let plain: String = db.query_one(life, &[]).await.unwrap().get(0);
-    assert_eq!(number(&db, "select count(*) from seen").await, 0);
+    let plain: String = scalar(&db, life).await;
+    assert_eq!(count(&db, "seen").await, 0);
     run(
         &db,
         "select jobs.delete(id) from jobs.jobs; select from jobs.maintain()",
@@ -550,7 +531,7 @@ async fn what_is_attached_to_a_table_is_honoured() {
     for table in ["job", "ready", "running", "finished", "unique_claim"] {
         run(&db, &format!("create trigger see after insert or delete on jobs.{table} for each row execute function see()")).await;
     }
-    let watched: String = db.query_one(life, &[]).await.unwrap().get(0);
+    let watched: String = scalar(&db, life).await;
     assert_eq!(watched, plain);
     assert_eq!(plain, "available 1 k 1 {a} completed t completed");
     let seen: Vec<String> = db

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use jobs_tests::{
-    Client, Cluster, SOON, comes_true, is, number, poll_until, run, texts, with_faults,
-};
+use jobs_tests::{Client, Cluster, comes_true, count, is, run, texts, with_faults};
 use tokio_postgres::SimpleQueryMessage;
 
 /// What its command does about a finding.
@@ -109,7 +107,7 @@ async fn the_hint_of_a_database_without_a_slot_runs() {
     for taken in ["a", "b"] {
         let db = cluster.database(taken).await;
         run(&db, "select jobs.insert('k')").await;
-        assert_eq!(number(&db, "select count(*) from jobs.health()").await, 0);
+        assert_eq!(count(&db, "jobs.health()").await, 0);
     }
     let db = cluster.database("c").await;
     let message = "^more than 2 databases of this server have the extension";
@@ -199,22 +197,16 @@ async fn every_hint_has_a_command_that_runs() {
     hints
         .follow("old_snapshot => '0'", "old_snapshot", open, Mends)
         .await;
-    assert_eq!(
-        number(&db, "select count(*) from jobs.jobs where kind = 'x'").await,
-        1
-    );
+    assert_eq!(count(&db, "jobs.jobs where kind = 'x'").await, 1);
     let holder = cluster.connect("hints").await;
     let unique = "select jobs.insert('u', unique_opts => '{\"by_kind\": true}')";
     run(&holder, &format!("begin; {unique}")).await;
     let waiter = cluster.connect("hints").await;
     let waiting = tokio::spawn(async move { waiter.batch_execute(unique).await });
-    poll_until("somebody waits", SOON, async || {
-        is(
-            &db,
-            "count(*) = 1 from jobs.health(lock_wait => '0') where finding = 'lock_wait'",
-        )
-        .await
-    })
+    comes_true(
+        &db,
+        "count(*) = 1 from jobs.health(lock_wait => '0') where finding = 'lock_wait'",
+    )
     .await;
     hints
         .follow("lock_wait => '0'", "lock_wait", "", Shows)

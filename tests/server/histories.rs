@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use count::Counts;
 use generate::Plan;
-use jobs_tests::{Client, Cluster, with_faults};
+use jobs_tests::{Client, Cluster, run, with_faults};
 use model::{Cancelled, Completed, State};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -72,7 +72,7 @@ async fn clients(cluster: &Cluster, group: usize) -> Vec<Client> {
     }
     for client in &clients {
         let setting = "set statement_timeout = '30 s'";
-        client.batch_execute(setting).await.expect(setting);
+        run(client, setting).await;
     }
     clients
 }

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, comes_true, history_is_written, is, number, poll_until,
-    rng, run, scalar, text, texts, with_faults, workers_become,
+    Builder, Client, Cluster, Mode, SOON, comes_true, count, history_is_written, is, number,
+    poll_until, rng, run, scalar, seconds, text, texts, with, with_faults, workers_become,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -74,7 +74,7 @@ async fn load(cluster: &Cluster, db: &Client) {
     let work = |number| work(cluster, number, seed);
     let look = async {
         for _ in 0..10 {
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            seconds(0.2).await;
             run(db, "select jobs.maintain()").await;
         }
     };
@@ -193,13 +193,10 @@ async fn without_shared_memory_it_is_the_same() {
     load(&cluster, &db).await;
     assert_right(&db).await;
     let (before, counters) = (text(&db, ALL).await, counted(&db).await);
-    assert!(number(&db, "select count(*) from jobs.history_delta").await > 0);
+    assert!(count(&db, "jobs.history_delta").await > 0);
     minute_is_over(&db).await;
     run(&db, "select jobs.maintain()").await;
-    assert_eq!(
-        number(&db, "select count(*) from jobs.history_delta").await,
-        0
-    );
+    assert_eq!(count(&db, "jobs.history_delta").await, 0);
     assert_eq!(text(&db, ALL).await, before);
     assert_eq!(counted(&db).await, counters);
     drop(db);
@@ -221,15 +218,11 @@ async fn what_is_rolled_back_would_be_noticed() {
         "begin; select jobs.insert('k', queue => 'q'); rollback",
         "begin; savepoint s; select jobs.insert('k', queue => 'q'); rollback to s; commit",
     ] {
-        assert_eq!(number(&db, "select count(*) from wrong()").await, 0);
+        assert_eq!(count(&db, "wrong()").await, 0);
         for statement in back.split("; ") {
             run(&db, statement).await;
         }
-        assert_eq!(
-            number(&db, "select count(*) from wrong()").await,
-            1,
-            "{back}"
-        );
+        assert_eq!(count(&db, "wrong()").await, 1, "{back}");
         run(&db, "drop extension jobs cascade; create extension jobs").await;
         run(
             &db,
@@ -250,16 +243,9 @@ async fn what_shared_memory_has_no_room_for_counts_as_well() {
          select jobs.insert(repeat(U&'\\+01F600', 127), queue => repeat(U&'\\+01F601', 127)) from generate_series(1, 3)",
     )
     .await;
-    assert!(number(&db, "select count(*) from jobs.history_delta").await > 400);
+    assert!(count(&db, "jobs.history_delta").await > 400);
     assert_nothing_wrong(&db).await;
-    assert_eq!(
-        number(
-            &db,
-            "select count(*) from jobs.history() where inserted = 3"
-        )
-        .await,
-        1
-    );
+    assert_eq!(count(&db, "jobs.history() where inserted = 3").await, 1);
     // What such a transaction takes back does not count.
     let before = text(&db, ALL).await;
     run(
@@ -270,17 +256,14 @@ async fn what_shared_memory_has_no_room_for_counts_as_well() {
     assert_eq!(text(&db, ALL).await, before);
     // What is of an extension that is not there any more is of no other.
     run(&db, "drop extension jobs cascade; create extension jobs").await;
-    assert_eq!(number(&db, "select count(*) from jobs.history()").await, 0);
+    assert_eq!(count(&db, "jobs.history()").await, 0);
     run(
         &db,
         "select jobs.insert('k' || n, queue => 'many') from generate_series(1, 10) n",
     )
     .await;
-    assert_eq!(number(&db, "select count(*) from jobs.history()").await, 10);
-    assert_eq!(
-        number(&db, "select count(*) from jobs.history_delta").await,
-        0
-    );
+    assert_eq!(count(&db, "jobs.history()").await, 10);
+    assert_eq!(count(&db, "jobs.history_delta").await, 0);
 }
 
 #[tokio::test]
@@ -300,7 +283,7 @@ async fn a_database_that_nobody_maintains_leaves_room_for_others() {
         "select jobs.insert('k' || n) from generate_series(1, 20) n",
     )
     .await;
-    assert_eq!(number(&db, "select count(*) from jobs.history()").await, 20);
+    assert_eq!(count(&db, "jobs.history()").await, 20);
     let deltas = "select count(*) from jobs.history_delta";
     assert_eq!(number(&db, deltas).await, 0);
 }
@@ -359,10 +342,7 @@ async fn a_long_history_takes_little_memory() {
 /// The worker writes what is over by itself, and forgets what is old.
 #[tokio::test]
 async fn the_worker_writes_minutes_and_forgets_them() {
-    let cluster = Cluster::builder()
-        .set("jobs.retention_history", "1h")
-        .start();
-    let db = cluster.database("kept").await;
+    let (_cluster, db) = with("kept", &[("jobs.retention_history", "1h")]).await;
     run(
         &db,
         "insert into jobs.history_bucket (at, queue, kind, counts)
@@ -375,11 +355,7 @@ async fn the_worker_writes_minutes_and_forgets_them() {
         number(&db, kept).await == 1
     })
     .await;
-    let old = number(
-        &db,
-        "select count(*) from jobs.history_bucket where queue = 'q'",
-    )
-    .await;
+    let old = count(&db, "jobs.history_bucket where queue = 'q'").await;
     assert!((3..=7).contains(&old), "{old} of 16 minutes are left");
 }
 

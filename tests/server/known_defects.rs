@@ -1,17 +1,10 @@
 //! Defects of uniqueness that job systems have shipped with: one test each says that they are not
 //! here. Those of transactions are in transactions.rs.
 
-use std::time::Duration;
-
-use jobs_tests::{Client, Cluster, blocked, run, scalar, sqlstate};
+use jobs_tests::{Client, Cluster, blocked, count, quiet, run, scalar, seconds, sqlstate};
 use tokio_postgres::Error;
 
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
-
-/// A cluster whose background worker leaves everything to the tests.
-fn quiet() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
 
 /// What an insert answers.
 #[derive(Debug, PartialEq)]
@@ -80,8 +73,7 @@ async fn forget_all(db: &Client) {
 
 #[tokio::test]
 async fn equal_keys_in_one_batch_do_not_fail_it() {
-    let cluster = quiet();
-    let db = cluster.database("equal").await;
+    let (_cluster, db) = quiet("equal").await;
     let existing = inserted(&db, "7", r#"{"by_args": true}"#).await;
     let rows = db
         .query(
@@ -105,10 +97,7 @@ async fn equal_keys_in_one_batch_do_not_fail_it() {
         assert_eq!((row.get::<_, i64>(1), row.get::<_, bool>(2)), expected);
     }
     assert_eq!((rows.len(), first != second), (6, true));
-    assert_eq!(
-        scalar::<i64>(&db, "select count(*) from jobs.jobs").await,
-        3
-    );
+    assert_eq!(count(&db, "jobs.jobs").await, 3);
 }
 
 /// All that a write would change: versions and locks of rows, the sequence, what the server counts,
@@ -306,8 +295,7 @@ fn assert_met(options: &str, existing: i64, answer: Result<Answer, Error>) {
 
 #[tokio::test]
 async fn callers_whose_policies_differ_under_one_key_do_not_pass_each_other_by() {
-    let cluster = quiet();
-    let db = cluster.database("differ").await;
+    let (cluster, db) = quiet("differ").await;
     let holder = cluster.connect("differ").await;
     for level in LEVELS {
         let other = cluster.connect("differ").await;
@@ -349,8 +337,7 @@ async fn callers_whose_policies_differ_under_one_key_do_not_pass_each_other_by()
 
 #[tokio::test]
 async fn a_snapshot_that_is_older_than_a_rivals_commit_never_lets_a_second_job_in() {
-    let cluster = quiet();
-    let db = cluster.database("stale").await;
+    let (cluster, db) = quiet("stale").await;
     let other = cluster.connect("stale").await;
     for level in LEVELS {
         for options in SAME_KEY {
@@ -399,8 +386,7 @@ async fn a_snapshot_that_is_older_than_a_rivals_commit_never_lets_a_second_job_i
 
 #[tokio::test]
 async fn of_many_that_wait_for_a_rival_that_rolls_back_exactly_one_inserts() {
-    let cluster = quiet();
-    let db = cluster.database("waiters").await;
+    let (cluster, db) = quiet("waiters").await;
     let holder = cluster.connect("waiters").await;
     for level in LEVELS {
         for ways in [[false, false], [true, true], [false, true]] {
@@ -471,8 +457,7 @@ async fn same(db: &Client, one: (&str, &str), other: (&str, &str)) -> bool {
 
 #[tokio::test]
 async fn args_that_differ_are_never_one_key() {
-    let cluster = quiet();
-    let db = cluster.database("differ").await;
+    let (_cluster, db) = quiet("differ").await;
     let all = r#"{"by_args": true}"#;
     for (options, args) in [
         // Order and length of lists, and what contains what.
@@ -662,8 +647,7 @@ async fn args_that_differ_are_never_one_key() {
 
 #[tokio::test]
 async fn args_that_are_equal_are_always_one_key() {
-    let cluster = quiet();
-    let db = cluster.database("equal").await;
+    let (_cluster, db) = quiet("equal").await;
     let all = r#"{"by_args": true}"#;
     for (options, args) in [
         (
@@ -741,8 +725,7 @@ async fn args_that_are_equal_are_always_one_key() {
 
 #[tokio::test]
 async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
-    let cluster = quiet();
-    let db = cluster.database("back").await;
+    let (_cluster, db) = quiet("back").await;
     run(
         &db,
         "create table pair (how text, n int, away bigint, there bigint)",
@@ -814,7 +797,7 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
         )
         .await;
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    seconds(0.3).await;
     let failing: i64 = scalar(
         &db,
         "select count(*) from jobs.maintain() where error is not null",
@@ -875,8 +858,7 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
 
 #[tokio::test]
 async fn two_running_jobs_of_a_key_are_both_rescued() {
-    let cluster = quiet();
-    let db = cluster.database("rescued").await;
+    let (_cluster, db) = quiet("rescued").await;
     // Neither minds the other, but each minds one that is retryable, which both become.
     let options = r#"{"by_kind": true, "by_state": ["retryable"]}"#;
     let ids = [
@@ -884,7 +866,7 @@ async fn two_running_jobs_of_a_key_are_both_rescued() {
         inserted(&db, "2", options).await,
     ];
     run(&db, "select jobs.fetch(max_jobs => 2, lease => '0.1 s')").await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    seconds(0.2).await;
     let failing: i64 = scalar(
         &db,
         "select count(*) from jobs.maintain() where error is not null",
@@ -899,8 +881,7 @@ async fn two_running_jobs_of_a_key_are_both_rescued() {
 
 #[tokio::test]
 async fn the_period_is_that_of_scheduled_at_and_not_that_of_the_insert() {
-    let cluster = quiet();
-    let db = cluster.database("period").await;
+    let (_cluster, db) = quiet("period").await;
     let insert = async |at: &str| -> (i64, bool) {
         let row = db
             .query_one(
@@ -941,8 +922,7 @@ async fn the_period_is_that_of_scheduled_at_and_not_that_of_the_insert() {
 
 #[tokio::test]
 async fn a_job_that_ends_does_not_give_back_a_key_that_another_one_has_by_now() {
-    let cluster = quiet();
-    let db = cluster.database("ends").await;
+    let (_cluster, db) = quiet("ends").await;
     let options = r#"{"by_kind": true, "by_state": ["available"]}"#;
     for end in [
         "jobs.complete(id, token)",
@@ -979,8 +959,7 @@ async fn a_job_that_ends_does_not_give_back_a_key_that_another_one_has_by_now() 
 
 #[tokio::test]
 async fn a_replaced_job_does_not_give_back_the_key_of_the_one_in_its_place() {
-    let cluster = quiet();
-    let db = cluster.database("replaced").await;
+    let (_cluster, db) = quiet("replaced").await;
     let replace = r#"{"by_kind": true, "on_conflict": "replace"}"#;
     let skip = r#"{"by_kind": true}"#;
     for running in [false, true] {

@@ -2,14 +2,13 @@
 
 use std::time::Instant;
 
-use jobs_tests::{Client, Cluster, run, scalar};
+use jobs_tests::{Client, Cluster, count, quiet, run, scalar};
 
-use crate::transactions::{LEVELS, assert_one_job_a_key, count, quiet};
+use crate::transactions::{LEVELS, assert_one_job_a_key};
 
 /// As shipped: nothing about locks is set.
 async fn many(name: &str) -> (Cluster, Client) {
-    let cluster = quiet();
-    let db = cluster.database(name).await;
+    let (cluster, db) = quiet(name).await;
     let limits: String = scalar(
         &db,
         "select current_setting('max_locks_per_transaction') || ' ' || current_setting('max_connections')",

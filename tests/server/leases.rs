@@ -3,14 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, insert, number, poll_until, run, state};
+use jobs_tests::{
+    Client, Cluster, SOON, insert, number, poll_until, quiet, run, scalar, seconds, state,
+};
 
 /// A job that runs with this lease.
 async fn running(db: &Client, lease: &str) -> i64 {
     // Once rescued it is over, so that it is not fetched again.
     let id = insert(db, "'k', queue => 'q', max_attempts => 1").await;
     let fetch = format!("select id from jobs.fetch('q', 1, lease => '{lease}')");
-    let fetched: i64 = db.query_one(&fetch, &[]).await.expect(&fetch).get(0);
+    let fetched: i64 = scalar(db, &fetch).await;
     assert_eq!(fetched, id);
     id
 }
@@ -26,7 +28,7 @@ async fn is_rescued(db: &Client, id: i64, within: Duration) {
 /// How often the table of leases has been read from its beginning to its end.
 async fn readings(db: &Client) -> i64 {
     let counted = "select seq_scan from pg_stat_user_tables where relid = 'jobs.running'::regclass";
-    db.query_one(counted, &[]).await.expect(counted).get(0)
+    scalar(db, counted).await
 }
 
 /// A database whose table of leases has two million dead rows, which a session keeps there.
@@ -75,7 +77,7 @@ async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time()
     let late = cluster.connect("dead").await;
     run(&late, "begin").await;
     let open = running(&late, "300 ms").await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    seconds(2.0).await;
     run(&late, "commit").await;
     is_rescued(&db, open, soon).await;
 
@@ -95,7 +97,7 @@ async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time()
 
     // Control: the worker makes 20 passes, and reads the table in far fewer of them. (Statistics
     // are up to a second late.)
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    seconds(1.5).await;
     let before = readings(&db).await;
     for _ in 0..20 {
         let due = "'due soon', queue => 'other', scheduled_at => clock_timestamp() + '50 ms'";
@@ -105,7 +107,7 @@ async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time()
         })
         .await;
     }
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    seconds(1.5).await;
     let read = readings(&db).await - before;
     assert!(read <= 12, "{read} readings of all leases in 20 passes");
     assert!(readings(&db).await > 0, "readings are counted");
@@ -113,8 +115,7 @@ async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time()
 
 #[tokio::test]
 async fn what_jobs_maintain_finds_does_not_depend_on_what_is_known() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("by_hand").await;
+    let (_cluster, db) = quiet("by_hand").await;
     let id = running(&db, "1 hour").await;
     run(&db, "select jobs.maintain()").await;
     assert_eq!(state(&db, id).await.as_deref(), Some("running"));
@@ -186,8 +187,7 @@ async fn a_heartbeat_that_was_answered_counts_however_many_jobs_are_locked() {
 
 #[tokio::test]
 async fn of_several_heartbeats_for_a_locked_job_the_latest_that_committed_counts() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("locked").await;
+    let (cluster, db) = quiet("locked").await;
     let holder = cluster.connect("locked").await;
     many_locked(&db, &holder, 3).await;
     run(&db, &beat("1 hour")).await;

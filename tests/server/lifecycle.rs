@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, becomes, flood, history_is_written, insert, number,
-    poll_until, promptly, run, scalar, sqlstate, state, workers, workers_become,
+    Builder, Client, Cluster, Mode, SOON, becomes, comes_true, count, flood, history_is_written,
+    insert, number, poll_until, promptly, quiet, run, scalar, seconds, sqlstate, state, texts,
+    with, worker_goes_on, workers, workers_become,
 };
 use tokio_postgres::NoTls;
 
@@ -31,7 +32,7 @@ async fn soon_due(db: &Client) -> i64 {
 }
 
 async fn waiting(db: &Client) -> i64 {
-    number(db, "select count(*) from jobs.scheduled").await
+    count(db, "jobs.scheduled").await
 }
 
 /// Gives the worker a crowd to handle and waits until it is in the middle of that. Each step
@@ -133,9 +134,8 @@ async fn a_closed_database_is_left_alone_until_it_is_open_again() {
         let rest = waiting(&db).await;
         assert!(rest > 0, "{close}: it left its work half done");
         let id = soon_due(&db).await;
-        let elsewhere = soon_due(&open).await;
-        becomes(&open, elsewhere, "available").await;
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        worker_goes_on(&open).await;
+        seconds(1.5).await;
         assert_eq!(state(&db, id).await.unwrap(), "scheduled", "{close}");
         assert_eq!(waiting(&db).await, rest + 1, "{close}");
         assert_eq!(workers(&postgres, "closed").await, 0, "{close}");
@@ -163,8 +163,7 @@ async fn a_connection_limit_is_for_clients() {
     client.user("client").dbname("limited");
     assert_eq!(sqlstate(client.connect(NoTls).await), "53300");
     workers_become(&db, "limited", 0).await;
-    let id = soon_due(&db).await;
-    becomes(&db, id, "available").await;
+    worker_goes_on(&db).await;
 }
 
 #[tokio::test]
@@ -213,7 +212,7 @@ async fn a_renamed_database_is_known_by_its_new_name() {
     assert!(rest > 0, "it was renamed in the middle of the work");
     let id = soon_due(&db).await;
     // Being asked, the launcher looks at the list of databases.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    seconds(2.0).await;
     assert_eq!(waiting(&db).await, rest + 1, "only the old name is listed");
     assert_eq!(workers(&db, "after").await, 0);
     cluster.set("jobs.databases", "before, after");
@@ -226,8 +225,7 @@ async fn a_renamed_database_is_known_by_its_new_name() {
     drop(db);
     promptly(&postgres, "alter database after rename to before").await;
     let db = cluster.connect("before").await;
-    let id = soon_due(&db).await;
-    becomes(&db, id, "available").await;
+    worker_goes_on(&db).await;
     assert_each_in_one_place(&db, CROWD + 2).await;
 }
 
@@ -249,8 +247,7 @@ async fn a_database_is_moved_to_another_tablespace_under_the_worker() {
         .await;
         db = cluster.connect("moved").await;
         hurry(&db).await;
-        let id = soon_due(&db).await;
-        becomes(&db, id, "available").await;
+        worker_goes_on(&db).await;
         nothing_waits(&db).await;
         if round == 0 {
             keep_busy(&db).await;
@@ -272,8 +269,7 @@ async fn the_list_of_databases_takes_any_name_and_changes_at_work() {
     let lower = cluster.database("upper").await;
     let left_alone = soon_due(&lower).await;
     for db in [&plain, &words, &upper, &comma] {
-        let id = soon_due(db).await;
-        becomes(db, id, "available").await;
+        worker_goes_on(db).await;
     }
     keep_busy(&plain).await;
     cluster.set("jobs.databases", "Two Words, upper");
@@ -282,10 +278,9 @@ async fn the_list_of_databases_takes_any_name_and_changes_at_work() {
     let rest = waiting(&plain).await;
     assert!(rest > 0, "it stopped half-way");
     becomes(&lower, left_alone, "available").await;
-    let id = soon_due(&words).await;
-    becomes(&words, id, "available").await;
+    worker_goes_on(&words).await;
     let id = soon_due(&upper).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    seconds(2.0).await;
     assert_eq!(state(&upper, id).await.unwrap(), "scheduled");
     assert_eq!(waiting(&plain).await, rest);
     cluster.set("jobs.databases", "");
@@ -307,7 +302,7 @@ async fn workers_do_not_come_and_go_while_the_extension_is_being_dropped() {
     let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.5 s'").await;
     let before = started();
     run(&db, "begin; drop extension jobs").await;
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    seconds(4.0).await;
     let tries = started() - before;
     assert!(
         (1..=6).contains(&tries),
@@ -391,13 +386,8 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
         assert!(waiting(&db).await > 0, "{what}: in the middle of the work");
         hurry(&db).await;
         poll_until(what, SOON, async || {
-            number(
-                &db,
-                "select count(*) from jobs.scheduled where queue = 'default'",
-            )
-            .await
-                == 0
-                && number(&db, "select count(*) from jobs.running").await == 0
+            count(&db, "jobs.scheduled where queue = 'default'").await == 0
+                && count(&db, "jobs.running").await == 0
         })
         .await;
         let counts = "select count(*) from jobs.jobs where";
@@ -420,7 +410,7 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
             "{what}"
         );
         assert_eq!(
-            number(&db, "select count(*) from jobs.errors").await,
+            count(&db, "jobs.errors").await,
             round * HELD,
             "{what}: each lost lease once"
         );
@@ -440,14 +430,14 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
         0,
         "no tick twice"
     );
-    let ticks = number(&db, "select count(*) from jobs.jobs where kind = 'tick'").await;
+    let ticks = count(&db, "jobs.jobs where kind = 'tick'").await;
     assert_each_in_one_place(&db, 4 * (CROWD + HELD) + ticks).await;
 }
 
 /// Stops the server, which fails if somebody has not ended within a minute.
 async fn stop(cluster: &Cluster, mode: Mode) {
     // Connections that were dropped are closed by tasks of this thread.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    seconds(0.2).await;
     cluster.stop(mode);
 }
 
@@ -484,14 +474,7 @@ async fn a_fast_shutdown_ends_a_worker_that_waits_for_a_lock() {
     )
     .await;
     let postgres = cluster.connect("postgres").await;
-    poll_until("the worker waits", SOON, async || {
-        number(
-            &postgres,
-            "select count(*) from pg_stat_activity where backend_type = 'jobs worker' and wait_event_type = 'Lock'",
-        )
-        .await
-            == 1
-    })
+    comes_true(&postgres, "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and wait_event_type = 'Lock'")
     .await;
     stop(&cluster, Mode::Fast).await;
     cluster.start_again();
@@ -512,7 +495,7 @@ async fn change(cluster: &Cluster, db: &Client, name: &str, value: &str) {
     cluster.reload();
     poll_until(name, SOON, async || show().await != before).await;
     // All processes are told at once, but not all of them are as fast as this session.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    seconds(0.3).await;
 }
 
 #[tokio::test]
@@ -532,13 +515,16 @@ async fn the_size_of_a_batch_changes_on_reload() {
 
 #[tokio::test]
 async fn retention_changes_on_reload() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "-1")
-        .set("jobs.retention_cancelled", "-1")
-        .set("jobs.retention_discarded", "-1")
-        .start();
-    let db = cluster.database("retention").await;
+    let (cluster, db) = with(
+        "retention",
+        &[
+            ("jobs.interval", "50ms"),
+            ("jobs.retention_completed", "-1"),
+            ("jobs.retention_cancelled", "-1"),
+            ("jobs.retention_discarded", "-1"),
+        ],
+    )
+    .await;
     run(
         &db,
         "select jobs.insert(k, queue => k, max_attempts => 1) from unnest(array['completed', 'cancelled', 'discarded']) k;
@@ -551,13 +537,13 @@ async fn retention_changes_on_reload() {
         // Has the worker look now and not at its next visit.
         run(&db, "select jobs.installed()").await;
         let sql = "select coalesce(string_agg(state::text, ' ' order by state::text), '') from jobs.finished";
-        db.query_one(sql, &[]).await.unwrap().get(0)
+        scalar(&db, sql).await
     };
     let mut kept = vec!["cancelled", "completed", "discarded"];
     for gone in ["completed", "discarded", "cancelled"] {
         for _ in 0..4 {
             assert_eq!(finished().await, kept.join(" "));
-            tokio::time::sleep(Duration::from_millis(400)).await;
+            seconds(0.4).await;
         }
         change(&cluster, &db, &format!("jobs.retention_{gone}"), "1s").await;
         kept.retain(|state| *state != gone);
@@ -588,8 +574,7 @@ async fn the_log_level_changes_on_reload() {
     assert_eq!(said("client backend"), 0, "it is the worker's own level");
     change(&cluster, &db, "jobs.log_min_messages", "warning").await;
     let before = (said("jobs worker"), said("jobs launcher"));
-    let id = soon_due(&db).await;
-    becomes(&db, id, "available").await;
+    worker_goes_on(&db).await;
     workers_become(&db, "talk", 0).await;
     keep_idle(&db, "talk").await;
     assert_eq!((said("jobs worker"), said("jobs launcher")), before);
@@ -597,8 +582,7 @@ async fn the_log_level_changes_on_reload() {
 
 #[tokio::test]
 async fn the_interval_changes_on_reload() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("interval").await;
+    let (cluster, db) = with("interval", &[("jobs.interval", "50ms")]).await;
     // From a deletion to the pass that clears the key away, which can wait, where a pass is just
     // over.
     let clear = async || {
@@ -637,8 +621,7 @@ async fn the_interval_changes_on_reload() {
 
 #[tokio::test]
 async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("prepared").await;
+    let (cluster, db) = with("prepared", &[("jobs.interval", "50ms")]).await;
     // It has jobs locked: cancelled, updated, completed, and a claim.
     let unique = r#"unique_opts => '{"by_kind": true}'"#;
     let cancelled = insert(
@@ -668,7 +651,7 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     )
     .await;
     change(&cluster, &db, "jobs.retention_cancelled", "1s").await;
-    tokio::time::sleep(Duration::from_millis(2200)).await;
+    seconds(2.2).await;
     // Now all of them are due, and cannot be handled. What else is due is, of every task.
     let id = soon_due(&db).await;
     becomes(&db, id, "available").await;
@@ -707,23 +690,11 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     .await;
     // Of no use to anybody but the next pass, so nothing wakes the worker for it.
     run(&db, "select jobs.maintain()").await;
-    poll_until("its claim was looked at", SOON, async || {
-        number(
-            &db,
-            "select count(*) from jobs.unique_note where kind = 'o'",
-        )
-        .await
-            == 0
-    })
-    .await;
+    comes_true(&db, "count(*) = 0 from jobs.unique_note where kind = 'o'").await;
     let holder = "select count(*) from jobs.unique_claims c join jobs.jobs j on array[j.id] = c.holders where kind = 'pruned'";
     assert_eq!(number(&db, holder).await, 1, "the claim is the other job's");
     assert_eq!(
-        number(
-            &db,
-            &format!("select count(*) from jobs.errors where job_id = {completed}")
-        )
-        .await,
+        count(&db, &format!("jobs.errors where job_id = {completed}")).await,
         0
     );
 }
@@ -758,7 +729,7 @@ async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
                 if workers(db, "prepared").await > 0 {
                     return false;
                 }
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                seconds(0.05).await;
             }
             true
         })
@@ -795,7 +766,7 @@ async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
     .await;
     run(&db, "commit prepared 't'").await;
     for _ in 0..20 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        seconds(0.05).await;
         assert_eq!(workers(&db, "prepared").await, 0);
     }
 }
@@ -857,7 +828,7 @@ async fn idling_costs_next_to_nothing() {
     let (cpu_before, wal_before, begun) = (cpu(), wal(&db).await, Instant::now());
     // No session comes or goes meanwhile: all children of the postmaster that end are workers.
     poll_until("the regular visit", 4 * SOON, async || {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        seconds(0.2).await;
         scalar::<String>(&db, last).await != last_before
     })
     .await;
@@ -887,14 +858,11 @@ async fn idling_costs_next_to_nothing() {
 /// And their processor time is known: that of a child counts when its end has been noticed.
 async fn all_workers_ended(db: &Client) {
     workers_become(db, "quiet", 0).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    seconds(0.5).await;
 }
 
 async fn wal(db: &Client) -> String {
-    db.query_one("select pg_current_wal_insert_lsn()::text", &[])
-        .await
-        .unwrap()
-        .get(0)
+    scalar(db, "select pg_current_wal_insert_lsn()::text").await
 }
 
 // --- processes -----------------------------------------------------------------------------------
@@ -917,7 +885,7 @@ async fn nothing_of_ours_runs_while_the_server_is_upgraded() {
     ] {
         run(&db, sql).await;
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    seconds(1.0).await;
     assert_eq!(ours(&db).await, 0);
     assert_eq!(shared_memory(&db).await, 0);
     assert_eq!(state(&db, later).await.unwrap(), "scheduled");
@@ -941,26 +909,17 @@ async fn nothing_of_ours_runs_while_the_server_is_upgraded() {
     drop(db);
     cluster.restart(Mode::Fast);
     let db = cluster.connect("upgraded").await;
-    let id = soon_due(&db).await;
-    becomes(&db, id, "available").await;
+    worker_goes_on(&db).await;
 }
 
 /// Processes of the extension, in whatever database.
 async fn ours(db: &Client) -> i64 {
-    number(
-        db,
-        "select count(*) from pg_stat_activity where backend_type like 'jobs%'",
-    )
-    .await
+    count(db, "pg_stat_activity where backend_type like 'jobs%'").await
 }
 
 /// Pieces of shared memory of the extension.
 async fn shared_memory(db: &Client) -> i64 {
-    number(
-        db,
-        "select count(*) from pg_shmem_allocations where name like 'jobs%'",
-    )
-    .await
+    count(db, "pg_shmem_allocations where name like 'jobs%'").await
 }
 
 #[tokio::test]
@@ -1002,7 +961,7 @@ async fn work_resumes_when_others_leave_processes() {
                 let begun = Instant::now();
                 while number(&db, parallel).await == 0 {
                     assert!(begun.elapsed() < SOON, "the process is not taken");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    seconds(1.0).await;
                     if number(&db, parallel).await == 0 {
                         // Our own worker had the process just then.
                         taken.cancel_query(NoTls).await.unwrap();
@@ -1010,7 +969,7 @@ async fn work_resumes_when_others_leave_processes() {
                 }
                 let id = soon_due(&db).await;
                 poll_until("it says so", SOON, async || complaints() == 1).await;
-                tokio::time::sleep(Duration::from_secs(3)).await;
+                seconds(3.0).await;
                 assert_eq!(complaints(), 1, "once, and not again within a minute");
                 assert_eq!(state(&db, id).await.unwrap(), "scheduled");
                 is_over.store(true, Ordering::SeqCst);
@@ -1081,7 +1040,7 @@ async fn many_databases_share_few_processes() {
 async fn ticks(databases: &[Client]) -> Vec<i64> {
     let mut ticks = Vec::new();
     for db in databases {
-        ticks.push(number(db, "select count(*) from jobs.jobs where kind = 'tick'").await);
+        ticks.push(count(db, "jobs.jobs where kind = 'tick'").await);
     }
     ticks
 }
@@ -1090,17 +1049,17 @@ async fn ticks(databases: &[Client]) -> Vec<i64> {
 async fn without_preload_nothing_runs_by_itself() {
     let cluster = Cluster::builder().without_preload().start();
     let db = cluster.database("plain").await;
-    let id = soon_due(&db).await;
+    let ids = due_and_lost(&db).await;
     // The library came with the first call here; by LOAD in a session that calls nothing.
     let loading = cluster.connect("postgres").await;
     let known = "select count(*) from pg_settings where name = 'jobs.enabled'";
     assert_eq!(number(&loading, known).await, 0);
     run(&loading, "load 'jobs'").await;
     assert_eq!(number(&loading, known).await, 1, "control: it is loaded");
-    assert_nothing_by_itself(&db, id).await;
+    assert_nothing_by_itself(&db, ids).await;
     assert_eq!((ours(&db).await, shared_memory(&db).await), (0, 0));
     cluster.reload();
-    assert_nothing_by_itself(&db, id).await;
+    assert_nothing_by_itself(&db, ids).await;
     assert_eq!(ours(&db).await, 0);
     // Waiting, and telling others, do without shared memory.
     run(
@@ -1108,47 +1067,41 @@ async fn without_preload_nothing_runs_by_itself() {
         "call jobs.wait(timeout => '0.1 s', queue => 'nothing here')",
     )
     .await;
-    maintain_by_hand(&db, id).await;
+    maintain_by_hand(&db, ids).await;
 }
 
 #[tokio::test]
 async fn switched_off_nothing_runs_by_itself() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("plain").await;
-    let id = soon_due(&db).await;
+    let (_cluster, db) = quiet("plain").await;
+    let ids = due_and_lost(&db).await;
     run(&db, "load 'jobs'").await;
-    assert_nothing_by_itself(&db, id).await;
+    assert_nothing_by_itself(&db, ids).await;
     assert_eq!(
         ours(&db).await,
         1,
         "the launcher alone, which waits for a reload"
     );
-    maintain_by_hand(&db, id).await;
+    maintain_by_hand(&db, ids).await;
 }
 
-async fn assert_nothing_by_itself(db: &Client, due: i64) {
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+async fn assert_nothing_by_itself(db: &Client, [due, lost]: [i64; 2]) {
+    seconds(1.5).await;
     assert_eq!(state(db, due).await.unwrap(), "scheduled");
-    assert_eq!(
-        number(
-            db,
-            "select count(*) from pg_stat_activity where backend_type = 'jobs worker'"
-        )
-        .await,
-        0
-    );
+    assert_eq!(state(db, lost).await.unwrap(), "running");
+    let workers = "pg_stat_activity where backend_type = 'jobs worker'";
+    assert_eq!(count(db, workers).await, 0);
 }
 
-async fn maintain_by_hand(db: &Client, due: i64) {
-    let tasks = db
-        .query("select task, rows, error from jobs.maintain()", &[])
-        .await
-        .unwrap();
-    for task in &tasks {
-        let rows = i64::from(task.get::<_, &str>(0) == "schedule");
-        assert_eq!(task.get::<_, i64>(1), rows, "{task:?}");
-        assert_eq!(task.get::<_, Option<&str>>(2), None, "{task:?}");
-    }
-    assert!(!tasks.is_empty());
+async fn maintain_by_hand(db: &Client, [due, lost]: [i64; 2]) {
+    let tasks = texts(db, "select task || ' ' || rows || coalesce(error, '') from jobs.maintain() where rows > 0 or error is not null order by 1").await;
+    assert_eq!(tasks, ["rescue 1", "schedule 1"]);
     assert_eq!(state(db, due).await.unwrap(), "available");
+    assert_eq!(state(db, lost).await.unwrap(), "discarded");
+}
+
+/// A job that is due in a moment, and one whose lease is over then.
+async fn due_and_lost(db: &Client) -> [i64; 2] {
+    let lost = insert(db, "'lost', queue => 'lost', max_attempts => 1").await;
+    run(db, "select jobs.fetch('lost', lease => '0.1 s')").await;
+    [soon_due(db).await, lost]
 }

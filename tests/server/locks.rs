@@ -4,7 +4,7 @@
 use std::future::Future;
 
 use jobs_tests::{
-    Cluster, Listener, SOON, Stopping, blocked, number, poll_until, run, with_faults,
+    Cluster, Listener, SOON, Stopping, blocked, count, number, poll_until, run, with_faults,
 };
 
 /// A cluster whose background worker leaves everything to the tests, and which vacuums nothing.
@@ -69,10 +69,7 @@ async fn who_stops_at_the_floors_of_a_queue_holds_up_nobody() {
     )
     .await;
     stopping.go_on().await;
-    assert_eq!(
-        number(&db, "select count(*) from jobs.fetch('q', 100)").await,
-        16
-    );
+    assert_eq!(count(&db, "jobs.fetch('q', 100)").await, 16);
 }
 
 /// Two batches take their ids and wait for rivals. When they go on, the floor is above their jobs.

@@ -4,17 +4,13 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use jobs_tests::{Cluster, Mode, sqlstate};
+use jobs_tests::{Cluster, Mode, run, scalar, sqlstate};
 
 #[tokio::test]
 async fn a_lost_session_is_found_unless_declared() {
     let cluster = Cluster::builder().without_preload().start();
     let victim = cluster.connect("postgres").await;
-    let pid: i32 = victim
-        .query_one("select pg_backend_pid()", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let pid: i32 = scalar(&victim, "select pg_backend_pid()").await;
     let other = cluster.connect("postgres").await;
     other
         .query_one("select pg_terminate_backend($1, 5000)", &[&pid])
@@ -65,31 +61,18 @@ fn an_autovacuum_worker_that_is_told_to_leave_is_not_but_others_are() {
 async fn killing_the_postmaster_is_survived() {
     let cluster = Cluster::builder().without_preload().start();
     let client = cluster.connect("postgres").await;
-    client
-        .batch_execute("create table t as select 1 as x")
-        .await
-        .unwrap();
+    run(&client, "create table t as select 1 as x").await;
     cluster.kill9();
     cluster.start_again();
     let client = cluster.connect("postgres").await;
-    assert_eq!(
-        client
-            .query_one("select x from t", &[])
-            .await
-            .unwrap()
-            .get::<_, i32>(0),
-        1
-    );
+    assert_eq!(scalar::<i32>(&client, "select x from t").await, 1);
 }
 
 #[tokio::test]
 async fn a_standby_follows_and_is_promoted() {
     let cluster = Cluster::builder().without_preload().start();
     let client = cluster.connect("postgres").await;
-    client
-        .batch_execute("create table t as select 1 as x")
-        .await
-        .unwrap();
+    run(&client, "create table t as select 1 as x").await;
     let standby = cluster.standby();
     let read = standby.connect("postgres").await;
     assert_eq!(
@@ -97,9 +80,7 @@ async fn a_standby_follows_and_is_promoted() {
         "25006"
     );
     standby.promote();
-    read.batch_execute("insert into t values (2)")
-        .await
-        .unwrap();
+    run(&read, "insert into t values (2)").await;
 }
 
 #[tokio::test]
@@ -116,9 +97,7 @@ async fn a_dropped_cluster_scans_its_log() {
 async fn a_row_that_must_not_be_there_is_found_unless_declared() {
     let cluster = Cluster::start();
     let db = cluster.database("broken").await;
-    db.batch_execute("select jobs.insert('k'); delete from jobs.ready")
-        .await
-        .unwrap();
+    run(&db, "select jobs.insert('k'); delete from jobs.ready").await;
     let found = cluster.violations();
     assert!(found.starts_with("broken|one_place|1|{1}|"), "{found}");
     let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(cluster)));
@@ -128,8 +107,6 @@ async fn a_row_that_must_not_be_there_is_found_unless_declared() {
 
     let cluster = Cluster::start();
     let db = cluster.database("broken").await;
-    db.batch_execute("select jobs.insert('k'); delete from jobs.ready")
-        .await
-        .unwrap();
+    run(&db, "select jobs.insert('k'); delete from jobs.ready").await;
     cluster.allow_violations();
 }

@@ -2,36 +2,13 @@
 //! fails, that it can be paused, and what jobs.health() says of other sessions.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, SOON, blocked, comes_true, history_is_written, insert, is, number, poll_until,
-    promptly, run, scalar, seconds, sqlstate, state, texts, workers_become,
+    Client, Cluster, Mode, SOON, becomes, blocked, comes_true, count, insert, is, number,
+    poll_until, promptly, quiet, returns, run, scalar, seconds, sqlstate, state, texts, with,
+    worker_goes_on,
 };
-
-/// One transaction, also where it is several statements: none of them is seen before all are done.
-async fn becomes_available(db: &Client, id: i64) {
-    jobs_tests::becomes(db, id, "available").await;
-}
-
-/// A call that waits for nobody returns; one that does not is ended.
-async fn returns(db: &Client, sql: &str) {
-    run(db, "set statement_timeout = '60s'").await;
-    run(db, sql).await;
-    run(db, "reset statement_timeout").await;
-}
-
-/// A job of a queue of its own, due in half a second, is available in time: the worker goes on.
-async fn worker_goes_on(db: &Client) {
-    let id = insert(
-        db,
-        "'witness', queue => 'witness', scheduled_at => clock_timestamp() + '0.5 s'",
-    )
-    .await;
-    becomes_available(db, id).await;
-}
 
 /// Refuses what the trigger is for.
 const REFUSE: &str = "create or replace function public.refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$";
@@ -88,8 +65,7 @@ async fn runs_are_written_down_only_where_there_was_something_to_do() {
 
 #[tokio::test]
 async fn a_job_that_cannot_be_handled_stops_no_other() {
-    let cluster = Cluster::builder().set("jobs.interval", "20ms").start();
-    let db = cluster.database("poison").await;
+    let (cluster, db) = with("poison", &[("jobs.interval", "20ms")]).await;
     run(
         &db,
         "create function refuse() returns trigger language plpgsql as $$ begin
@@ -121,14 +97,13 @@ async fn a_job_that_cannot_be_handled_stops_no_other() {
         .await
     );
     // It is left alone for a minute, not tried with every pass.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    seconds(3.0).await;
     assert!(failures(&cluster) <= 2, "{}", cluster.log());
 }
 
 #[tokio::test]
 async fn a_task_that_fails_stops_no_other_and_is_tried_again() {
-    let cluster = Cluster::builder().set("jobs.interval", "20ms").start();
-    let db = cluster.database("broken").await;
+    let (_cluster, db) = with("broken", &[("jobs.interval", "20ms")]).await;
     run(
         &db,
         "create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
@@ -150,7 +125,7 @@ async fn a_task_that_fails_stops_no_other_and_is_tried_again() {
         .await
     );
     // Less and less often.
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    seconds(5.0).await;
     let tries: i32 = scalar(
         &db,
         "select failures from jobs.maintenance where task = 'prune'",
@@ -168,8 +143,7 @@ async fn a_task_that_fails_stops_no_other_and_is_tried_again() {
 
 #[tokio::test]
 async fn long_tables_are_counted_by_the_worker() {
-    let cluster = Cluster::builder().set("jobs.interval", "20ms").start();
-    let db = cluster.database("long").await;
+    let (_cluster, db) = with("long", &[("jobs.interval", "20ms")]).await;
     run(
         &db,
         "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[60000]), queue => 'a');
@@ -250,8 +224,7 @@ async fn long_tables_are_counted_by_the_worker() {
 
 #[tokio::test]
 async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("many").await;
+    let (_cluster, db) = quiet("many").await;
     const QUEUES: i64 = 10_100;
     run(
         &db,
@@ -341,504 +314,15 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
 }
 
 #[tokio::test]
-async fn paused_it_does_nothing_and_resumed_it_goes_on_at_once() {
-    let cluster = Cluster::start();
-    let db = cluster.database("paused").await;
-    run(&db, "select jobs.pause_maintenance()").await;
-    run(
-        &db,
-        "select jobs.insert('x', scheduled_at => clock_timestamp() + '0.1 s')",
-    )
-    .await;
-    seconds(2.0).await;
-    assert!(is(&db, "state = 'scheduled' from jobs.jobs").await);
-    assert!(
-        is(
-            &db,
-            "count(*) = 1 from jobs.health() where finding = 'maintenance_paused'"
-        )
-        .await
-    );
-    run(&db, "select jobs.resume_maintenance()").await;
-    comes_true(&db, "state = 'available' from jobs.jobs").await;
-    // Also over a crash.
-    run(&db, "select jobs.pause_maintenance()").await;
-    drop(db);
-    cluster.restart(jobs_tests::Mode::Immediate);
-    let db = cluster.connect("paused").await;
-    run(
-        &db,
-        "select jobs.insert('y', scheduled_at => clock_timestamp() + '0.1 s')",
-    )
-    .await;
-    seconds(2.0).await;
-    assert!(is(&db, "count(*) = 1 from jobs.jobs where state = 'scheduled'").await);
-}
-
-async fn findings(db: &Client, arguments: &str, finding: &str) -> Vec<(String, String)> {
-    let sql = format!("select severity, message from jobs.health({arguments}) where finding = $1");
-    let rows = db.query(&sql, &[&finding]).await.expect(&sql);
-    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
-}
-
-#[tokio::test]
-async fn health_says_who_keeps_an_old_snapshot() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("health").await;
-    let arguments = "old_snapshot => '0.4 seconds'";
-    assert_eq!(findings(&db, arguments, "old_snapshot").await, []);
-    let reporter = cluster
-        .connect_with(cluster.config().dbname("health").application_name("report"))
-        .await;
-    run(&reporter, "begin isolation level repeatable read; select 1").await;
-    let pid: i32 = scalar(&reporter, "select pg_backend_pid()").await;
-    let writer = cluster.connect("health").await;
-    run(
-        &writer,
-        "begin; select jobs.insert('x'); prepare transaction 'in doubt'",
-    )
-    .await;
-    // One in another database keeps nothing here.
-    let elsewhere = cluster.connect("postgres").await;
-    run(
-        &elsewhere,
-        "begin isolation level repeatable read; select 1",
-    )
-    .await;
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    let mut found = findings(&db, arguments, "old_snapshot").await;
-    found.sort();
-    assert_eq!(found.len(), 2, "{found:?}");
-    let (severity, message) = &found[0];
-    assert_eq!(severity, "warning");
-    assert!(message.contains(&format!("process {pid} ")), "{message}");
-    assert!(
-        message.contains("user postgres, report, idle in transaction"),
-        "{message}"
-    );
-    assert!(
-        found[1]
-            .1
-            .contains("transaction 'in doubt' of user postgres"),
-        "{found:?}"
-    );
-    assert_eq!(findings(&db, "", "old_snapshot").await, []);
-    assert_eq!(
-        findings(&db, "old_snapshot => null", "old_snapshot").await,
-        []
-    );
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let found = findings(&db, "old_snapshot => '0.05 seconds'", "old_snapshot").await;
-    assert!(
-        found.iter().all(|(severity, _)| severity == "critical"),
-        "{found:?}"
-    );
-    run(&reporter, "commit").await;
-    run(&writer, "rollback prepared 'in doubt'").await;
-    assert_eq!(findings(&db, arguments, "old_snapshot").await, []);
-}
-
-#[tokio::test]
-async fn health_says_who_waits_for_whose_unique_key() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("waits").await;
-    let insert = "select jobs.insert('x', unique_opts => '{\"by_kind\": true}')";
-    let batch = "select jobs.insert_batch('x', array['{}'::jsonb], '{\"by_kind\": true}')";
-    let holder = cluster
-        .connect_with(cluster.config().dbname("waits").application_name("holder"))
-        .await;
-    let holder_pid: i32 = scalar(&holder, "select pg_backend_pid()").await;
-    for waits_by in [insert, batch] {
-        run(&holder, &format!("begin; {insert}")).await;
-        let waiter = cluster.connect("waits").await;
-        let pid: i32 = scalar(&waiter, "select pg_backend_pid()").await;
-        let waiting = tokio::spawn(async move { waiter.batch_execute(waits_by).await });
-        let arguments = "lock_wait => '0.1 seconds'";
-        poll_until("somebody is seen waiting", SOON, async || {
-            !findings(&db, arguments, "lock_wait").await.is_empty()
-        })
-        .await;
-        let found = findings(&db, arguments, "lock_wait").await;
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].0, "warning");
-        assert!(
-            found[0].1.starts_with(&format!("process {pid} ")),
-            "{found:?}"
-        );
-        assert!(
-            found[0].1.contains(&format!(
-                "in a transaction that inserts unique jobs, for process {holder_pid} "
-            )),
-            "{found:?}"
-        );
-        assert_eq!(
-            findings(&db, "lock_wait => '1 hour'", "lock_wait").await,
-            []
-        );
-        run(&holder, "rollback").await;
-        waiting.await.unwrap().unwrap();
-        assert_eq!(findings(&db, arguments, "lock_wait").await, []);
-        run(
-            &db,
-            "select jobs.cancel(id), jobs.delete(id) from jobs.jobs",
-        )
-        .await;
-    }
-    // Somebody who waits for something else is not meant.
-    run(&holder, "begin; select pg_advisory_xact_lock(7)").await;
-    let waiter = cluster.connect("waits").await;
-    let waiting = tokio::spawn(async move {
-        waiter
-            .batch_execute("select pg_advisory_xact_lock(7)")
-            .await
-    });
-    comes_true(&db, "count(*) = 1 from pg_locks where not granted").await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(
-        findings(&db, "lock_wait => '0.1 seconds'", "lock_wait").await,
-        []
-    );
-    run(&holder, "rollback").await;
-    waiting.await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn health_says_that_nobody_maintains_the_database() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("nobody").await;
-    let only = async |part: &str| {
-        let found = findings(&db, "", "worker_not_running").await;
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].0, "critical");
-        assert!(found[0].1.contains(part), "{found:?}");
-    };
-    only("jobs.enabled").await;
-    cluster.set("jobs.enabled", "on");
-    cluster.set("jobs.databases", "other");
-    cluster.reload();
-    comes_true(&db, "current_setting('jobs.databases') = 'other'").await;
-    only("jobs.databases").await;
-    cluster.set("jobs.databases", "");
-    cluster.reload();
-    comes_true(&db, "count(*) = 0 from jobs.health()").await;
-    assert!(is(&db, "jobs.is_preloaded()").await);
-
-    let cluster = Cluster::builder().without_preload().start();
-    let db = cluster.database("alone").await;
-    let found = findings(&db, "", "worker_not_running").await;
-    assert!(found[0].1.contains("not preloaded"), "{found:?}");
-    run(&db, "select jobs.maintain()").await;
-    assert_eq!(findings(&db, "", "worker_not_running").await, []);
-    assert!(is(&db, "not jobs.is_preloaded()").await);
-    assert!(is(&db, "count(*) = 0 from jobs.idle_runs()").await);
-    // The settings are there as well.
-    let other = cluster.connect("alone").await;
-    assert!(is(&other, "count(*) = 14 from jobs.settings").await);
-}
-
-/// Every task has run, the last one so many minutes ago.
-async fn maintained(db: &Client, minutes: i32) {
-    let moved = format!("last_run_at = clock_timestamp() - interval '{minutes} minutes'");
-    run(
-        db,
-        &format!("select jobs.maintain(); update jobs.maintenance_task set {moved}"),
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn health_says_that_the_launcher_does_not_run() {
-    // The server's own launcher of logical replication takes the only process.
-    let cluster = Cluster::builder().set("max_worker_processes", 1).start();
-    let db = cluster.database("starved").await;
-    let found = async || findings(&db, "", "worker_not_running").await;
-    let message = "the launcher of the background worker does not run";
-    let critical = [("critical".to_string(), message.to_string())];
-    assert_eq!(found().await, critical);
-    maintained(&db, 9).await;
-    assert_eq!(found().await, []);
-    maintained(&db, 11).await;
-    assert_eq!(found().await, critical);
-}
-
-#[tokio::test]
-async fn health_says_that_no_worker_comes() {
-    // The other process is the launcher's.
-    let cluster = Cluster::builder().set("max_worker_processes", 2).start();
-    let db = cluster.database("starved").await;
-    let found = async || findings(&db, "", "worker_not_running").await;
-    let message = "no background worker has come to this database for 5 minutes";
-    let critical = [("critical".to_string(), message.to_string())];
-    let launcher = "count(*) = 1 from pg_stat_activity where backend_type = 'jobs launcher'";
-    comes_true(&db, launcher).await;
-    // The server began so many minutes ago.
-    let real = "alter function pg_catalog.pg_postmaster_start_time() rename to really_started";
-    run(&db, real).await;
-    let started = async |minutes: i32| {
-        let sql = format!(
-            "create or replace function pg_catalog.pg_postmaster_start_time() returns timestamptz
-             language sql as $$ select clock_timestamp() - interval '{minutes} minutes' $$"
-        );
-        run(&db, &sql).await;
-    };
-    started(60).await;
-    assert_eq!(found().await, [], "nothing is there to be maintained");
-    maintained(&db, 4).await;
-    assert_eq!(found().await, []);
-    maintained(&db, 6).await;
-    assert_eq!(found().await, critical);
-    started(4).await;
-    assert_eq!(found().await, [], "it may still come");
-    // Where none has ever come, the oldest job has waited for it.
-    started(60).await;
-    insert(&db, "'x'").await;
-    run(&db, "update jobs.maintenance_task set last_run_at = null").await;
-    for (minutes, expected) in [(4, &[][..]), (6, &critical)] {
-        let moved = format!("created_at = clock_timestamp() - interval '{minutes} minutes'");
-        run(&db, &format!("update jobs.job set {moved}")).await;
-        assert_eq!(found().await, expected);
-    }
-}
-
-#[tokio::test]
-async fn a_viewer_sees_everything_but_payload_on_a_standby() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("seen").await;
-    run(
-        &db,
-        "create role clerk login; select jobs.grant_viewer('clerk');
-         select jobs.insert('x', '{\"secret\": 1}', meta => '{\"secret\": 2}', unique_opts => '{\"by_args\": true}');
-         select jobs.insert('y', '{\"secret\": 3}', queue => 'q');
-         select jobs.complete(id, token, '{\"secret\": 4}') from jobs.fetch('q');
-         select jobs.insert('z', '{\"secret\": 5}', queue => 'r');
-         select jobs.heartbeat(id, token, progress => '{\"secret\": 6}') from jobs.fetch('r');
-         select jobs.schedule('s', '@daily', 't', '{\"secret\": 7}', meta => '{\"secret\": 8}')",
-    )
-    .await;
-    let standby = cluster.standby();
-    let replica = standby.connect("seen").await;
-    poll_until("it is there", SOON, async || {
-        is(&replica, "count(*) = 1 from jobs.periodic").await
-    })
-    .await;
-    let shown = "select string_agg(t::text, ' ') from (
-        select row_to_json(v)::text from jobs.jobs v union all select row_to_json(v)::text from jobs.queues v
-        union all select row_to_json(v)::text from jobs.workers v union all select row_to_json(v)::text from jobs.errors v
-        union all select row_to_json(v)::text from jobs.unique_claims v union all select row_to_json(v)::text from jobs.periodic v
-        union all select row_to_json(v)::text from jobs.maintenance v union all select row_to_json(v)::text from jobs.settings v
-        union all select row_to_json(v)::text from jobs.health() v union all select row_to_json(v)::text from jobs.metrics() v) t";
-    let all: String = scalar(&replica, shown).await;
-    assert_eq!(
-        all.matches("secret").count(),
-        8,
-        "control: the owner sees it"
-    );
-    run(&replica, "set role clerk").await;
-    let seen: String = scalar(&replica, shown).await;
-    assert!(!seen.contains("secret"), "{seen}");
-    assert!(is(&replica, "count(*) = 3 from jobs.jobs where args is null").await);
-}
-
-#[tokio::test]
-async fn what_operators_look_at_is_the_same_on_a_standby() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("looked").await;
-    run(
-        &db,
-        "select jobs.define_kind('k', queue => 'q'), jobs.worker_beat('w', '{q}', 1), jobs.quiet_worker('w', 'deploy');
-         insert into jobs.history_bucket (at, queue, kind, counts) select date_trunc('minute', now()) - interval '5 minutes', 'past', 'k', '{0,1}'",
-    )
-    .await;
-    let id = insert(&db, "'k'").await;
-    let standby = cluster.standby();
-    let replica = standby.connect("looked").await;
-    comes_true(&replica, "count(*) = 1 from jobs.jobs").await;
-    for look in [
-        format!("jobs.explain({id})"),
-        format!("jobs.results('{{{id}}}')"),
-        format!("jobs.show({id})"),
-        "jobs.history('past')".into(),
-        "jobs.audit".into(),
-        "jobs.kinds".into(),
-        "(select worker, command, commanded_by, command_reason, commanded_at, last_seen_at, queues from jobs.workers)"
-            .into(),
-    ] {
-        let look = format!("select to_json(t)::text from {look} t order by 1");
-        let there = texts(&db, &look).await;
-        assert!(!there.is_empty(), "{look}");
-        assert_eq!(texts(&replica, &look).await, there, "{look}");
-    }
-    for call in [
-        "select jobs.worker_beat('w', '{q}', 1)",
-        "select jobs.quiet_worker('v')",
-        "select jobs.define_kind('l')",
-    ] {
-        assert_eq!(
-            sqlstate(replica.batch_execute(call).await),
-            "25006",
-            "{call}"
-        );
-    }
-}
-
-/// Workers that came to a database within a while.
-async fn workers_come(db: &Client, within: Duration) -> bool {
-    let begun = Instant::now();
-    let condition = "count(*) > 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = current_database()";
-    while begun.elapsed() < within {
-        if is(db, condition).await {
-            return true;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    false
-}
-
-#[tokio::test]
-async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "1s")
-        .start();
-    let db = cluster.database("kept").await;
-    let complete = async |queue: &str| {
-        let sql = format!(
-            "select jobs.insert('k', queue => '{queue}'); select jobs.complete(id, token) from jobs.fetch('{queue}')"
-        );
-        run(&db, &sql).await;
-    };
-    run(
-        &db,
-        "select jobs.configure_queue('audit', retention_completed => '-1 second');
-         select jobs.configure_queue('hour', retention_completed => '1 hour')",
-    )
-    .await;
-    for queue in ["audit", "hour", "mail"] {
-        complete(queue).await;
-    }
-    let left =
-        |queues: &str| format!("array_agg(queue order by queue) = '{{{queues}}}' from jobs.jobs");
-    comes_true(&db, &left("audit,hour")).await;
-    history_is_written(&db).await;
-    // With nothing left to do the worker goes, and nobody sends for another one.
-    poll_until("the worker goes", SOON, async || {
-        !workers_come(&db, Duration::ZERO).await
-            && is(&db, "count(*) = 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'kept'").await
-    })
-    .await;
-    assert!(
-        !workers_come(&db, Duration::from_secs(8)).await,
-        "it comes back for nothing"
-    );
-    // What finishes later is pruned in time.
-    complete("mail").await;
-    complete("mail").await;
-    comes_true(&db, &left("audit,hour")).await;
-    // What is set anew takes effect on what was passed over.
-    run(
-        &db,
-        "select jobs.configure_queue('audit', retention_completed => '0.1 s')",
-    )
-    .await;
-    comes_true(&db, &left("hour")).await;
-    run(&db, "select jobs.configure_queue('hour')").await;
-    comes_true(&db, "count(*) = 0 from jobs.jobs").await;
-}
-
-#[tokio::test]
-async fn rounds_of_a_backlog_do_not_each_walk_over_what_is_kept_on() {
-    const KEPT: i64 = 2000;
-    const BACKLOG: i64 = 1000;
-    let cluster = Cluster::builder()
-        .set("jobs.batch_size", 100)
-        .set("jobs.retention_completed", "1s")
-        .start();
-    let db = cluster.database("backlog").await;
-    run(&db, "select jobs.pause_maintenance()").await;
-    // Those that their own window keeps became final before all others. No two did so in one
-    // moment.
-    run(
-        &db,
-        &format!(
-            "select count(jobs.insert('k', to_jsonb(n), unique_opts => '{{\"by_args\": true, \"window\": \"30 days\"}}')) from generate_series(1, {KEPT}) n;
-             select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[{BACKLOG}]));
-             select count(jobs.complete(id, token)) from jobs.fetch('default', {KEPT} + {BACKLOG});
-             update jobs.finished set finalized_at = now() + job_id * interval '1 us'"
-        ),
-    )
-    .await;
-    seconds(1.2).await;
-    run(&db, "select jobs.resume_maintenance()").await;
-    comes_true(&db, &format!("count(*) = {KEPT} from jobs.finished")).await;
-    workers_become(&db, "backlog", 0).await;
-    let walked =
-        "select idx_tup_read from pg_stat_user_indexes where indexrelname = 'finished_by_age'";
-    let walked = number(&db, walked).await;
-    assert!(
-        walked >= KEPT + BACKLOG,
-        "control: they are counted: {walked}"
-    );
-    // Each a few times: when it is dealt with, and until its entry is known to be dead.
-    assert!(
-        walked < 5 * (KEPT + BACKLOG),
-        "{walked} entries in thirty rounds"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn queues_are_counted_at_one_moment() {
-    const JOBS: i64 = 2000;
-    let cluster = Cluster::start();
-    let db = cluster.database("moment").await;
-    run(
-        &db,
-        &format!("select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{JOBS}]), queue => 'q')"),
-    )
-    .await;
-    let done = Arc::new(AtomicBool::new(false));
-    let mut movers = Vec::new();
-    for _ in 0..4 {
-        let (mover, done) = (cluster.connect("moment").await, done.clone());
-        movers.push(tokio::spawn(async move {
-            while !done.load(Ordering::Relaxed) {
-                let rows = mover
-                    .query("select id, token from jobs.fetch('q', 200)", &[])
-                    .await
-                    .unwrap();
-                let column = |n| rows.iter().map(|row| row.get(n)).collect::<Vec<i64>>();
-                let back = "select jobs.release(id, token) from unnest($1::bigint[], $2::bigint[]) t(id, token)";
-                mover.query(back, &[&column(0), &column(1)]).await.unwrap();
-            }
-        }));
-    }
-    let sql = "select available, running, (available + scheduled + pending + running + retryable + completed + cancelled + discarded), estimated = '{}'
-                 from jobs.queues where queue = 'q'";
-    comes_true(&db, "running > 0 from jobs.queues where queue = 'q'").await;
-    let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
-    for _ in 0..200 {
-        let row = db.query_one(sql, &[]).await.unwrap();
-        let (available, running, all): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
-        assert!(row.get::<_, bool>(3), "all of it is exact");
-        seen.insert(running);
-        if all != JOBS {
-            wrong.push((available, running, all));
-        }
-    }
-    done.store(true, Ordering::Relaxed);
-    for mover in movers {
-        mover.await.unwrap();
-    }
-    assert!(seen.len() > 2, "control: they move meanwhile: {seen:?}");
-    assert!(wrong.is_empty(), "available, running, all: {wrong:?}");
-}
-
-#[tokio::test]
 async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "1s")
-        .start();
-    let db = cluster.database("circles").await;
+    let (cluster, db) = with(
+        "circles",
+        &[
+            ("jobs.interval", "50ms"),
+            ("jobs.retention_completed", "1s"),
+        ],
+    )
+    .await;
     run(&db, REFUSE).await;
     run(
         &db,
@@ -908,127 +392,16 @@ async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
 }
 
 #[tokio::test]
-async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "1s")
-        .start();
-    let db = cluster.database("busy").await;
-    run(&db, "select jobs.pause_maintenance()").await;
-    run(
-        &db,
-        "select jobs.configure_queue('kept', retention_completed => '-1 second');
-         select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 2000) n), '{\"by_args\": true}', queue => 'old');
-         select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'kept')",
-    )
-    .await;
-    let complete = |queue: &str, jobs: i32| {
-        format!(
-            "with f as materialized (select id, token from jobs.fetch('{queue}', {jobs}))
-             select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
-        )
-    };
-    // Among the others in the order in which they became final.
-    let (completing, locker) = (cluster.connect("busy").await, cluster.connect("busy").await);
-    for n in 0..20 {
-        run(&db, &complete("old", if n == 0 { 90 } else { 100 })).await;
-        run(&db, &complete("kept", 15)).await;
-        if n == 7 {
-            run(&completing, "begin").await;
-            run(&completing, &complete("old", 10)).await;
-        }
-    }
-    run(
-        &locker,
-        "begin; select from jobs.finished f join jobs.job j on j.id = f.job_id where j.queue = 'old' and f.job_id % 7 = 0 for update of f",
-    )
-    .await;
-    // Until the retention is over.
-    seconds(1.2).await;
-    let finished = |queue: &str| {
-        format!(
-            "count(*) from jobs.finished f join jobs.job j on j.id = f.job_id where j.queue = '{queue}'"
-        )
-    };
-    let old = number(&db, &format!("select {}", finished("old"))).await;
-    assert_eq!(old, 1990, "all but those that are just completed");
-    let locked = format!("select {} and f.job_id % 7 = 0", finished("old"));
-    let locked = number(&db, &locked).await;
-    assert!(locked > 250, "control: {locked} are locked");
-    run(&db, "select jobs.resume_maintenance()").await;
-    comes_true(&db, &format!("(select {}) = {locked}", finished("old"))).await;
-    let claims = "select count(*) from jobs.unique_claim";
-    assert_eq!(number(&db, claims).await, locked + 10);
-    run(&completing, "commit").await;
-    run(&locker, "rollback").await;
-    comes_true(&db, &format!("(select {}) = 0", finished("old"))).await;
-    comes_true(&db, "count(*) = 0 from jobs.unique_claim").await;
-    assert_eq!(number(&db, "select count(*) from jobs.job").await, 300);
-    assert_eq!(
-        number(&db, &format!("select {}", finished("kept"))).await,
-        300
-    );
-}
-
-#[tokio::test]
-async fn a_job_that_gets_a_queue_where_it_is_kept_while_it_is_pruned_is_kept() {
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("jobs.retention_completed", "3s")
-        // Statements skip what is locked, and so wait for nobody.
-        .set("jobs.direct_access", "on")
-        .start();
-    let db = cluster.database("kept").await;
-    let update = |queue: &str| {
-        format!(
-            "select jobs.insert('last', queue => '{queue}', unique_opts => '{{\"by_state\": [\"completed\"], \"on_conflict\": {{\"update\": {{\"completed\": [\"queue\"]}}}}}}')"
-        )
-    };
-    // The last one of more than are deleted at a time; a row of the first of these is locked.
-    run(
-        &db,
-        &format!(
-            "select jobs.configure_queue('kept', retention_completed => '1 day');
-             select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'old'); {};
-             select jobs.complete(id, token) from jobs.fetch('old', 301)",
-            update("old")
-        ),
-    )
-    .await;
-    let (locker, pruner) = (cluster.connect("kept").await, cluster.connect("kept").await);
-    let updater = cluster.connect("kept").await;
-    run(&updater, &format!("begin; {}", update("kept"))).await;
-    // Until the retention is over.
-    seconds(3.1).await;
-    run(
-        &locker,
-        "begin; select from jobs.job where id = (select min(id) from jobs.job) for update",
-    )
-    .await;
-    let pruning = tokio::spawn(async move {
-        number(
-            &pruner,
-            "select rows from jobs.maintain() where task = 'prune'",
-        )
-        .await
-    });
-    blocked(&db, 1).await;
-    run(&updater, "commit").await;
-    run(&locker, "commit").await;
-    assert_eq!(pruning.await.expect("the pruner"), 300);
-    let left = "select count(*) from jobs.jobs where kind = 'last' and queue = 'kept' and state = 'completed'";
-    assert_eq!(number(&db, left).await, 1);
-    assert_eq!(number(&db, "select count(*) from jobs.job").await, 1);
-}
-
-#[tokio::test]
 async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_in_all_queues() {
-    let cluster = Cluster::builder()
-        .set("jobs.batch_size", 60)
-        .set("jobs.retention_completed", "1s")
-        .set("jobs.retention_discarded", "1s")
-        .start();
-    let db = cluster.database("batches").await;
+    let (_cluster, db) = with(
+        "batches",
+        &[
+            ("jobs.batch_size", "60"),
+            ("jobs.retention_completed", "1s"),
+            ("jobs.retention_discarded", "1s"),
+        ],
+    )
+    .await;
     run(&db, "select jobs.pause_maintenance()").await;
     // 50 queues, one of which has most of the jobs; half of all expires before it is due.
     run(
@@ -1042,7 +415,7 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
          select count(jobs.complete(f.id, f.token)) from unnest(array(select distinct queue from jobs.jobs where state = 'available' and queue <> 'never')) q, jobs.fetch(q, 100) f",
     )
     .await;
-    assert_eq!(number(&db, "select count(*) from jobs.finished").await, 300);
+    assert_eq!(count(&db, "jobs.finished").await, 300);
     for (table, event) in [("ready", "insert"), ("finished", "insert or delete")] {
         log_rows(&db, table, event, "tg_table_name || ' ' || tg_op").await;
     }
@@ -1090,8 +463,7 @@ async fn in_the_first(db: &Client, transactions: i32, what: &str) -> (i64, i64) 
 
 #[tokio::test]
 async fn queues_share_what_a_transaction_of_maintenance_handles() {
-    let cluster = Cluster::builder().set("jobs.batch_size", 60).start();
-    let db = cluster.database("shares").await;
+    let (_cluster, db) = with("shares", &[("jobs.batch_size", "60")]).await;
     run(&db, "select jobs.pause_maintenance()").await;
     run(
         &db,
@@ -1137,12 +509,15 @@ async fn where_more_queues_have_due_jobs_than_fit_a_transaction_each_gets_its_tu
 
 #[tokio::test]
 async fn neither_answers_nor_other_states_keep_final_jobs_from_being_pruned() {
-    let cluster = Cluster::builder()
-        .set("jobs.batch_size", 60)
-        .set("jobs.retention_completed", "1s")
-        .set("jobs.retention_discarded", "1s")
-        .start();
-    let db = cluster.database("states").await;
+    let (_cluster, db) = with(
+        "states",
+        &[
+            ("jobs.batch_size", "60"),
+            ("jobs.retention_completed", "1s"),
+            ("jobs.retention_discarded", "1s"),
+        ],
+    )
+    .await;
     run(&db, "select jobs.pause_maintenance()").await;
     run(
         &db,
@@ -1166,11 +541,11 @@ async fn neither_answers_nor_other_states_keep_final_jobs_from_being_pruned() {
 
 #[tokio::test]
 async fn a_job_that_cannot_be_handled_keeps_no_queue_waiting() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.batch_size", 500)
-        .start();
-    let db = cluster.database("queues").await;
+    let (_cluster, db) = with(
+        "queues",
+        &[("jobs.interval", "50ms"), ("jobs.batch_size", "500")],
+    )
+    .await;
     run(&db, "select jobs.pause_maintenance()").await;
     run(&db, REFUSE).await;
     let poisoned = insert(
@@ -1208,12 +583,15 @@ async fn a_job_that_cannot_be_handled_keeps_no_queue_waiting() {
 
 #[tokio::test]
 async fn a_final_job_that_cannot_be_pruned_keeps_no_other_state_waiting() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "1s")
-        .set("jobs.retention_discarded", "1s")
-        .start();
-    let db = cluster.database("unprunable").await;
+    let (_cluster, db) = with(
+        "unprunable",
+        &[
+            ("jobs.interval", "50ms"),
+            ("jobs.retention_completed", "1s"),
+            ("jobs.retention_discarded", "1s"),
+        ],
+    )
+    .await;
     run(&db, "select jobs.pause_maintenance()").await;
     run(&db, REFUSE).await;
     let poisoned = insert(&db, "'k', queue => 'd', max_attempts => 1").await;
@@ -1238,39 +616,12 @@ async fn a_final_job_that_cannot_be_pruned_keeps_no_other_state_waiting() {
 }
 
 #[tokio::test]
-async fn pruning_waits_for_nobody_who_has_an_answer_locked() {
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("jobs.retention_completed", "1s")
-        .start();
-    let db = cluster.database("answers").await;
-    let id = insert(&db, "'k'").await;
-    run(&db, "select jobs.release(id, token) from jobs.fetch()").await;
-    run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
-    assert_eq!(number(&db, "select count(*) from jobs.answer").await, 1);
-    let locker = cluster.connect("answers").await;
-    run(&locker, "begin; delete from jobs.answer").await;
-    seconds(1.2).await;
-    returns(&db, "select jobs.maintain()").await;
-    assert_eq!(state(&db, id).await, None);
-    assert!(is(&db, "count(*) = 0 from jobs.check()").await);
-    // Nobody can ask for it any more; its age gets it.
-    run(&locker, "rollback").await;
-    run(
-        &db,
-        "update jobs.answer set at = at - interval '2 hours'; select jobs.maintain()",
+async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_away() {
+    let (cluster, db) = with(
+        "busy_keys",
+        &[("jobs.enabled", "off"), ("jobs.batch_size", "5")],
     )
     .await;
-    assert_eq!(number(&db, "select count(*) from jobs.answer").await, 0);
-}
-
-#[tokio::test]
-async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_away() {
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("jobs.batch_size", 5)
-        .start();
-    let db = cluster.database("busy_keys").await;
     run(
         &db,
         "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 20) n), '{\"by_args\": true}');
@@ -1283,75 +634,11 @@ async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_a
     for _ in 0..20 {
         returns(&db, "select jobs.maintain()").await;
     }
-    assert_eq!(
-        number(
-            &db,
-            "select count(*) from jobs.unique_note where kind = 'h'"
-        )
-        .await,
-        0
-    );
-    assert_eq!(
-        number(
-            &db,
-            "select count(*) from jobs.unique_note where kind = 'o'"
-        )
-        .await,
-        20
-    );
+    assert_eq!(count(&db, "jobs.unique_note where kind = 'h'").await, 0);
+    assert_eq!(count(&db, "jobs.unique_note where kind = 'o'").await, 20);
     run(&locker, "rollback").await;
     returns(&db, "select jobs.maintain()").await;
-    assert_eq!(
-        number(
-            &db,
-            "select count(*) from jobs.unique_note where kind = 'o'"
-        )
-        .await,
-        0
-    );
-}
-
-#[tokio::test]
-async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_pruned_in_time() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "1s")
-        // Statements skip what is locked, and so wait for nobody.
-        .set("jobs.direct_access", "on")
-        .start();
-    let db = cluster.database("late").await;
-    run(&db, "select jobs.pause_maintenance()").await;
-    // More than are looked at together.
-    run(
-        &db,
-        "select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'early')",
-    )
-    .await;
-    let complete =
-        |queue: &str| format!("select jobs.complete(id, token) from jobs.fetch('{queue}', 300)");
-    run(&db, &complete("early")).await;
-    let late = cluster.connect("late").await;
-    run(&late, "begin").await;
-    let id = insert(&late, "'k', queue => 'late'").await;
-    run(&late, &complete("late")).await;
-    let locker = cluster.connect("late").await;
-    run(
-        &locker,
-        "begin; select from jobs.job where id = (select min(id) from jobs.job) for update",
-    )
-    .await;
-    // Until the retention is over.
-    seconds(1.2).await;
-    run(&db, "select jobs.resume_maintenance()").await;
-    comes_true(
-        &db,
-        "count(*) > 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'late' and wait_event_type = 'Lock'",
-    )
-    .await;
-    run(&late, "commit").await;
-    run(&locker, "rollback").await;
-    comes_true(&db, "count(*) = 0 from jobs.finished").await;
-    assert_eq!(state(&db, id).await, None);
+    assert_eq!(count(&db, "jobs.unique_note where kind = 'o'").await, 0);
 }
 
 /// Jobs that are past their retention by the time that somebody has locked their table, and keeps
@@ -1383,11 +670,14 @@ async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -
 
 #[tokio::test]
 async fn a_locked_table_delays_only_what_needs_it() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "5s")
-        .start();
-    let db = cluster.database("locked").await;
+    let (cluster, db) = with(
+        "locked",
+        &[
+            ("jobs.interval", "50ms"),
+            ("jobs.retention_completed", "5s"),
+        ],
+    )
+    .await;
     let locker = locked_past_retention(&cluster, &db, "locked").await;
     worker_goes_on(&db).await;
     // Again, wherever it was by now.
@@ -1400,8 +690,7 @@ async fn a_locked_table_delays_only_what_needs_it() {
 
 #[tokio::test]
 async fn who_keeps_others_from_writing_claims_delays_only_unique_jobs() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("claims").await;
+    let (cluster, db) = with("claims", &[("jobs.interval", "50ms")]).await;
     // With a key of its own each second.
     run(
         &db,
@@ -1412,7 +701,7 @@ async fn who_keeps_others_from_writing_claims_delays_only_unique_jobs() {
     // As CREATE INDEX does.
     let locker = cluster.connect("claims").await;
     run(&locker, "begin; lock table jobs.unique_claim in share mode").await;
-    let ticks = number(&db, "select count(*) from jobs.jobs where kind = 'tick'").await;
+    let ticks = count(&db, "jobs.jobs where kind = 'tick'").await;
     seconds(2.5).await;
     worker_goes_on(&db).await;
     seconds(1.0).await;
@@ -1425,8 +714,7 @@ async fn who_keeps_others_from_writing_claims_delays_only_unique_jobs() {
 
 #[tokio::test]
 async fn who_is_cancelled_while_a_run_is_written_down_ends_at_once() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("cancelled").await;
+    let (cluster, db) = quiet("cancelled").await;
     run(&db, "select from jobs.maintain()").await;
     let locker = cluster.connect("cancelled").await;
     run(
@@ -1460,11 +748,11 @@ async fn a_locked_table_keeps_nobody_from_dropping_the_database() {
 
 #[tokio::test]
 async fn an_open_transaction_that_has_maintained_holds_up_nobody() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.enabled", "off")
-        .start();
-    let db = cluster.database("open").await;
+    let (cluster, db) = with(
+        "open",
+        &[("jobs.interval", "50ms"), ("jobs.enabled", "off")],
+    )
+    .await;
     run(
         &db,
         "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'a');
@@ -1492,7 +780,7 @@ async fn an_open_transaction_that_has_maintained_holds_up_nobody() {
     cluster.set("jobs.enabled", "on");
     cluster.reload();
     let first = insert(&db, "'first', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    becomes_available(&db, first).await;
+    becomes(&db, first, "available").await;
     // A first pass has come to counting by now.
     seconds(1.0).await;
     worker_goes_on(&db).await;
@@ -1553,8 +841,7 @@ async fn a_due_job_that_cannot_be_handled_keeps_no_other_from_being_fetched() {
 async fn what_was_locked_is_looked_at_when_it_is_free() {
     // For a moment, and for longer than the worker waits for a lock.
     for held in [3.0, 12.0] {
-        let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-        let db = cluster.database("free").await;
+        let (cluster, db) = with("free", &[("jobs.interval", "50ms")]).await;
         let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '2 s'").await;
         // The worker knows of it, and comes to it while the table is locked.
         seconds(1.0).await;
@@ -1566,35 +853,18 @@ async fn what_was_locked_is_looked_at_when_it_is_free() {
         .await;
         seconds(held).await;
         run(&locker, "commit").await;
-        becomes_available(&db, id).await;
+        becomes(&db, id, "available").await;
     }
 }
 
 #[tokio::test]
-async fn a_database_without_jobs_is_a_healthy_one() {
-    let cluster = Cluster::start();
-    let db = cluster.database("fresh").await;
-    assert!(is(&db, "count(*) = 0 from jobs.health()").await);
-    // jobs.health() allows five minutes without a visit from the server's start on, which cannot be
-    // put back. The regular visits are seen, so that it is not to find anything after those either.
-    comes_true(
-        &db,
-        "count(*) > 0 from jobs.maintenance where last_run_at > clock_timestamp() - interval '1 minute'",
-    )
-    .await;
-    assert!(is(&db, "not is_called from jobs.job_seq").await);
-    assert!(is(&db, "count(*) = 0 from jobs.health()").await);
-}
-
-#[tokio::test]
 async fn a_long_interval_delays_nothing_that_becomes_due() {
-    let cluster = Cluster::builder().set("jobs.interval", "1h").start();
-    let db = cluster.database("interval").await;
+    let (cluster, db) = with("interval", &[("jobs.interval", "1h")]).await;
     // The first pass comes at once; after it the interval counts.
     insert(&db, "'first'").await;
     seconds(1.5).await;
     let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '1.5 s'").await;
-    becomes_available(&db, id).await;
+    becomes(&db, id, "available").await;
     // The first job of a database in which the worker has been already, and had nothing to do.
     let db = cluster.database("new").await;
     run(&db, "select jobs.resume_maintenance()").await;
@@ -1603,14 +873,12 @@ async fn a_long_interval_delays_nothing_that_becomes_due() {
         "bool_and(last_run_at is not null) from jobs.maintenance",
     )
     .await;
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.5 s'").await;
-    becomes_available(&db, id).await;
+    worker_goes_on(&db).await;
 }
 
 #[tokio::test]
 async fn a_shorter_interval_takes_effect_at_once() {
-    let cluster = Cluster::builder().set("jobs.interval", "1h").start();
-    let db = cluster.database("shorter").await;
+    let (cluster, db) = with("shorter", &[("jobs.interval", "1h")]).await;
     // A commit asks for a pass, which comes once the interval is over.
     let ask = async || {
         insert(&db, "'x', scheduled_at => clock_timestamp() + '1 day'").await;
@@ -1644,35 +912,282 @@ async fn a_shorter_interval_takes_effect_at_once() {
     .await;
 }
 
+/// Whoever makes a job available that was not so at once waits while `public.gate` has a row.
+const GATE: &str = "create table public.gate (closed boolean);
+
+    create function public.wait_at_gate() returns trigger language plpgsql as $$ begin
+      while exists (select from public.gate) loop perform pg_sleep(0.01); end loop; return null; end $$;
+    create trigger gate after insert on jobs.ready for each row when (new.seq <> new.job_id) execute function public.wait_at_gate();
+    insert into public.gate values (true)";
+
 #[tokio::test]
-async fn what_its_own_uniqueness_keeps_is_pruned_when_that_ends() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "0")
-        .start();
-    let db = cluster.database("kept").await;
-    let window = 6.0;
+async fn nothing_is_maintained_once_it_is_paused() {
+    let (cluster, db) = with("paused", &[("jobs.interval", "50ms")]).await;
+    run(&db, GATE).await;
+    let first = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    comes_true(
+        &db,
+        "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and wait_event = 'PgSleep'",
+    )
+    .await;
+    // A round is under way.
+    let pauser = cluster.connect("paused").await;
+    let pausing =
+        tokio::spawn(async move { run(&pauser, "select jobs.pause_maintenance()").await });
+    poll_until("it is paused, or waits", SOON, async || {
+        let waits = "count(*) = 1 from pg_locks where not granted";
+        pausing.is_finished() || is(&db, waits).await
+    })
+    .await;
+    assert!(!pausing.is_finished(), "a round is still under way");
+    run(&db, "delete from public.gate").await;
+    pausing.await.expect("the pauser");
+    assert_eq!(state(&db, first).await.as_deref(), Some("available"));
+    let second = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    seconds(1.5).await;
+    assert_eq!(state(&db, second).await.as_deref(), Some("scheduled"));
+    assert_eq!(
+        count(&db, "jobs.health() where finding = 'maintenance_paused'").await,
+        1
+    );
+    run(&db, "select jobs.resume_maintenance()").await;
+    comes_true(&db, "count(*) = 2 from jobs.jobs where state = 'available'").await;
+    // Also over a crash.
+    run(&db, "select jobs.pause_maintenance()").await;
+    drop(db);
+    cluster.restart(Mode::Immediate);
+    let db = cluster.connect("paused").await;
+    let third = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.1 s'").await;
+    seconds(2.0).await;
+    assert_eq!(state(&db, third).await.as_deref(), Some("scheduled"));
+}
+
+#[tokio::test]
+async fn nothing_is_maintained_by_hand_once_it_is_paused() {
+    let (cluster, db) = quiet("by_hand").await;
+    let other = cluster.connect("by_hand").await;
+    let pause = "select jobs.pause_maintenance()";
+    let refused = |why: &str| {
+        format!(
+            "count(*) = (select count(*) from jobs.maintenance_task) and bool_and(rows = 0 and error like '{why}%') from jobs.maintain()"
+        )
+    };
+    // What is to be committed yet would be so after it was paused.
+    run(
+        &other,
+        "begin; select jobs.insert('k'); select jobs.maintain()",
+    )
+    .await;
+    let pauser = cluster.connect("by_hand").await;
+    let pausing = tokio::spawn(async move {
+        run(&pauser, pause).await;
+        pauser
+    });
+    blocked(&db, 1).await;
+    run(&other, "commit").await;
+    let pauser = pausing.await.expect("the pauser");
+    assert!(is(&db, &refused("maintenance was paused by")).await);
+    // It ends at once for who began before it did.
+    for level in ["read committed", "repeatable read", "serializable"] {
+        run(&db, "select jobs.resume_maintenance()").await;
+        run(
+            &other,
+            &format!("begin isolation level {level}; select count(*) from jobs.job"),
+        )
+        .await;
+        let due = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.05 s'").await;
+        seconds(0.1).await;
+        run(&db, pause).await;
+        assert!(
+            is(&other, &refused("maintenance was paused by")).await,
+            "{level}"
+        );
+        run(&other, "commit").await;
+        assert_eq!(
+            state(&db, due).await.as_deref(),
+            Some("scheduled"),
+            "{level}"
+        );
+    }
+    // Nobody waits for who is about to pause it.
+    run(&db, "select jobs.resume_maintenance()").await;
+    run(&pauser, &format!("begin; {pause}")).await;
+    run(&db, "set statement_timeout = '60s'").await;
+    assert!(is(&db, &refused("maintenance is being paused")).await);
+    run(&pauser, "rollback").await;
+    assert!(
+        is(
+            &db,
+            "bool_and(error is null) and sum(rows) = 3 from jobs.maintain()"
+        )
+        .await
+    );
+    // Who has paused it himself is no exception, nor is he in his own way.
+    run(&db, &format!("begin; {pause}")).await;
+    assert!(is(&db, &refused("maintenance was paused by")).await);
+    run(&db, "select jobs.resume_maintenance()").await;
+    assert!(is(&db, "bool_and(error is null) from jobs.maintain()").await);
+    run(&db, "commit").await;
+}
+
+/// How often an index of this table was searched.
+async fn searches(db: &Client, table: &str) -> i64 {
+    run(db, "select pg_stat_force_next_flush()").await;
+    let counted = "select sum(idx_scan)::bigint from pg_stat_user_indexes where relid = ('jobs.' || $1)::regclass";
+    db.query_one(counted, &[&table])
+        .await
+        .expect(counted)
+        .get(0)
+}
+
+#[tokio::test]
+async fn queues_of_which_nothing_is_due_cost_nothing() {
+    let (_cluster, db) = with(
+        "names",
+        &[("jobs.interval", "200ms"), ("autovacuum", "off")],
+    )
+    .await;
     run(
         &db,
-        &format!(
-            "select jobs.insert('unique', unique_opts => '{{\"by_kind\": true, \"window\": {window}}}');
-             select jobs.complete(id, token) from jobs.fetch()"
-        ),
+        "select count(*) from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'queue', 'q' || n, 'scheduled_at', '2999-01-01 00:00Z')) from generate_series(1, 10000) n))",
     )
     .await;
-    let created: String = scalar(
+    let pass = async || {
+        let due = insert(
+            &db,
+            "'k', queue => 'due', scheduled_at => clock_timestamp() + '50 ms'",
+        )
+        .await;
+        poll_until("a pass", SOON, async || {
+            state(&db, due).await.as_deref() == Some("available")
+        })
+        .await;
+    };
+    // The worker tells its statistics at the end of a pass, if a second has gone by since.
+    poll_until("control: searches are counted", SOON, async || {
+        pass().await;
+        searches(&db, "scheduled").await > 0
+    })
+    .await;
+    let before = searches(&db, "scheduled").await;
+    for _ in 0..10 {
+        pass().await;
+    }
+    seconds(1.5).await;
+    let searched = searches(&db, "scheduled").await - before;
+    assert!(searched < 2000, "{searched} searches in ten passes or so");
+    // By hand, too.
+    let before = searches(&db, "scheduled").await;
+    run(&db, "select jobs.maintain()").await;
+    let searched = searches(&db, "scheduled").await - before;
+    assert!(searched < 100, "{searched} searches");
+}
+
+/// Whether the server has all the subtransactions of this session's transaction at hand, so that
+/// others need not look them up, and how many that are. Told from Postgres 16 on.
+async fn subtransactions(db: &Client, session: &Client) -> Option<(i32, bool)> {
+    if number(db, "select current_setting('server_version_num')::bigint").await < 160_000 {
+        return None;
+    }
+    let pid = number(session, "select pg_backend_pid()::bigint").await;
+    let told = format!(
+        "select s.subxact_count, s.subxact_overflowed from pg_stat_get_backend_idset() b, pg_stat_get_backend_subxact(b) s where pg_stat_get_backend_pid(b) = {pid}"
+    );
+    let row = db.query_one(&told, &[]).await.expect(&told);
+    Some((row.get(0), row.get(1)))
+}
+
+/// Batches that do not wait, under keys of which others are at work on some: under READ COMMITTED
+/// all of a transaction keep few, above that each may keep one (docs/uniqueness.md).
+#[tokio::test]
+async fn a_batch_that_does_not_wait_keeps_one_subtransaction_at_most() {
+    const BATCHES: i32 = 100;
+    let (cluster, db) = quiet("batches").await;
+    let session = cluster.connect("batches").await;
+    let options = r#"{"by_args": true, "by_state": ["running"], "wait": false}"#;
+    let batch = |n: i32| {
+        format!(
+            "select count(*) from jobs.insert_batch('u', array(select to_jsonb(n) from generate_series({n} * 10, {n} * 10 + 9) n), '{options}')"
+        )
+    };
+    let all: Vec<String> = (0..BATCHES).map(batch).collect();
+    let all = all.join("; ");
+    for level in ["read committed", "repeatable read", "serializable"] {
+        // Each key is taken, and one of each batch is being worked on.
+        run(&db, &all).await;
+        let rival = cluster.connect("batches").await;
+        let busy = format!(
+            r#"begin; select count(jobs.insert('u', to_jsonb(n * 10), '{options}')) from generate_series(0, {BATCHES} - 1) n"#
+        );
+        run(&rival, &busy).await;
+        run(&session, &format!("begin isolation level {level}")).await;
+        run(&session, &all).await;
+        if let Some((count, has_more)) = subtransactions(&db, &session).await {
+            println!("{level}: {count}, more: {has_more}");
+            match level {
+                "read committed" => assert!(!has_more && count <= 48, "{count}"),
+                _ => assert!(
+                    has_more,
+                    "{level}: {count}: then docs/uniqueness.md is wrong"
+                ),
+            }
+        }
+        run(&session, "commit").await;
+        run(&rival, "rollback").await;
+        let inserted = "select count(*) from jobs.job";
+        assert_eq!(number(&db, inserted).await, 1900, "{level}");
+        run(&db, "select jobs.delete_many(kind => 'u')").await;
+    }
+}
+
+/// Runs it in a transaction, which then has few subtransactions.
+async fn keeps_few(db: &Client, session: &Client, level: &str, sql: &str) {
+    run(session, &format!("begin isolation level {level}")).await;
+    run(session, sql).await;
+    if let Some((count, has_more)) = subtransactions(db, session).await {
+        assert!(!has_more && count <= 48, "{count}, {level}: {sql}");
+    }
+    run(session, "commit").await;
+}
+
+#[tokio::test]
+async fn no_call_has_more_subtransactions_than_the_server_has_at_hand() {
+    let (cluster, db) = with("few", &[("jobs.enabled", "off"), ("jobs.batch_size", "40")]).await;
+    let session = cluster.connect("few").await;
+    let due = "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 4000) n), queue => 'q', scheduled_at => clock_timestamp() + '0.1 s')";
+    // Many rounds; then some in which every other job fails.
+    run(&db, due).await;
+    seconds(0.15).await;
+    keeps_few(&db, &session, "read committed", "select jobs.maintain()").await;
+    assert!(is(&db, "count(*) = 4000 from jobs.ready").await);
+    run(
         &db,
-        "select created_at::text from jobs.jobs where kind = 'unique'",
+        "create function public.refuse() returns trigger language plpgsql as $$ begin if new.job_id % 2 = 1 then raise 'refused'; end if; return new; end $$;
+         create trigger refuse before insert on jobs.ready for each row when (new.seq <> new.job_id) execute function public.refuse()",
     )
     .await;
-    let is_over =
-        format!("clock_timestamp() >= '{created}'::timestamptz + {window} * interval '1 s'");
-    // The worker has gone past it by the time that what became final later is pruned.
-    run(&db, "select jobs.insert('other')").await;
-    run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
-    comes_true(&db, "count(*) = 0 from jobs.jobs where kind = 'other'").await;
-    let there = "(select count(*) = 1 from jobs.jobs where kind = 'unique')";
-    assert!(is(&db, &format!("{there} or {is_over}")).await);
-    comes_true(&db, &format!("not {there}")).await;
-    assert!(is(&db, &is_over).await);
+    run(&db, "select count(jobs.complete(f.id, f.token)) from jobs.fetch('q', 4000) f; update jobs.finished set finalized_at = finalized_at - interval '100 days'").await;
+    run(&db, due).await;
+    seconds(0.15).await;
+    keeps_few(&db, &session, "read committed", "select jobs.maintain()").await;
+    // The other tasks had room, too.
+    assert!(is(&db, "count(*) = 0 from jobs.finished").await);
+    assert!(is(&db, "count(*) > 10 from jobs.ready").await);
+    // Nor has who fetches what is due, job by job.
+    let fetch = "do $$ begin for n in 1 .. 200 loop perform jobs.insert('k', queue => 'r', scheduled_at => clock_timestamp() + '1 ms'); perform pg_sleep(0.002); perform jobs.fetch('r'); end loop; end $$";
+    run(&db, "drop trigger refuse on jobs.ready").await;
+    keeps_few(&db, &session, "read committed", fetch).await;
+    // Who does not wait for a key: in turn, and with others at work on some of them.
+    let one = r#"select count(jobs.insert('u', to_jsonb(n), '{"by_args": true, "wait": false}')) from generate_series(1, 300) n"#;
+    let busy = r#"begin; select count(jobs.insert('u', to_jsonb(1000 + n * 10), '{"by_args": true}')) from generate_series(0, 99) n"#;
+    let many = r#"select count(*) from jobs.insert_batch('u', array(select to_jsonb(1000 + n) from generate_series(0, 999) n), '{"by_args": true, "by_state": ["running"], "wait": false}')"#;
+    for level in ["read committed", "repeatable read", "serializable"] {
+        keeps_few(&db, &session, level, one).await;
+        let rival = cluster.connect("few").await;
+        run(&db, many).await;
+        run(&rival, busy).await;
+        keeps_few(&db, &session, level, many).await;
+        run(&rival, "rollback").await;
+        run(&db, "select jobs.delete_many(kind => 'u')").await;
+    }
 }

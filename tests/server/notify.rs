@@ -1,9 +1,12 @@
 //! `LISTEN jobs`: what is notified, how often, and that no producer pays for it.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use jobs_tests::{Client, Cluster, Listener, SOON, number, poll_until, run, sqlstate};
+use jobs_tests::{
+    Client, Cluster, Listener, SOON, comes_true, count, number, poll_until, run, scalar, seconds,
+    sqlstate, with,
+};
 use serde_json::{Value, json};
 
 /// What is notified next.
@@ -27,8 +30,7 @@ async fn so_far(listener: &mut Listener, db: &Client) -> Vec<Value> {
 /// notifies only what somebody has left for it, so it is the commit that does.
 #[tokio::test]
 async fn a_prepared_transaction_notifies_when_it_commits() {
-    let cluster = Cluster::builder().set("jobs.interval", "1h").start();
-    let db = cluster.database("prepared").await;
+    let (cluster, db) = with("prepared", &[("jobs.interval", "1h")]).await;
     let mut listener = Listener::new(&cluster, "prepared").await;
     run(&db, "select jobs.insert('k', queue => 'runs')").await;
     assert_eq!(next(&mut listener).await, json!({"queue": "runs"}));
@@ -52,13 +54,12 @@ async fn a_prepared_transaction_notifies_when_it_commits() {
 #[tokio::test]
 async fn available_jobs_are_notified_at_once_by_queue() {
     // Between two passes an hour: notifications do not wait for one.
-    let cluster = Cluster::builder().set("jobs.interval", "1h").start();
-    let db = cluster.database("available").await;
+    let (cluster, db) = with("available", &[("jobs.interval", "1h")]).await;
     let mut listener = Listener::new(&cluster, "available").await;
     for n in 0..10 {
         run(&db, &format!("select jobs.insert('k', queue => 'q{n}')")).await;
         assert_eq!(next(&mut listener).await, json!({"queue": format!("q{n}")}));
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        seconds(0.1).await;
     }
 }
 
@@ -79,8 +80,7 @@ async fn the_payload_is_what_was_promised() {
 
 #[tokio::test]
 async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("ways").await;
+    let (cluster, db) = with("ways", &[("jobs.interval", "50ms")]).await;
     let mut listener = Listener::new(&cluster, "ways").await;
     let q = vec![json!({"queue": "q"})];
     let nothing = Vec::new();
@@ -169,7 +169,7 @@ async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
         so_far(&mut listener, &db).await;
         run(&db, &statement).await;
         // They may come with what ends them, in whatever order the server gives.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        seconds(0.1).await;
         assert_eq!(&so_far(&mut listener, &db).await, expected, "{statement}");
         run(&db, "drop extension jobs; create extension jobs").await;
     }
@@ -232,7 +232,14 @@ async fn cancel_requests_of_running_jobs_are_notified() {
         // Where not all are remembered one by one, all that were asked are told again.
         assert!(left.remove(&told) || [1, 3].contains(&told), "{told}");
     }
-    assert_eq!(number(&db, "select count(*) from jobs.jobs where cancel_requested_at is not null and state = 'running'").await, 198);
+    assert_eq!(
+        count(
+            &db,
+            "jobs.jobs where cancel_requested_at is not null and state = 'running'"
+        )
+        .await,
+        198
+    );
 }
 
 #[tokio::test]
@@ -296,21 +303,20 @@ async fn many_commits_are_one_notification() {
 
 #[tokio::test]
 async fn they_can_be_switched_off_and_are_of_one_database() {
-    let cluster = Cluster::builder().set("jobs.notify", "off").start();
-    let db = cluster.database("switched").await;
+    let (cluster, db) = with("switched", &[("jobs.notify", "off")]).await;
     let other = cluster.database("other").await;
     let mut listener = Listener::new(&cluster, "switched").await;
     run(&db, "select jobs.insert('k', queue => 'silent')").await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    seconds(0.5).await;
     cluster.set("jobs.notify", "on");
     cluster.reload();
     poll_until("it is on", SOON, async || {
-        let on: String = db.query_one("show jobs.notify", &[]).await.unwrap().get(0);
+        let on: String = scalar(&db, "show jobs.notify").await;
         on == "on"
     })
     .await;
     run(&other, "select jobs.insert('k', queue => 'elsewhere')").await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    seconds(0.5).await;
     assert_eq!(so_far(&mut listener, &db).await, Vec::<Value>::new());
 }
 
@@ -320,14 +326,10 @@ async fn a_worker_that_has_gone_comes_back_to_notify() {
     let db = cluster.database("gone").await;
     let mut listener = Listener::new(&cluster, "gone").await;
     so_far(&mut listener, &db).await;
-    poll_until("the worker has gone", SOON, async || {
-        number(
-            &db,
-            "select count(*) from pg_stat_activity where backend_type = 'jobs worker'",
-        )
-        .await
-            == 0
-    })
+    comes_true(
+        &db,
+        "count(*) = 0 from pg_stat_activity where backend_type = 'jobs worker'",
+    )
     .await;
     run(&db, "select jobs.insert('k', queue => 'q')").await;
     assert_eq!(next(&mut listener).await, json!({"queue": "q"}));
@@ -349,11 +351,7 @@ async fn no_producer_takes_the_lock_of_notifications() {
 
     let holder = cluster.connect("lock").await;
     run(&holder, "set synchronous_commit = on").await;
-    let pid: i32 = holder
-        .query_one("select pg_backend_pid()", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let pid: i32 = scalar(&holder, "select pg_backend_pid()").await;
     let holding = tokio::spawn(async move {
         // A write: a commit of nothing but notifications does not wait for standbys.
         let _ = holder
@@ -402,10 +400,7 @@ async fn no_producer_takes_the_lock_of_notifications() {
         number(&db, &locks("not granted")).await == 1
     })
     .await;
-    poll_until("due jobs become available", SOON, async || {
-        number(&db, "select count(*) from jobs.ready where queue = 'later'").await == 1
-    })
-    .await;
+    comes_true(&db, "count(*) = 1 from jobs.ready where queue = 'later'").await;
 
     run(&db, &format!("select pg_cancel_backend({pid})")).await;
     drop(holding.await.unwrap());

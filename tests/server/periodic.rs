@@ -1,14 +1,9 @@
 //! Periodic jobs: one job a tick, whoever looks, whatever happens to the server.
 
-use std::time::Duration;
-
-use jobs_tests::{Client, Cluster, Mode, SOON, blocked, number, poll_until, run, sqlstate, text};
-
-/// A text, where there is one row.
-/// Without a worker, so that only `jobs.maintain()` acts.
-fn without_worker() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
+use jobs_tests::{
+    Client, Cluster, Mode, SOON, blocked, comes_true, number, poll_until, quiet, run, scalar,
+    seconds, sqlstate, text, with,
+};
 
 /// What the task did; panics if it failed.
 async fn maintain(db: &Client) -> i64 {
@@ -69,8 +64,7 @@ async fn schedulers(cluster: &Cluster, database: &str, count: usize) -> tokio::t
 #[tokio::test]
 async fn many_schedulers_insert_one_job_a_tick() {
     const ROUNDS: i64 = 60;
-    let cluster = without_worker();
-    let db = cluster.database("many").await;
+    let (cluster, db) = quiet("many").await;
     run(
         &db,
         r#"select jobs.schedule('plain ' || n, 'every 1 hour', 'plain ' || n) from generate_series(1, 4) n;
@@ -123,15 +117,14 @@ async fn many_schedulers_insert_one_job_a_tick() {
 
 #[tokio::test]
 async fn the_worker_and_other_schedulers_insert_each_second_once() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("seconds").await;
+    let (cluster, db) = with("seconds", &[("jobs.interval", "50ms")]).await;
     run(
         &db,
         "select jobs.schedule(n::text, 'every 1 second', n::text) from generate_series(1, 3) n",
     )
     .await;
     let schedulers = schedulers(&cluster, "seconds", 2).await;
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    seconds(6.0).await;
     let least = "select min(jobs) from (select count(*) filter (where kind = n::text) as jobs from generate_series(1, 3) n left join jobs.jobs on true group by n) k";
     poll_until("each kind has its jobs", SOON, async || {
         number(&db, least).await >= 3
@@ -167,10 +160,7 @@ async fn the_worker_comes_back_for_a_tick() {
         "select jobs.schedule('rare', 'every 8 seconds', 'rare')",
     )
     .await;
-    poll_until("there are two jobs", SOON, async || {
-        count(&db, "rare").await == 2
-    })
-    .await;
+    comes_true(&db, "count(*) = 2 from rare").await;
     let late = number(
         &db,
         "select max(extract(epoch from created_at - scheduled_at))::bigint from jobs.jobs",
@@ -182,8 +172,7 @@ async fn the_worker_comes_back_for_a_tick() {
 
 #[tokio::test]
 async fn a_crash_before_the_commit_leaves_the_tick_and_after_it_does_not_repeat_it() {
-    let cluster = without_worker();
-    let db = cluster.database("crash").await;
+    let (cluster, db) = quiet("crash").await;
     run(&db, "select jobs.schedule('c', 'every 1 hour', 'c')").await;
     hours_pass(&db, 3).await;
     run(&db, "begin").await;
@@ -218,8 +207,7 @@ async fn a_crash_before_the_commit_leaves_the_tick_and_after_it_does_not_repeat_
 
 #[tokio::test]
 async fn a_failover_goes_on_where_the_primary_was() {
-    let cluster = without_worker();
-    let db = cluster.database("failover").await;
+    let (cluster, db) = quiet("failover").await;
     run(&db, "select jobs.schedule('f', 'every 1 hour', 'f')").await;
     hours_pass(&db, 1).await;
     assert_eq!(maintain(&db).await, 1);
@@ -252,11 +240,7 @@ const UNIQUE: &str = r#"unique_opts => '{"by_kind": true}'"#;
 
 #[tokio::test]
 async fn a_key_that_is_being_inserted_keeps_nobody_waiting() {
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("jobs.batch_size", "2")
-        .start();
-    let db = cluster.database("busy").await;
+    let (cluster, db) = with("busy", &[("jobs.enabled", "off"), ("jobs.batch_size", "2")]).await;
     let other = cluster.connect("busy").await;
     // More of them than a round looks at, and before the others.
     for n in 1..=3 {
@@ -314,8 +298,7 @@ async fn a_key_that_is_being_inserted_keeps_nobody_waiting() {
 
 #[tokio::test]
 async fn a_policy_that_does_not_wait_skips_the_tick() {
-    let cluster = without_worker();
-    let db = cluster.database("nowait").await;
+    let (cluster, db) = quiet("nowait").await;
     let other = cluster.connect("nowait").await;
     run(
         &db,
@@ -326,13 +309,7 @@ async fn a_policy_that_does_not_wait_skips_the_tick() {
     run(&other, &format!("begin; select jobs.insert('k', {UNIQUE})")).await;
     assert_eq!(maintain(&db).await, 1);
     assert!(
-        db.query_one(
-            "select last_skipped and last_job_id is null and last_error is null and last_run_at is not null from jobs.periodic",
-            &[],
-        )
-        .await
-        .unwrap()
-        .get::<_, bool>(0)
+        scalar::<bool>(&db, "select last_skipped and last_job_id is null and last_error is null and last_run_at is not null from jobs.periodic").await
     );
     run(&other, "rollback").await;
     assert_eq!(maintain(&db).await, 0);
@@ -341,8 +318,7 @@ async fn a_policy_that_does_not_wait_skips_the_tick() {
 
 #[tokio::test]
 async fn whoever_replaces_a_definition_waits_for_the_scheduler_that_has_it() {
-    let cluster = without_worker();
-    let db = cluster.database("replace").await;
+    let (cluster, db) = quiet("replace").await;
     for (end, committed) in [("commit", true), ("rollback", false)] {
         let scheduler = cluster.connect("replace").await;
         let program = cluster.connect("replace").await;
@@ -382,8 +358,7 @@ async fn whoever_replaces_a_definition_waits_for_the_scheduler_that_has_it() {
 
 #[tokio::test]
 async fn programs_that_define_the_same_at_once_define_it_once() {
-    let cluster = without_worker();
-    let db = cluster.database("start").await;
+    let (cluster, db) = quiet("start").await;
     run(&db, "select jobs.schedule('s', 'every 1 hour', 's')").await;
     hours_pass(&db, 2).await;
     let mut programs = tokio::task::JoinSet::new();
@@ -406,14 +381,13 @@ async fn programs_that_define_the_same_at_once_define_it_once() {
 
 #[tokio::test]
 async fn a_pause_stops_ticks_beside_schedulers_and_none_of_it_is_made_up_for() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("pause").await;
+    let (cluster, db) = with("pause", &[("jobs.interval", "50ms")]).await;
     run(&db, "select jobs.schedule('p', 'every 1 second', 'p')").await;
     let schedulers = schedulers(&cluster, "pause", 2).await;
-    poll_until("it ticks", SOON, async || count(&db, "p").await > 0).await;
+    comes_true(&db, "count(*) > 0 from p").await;
     run(&db, "select jobs.pause_periodic('p')").await;
     let before = count(&db, "p").await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    seconds(3.0).await;
     assert_eq!(count(&db, "p").await, before, "a tick in the pause");
     run(
         &db,
@@ -432,8 +406,7 @@ async fn a_pause_stops_ticks_beside_schedulers_and_none_of_it_is_made_up_for() {
 
 #[tokio::test]
 async fn programs_that_run_it_at_once_get_the_job_that_its_unique_options_allow() {
-    let cluster = without_worker();
-    let db = cluster.database("now").await;
+    let (cluster, db) = quiet("now").await;
     run(
         &db,
         r#"select jobs.schedule('u', '@yearly', 'u', unique_opts => '{"by_kind": true}')"#,
@@ -460,8 +433,7 @@ async fn programs_that_run_it_at_once_get_the_job_that_its_unique_options_allow(
 
 #[tokio::test]
 async fn under_serializable_a_definition_that_changed_is_refused() {
-    let cluster = without_worker();
-    let db = cluster.database("strict").await;
+    let (cluster, db) = quiet("strict").await;
     run(&db, "select jobs.schedule('s', 'every 1 hour', 's')").await;
     let mut hours = 1;
     for level in ["repeatable read", "serializable"] {
@@ -490,8 +462,7 @@ async fn under_serializable_a_definition_that_changed_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dump_takes_definitions_along_and_a_restore_is_not_disturbed() {
-    let cluster = without_worker();
-    let db = cluster.database("before").await;
+    let (cluster, db) = quiet("before").await;
     run(
         &db,
         r#"select jobs.schedule('one', '0 * * * *', 'one', '{"x": 1}', 'Europe/Berlin', '{"by_kind": true}', 'q', 2, 3, '{t}', '{"m": 1}', '5 minutes', '"river"');

@@ -5,13 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, poll_until, scalar, sqlstate};
+use jobs_tests::{Client, SOON, poll_until, quiet, run, scalar, seconds, sqlstate};
 use rand::Rng;
-
-/// A cluster whose background worker leaves everything to the tests.
-fn quiet() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
 
 async fn fill(db: &Client, queue: &str, count: i32) {
     let sql = format!(
@@ -35,13 +30,13 @@ async fn work(client: Client, level: &'static str, most: i32) -> i64 {
             )
         };
         let begin = format!("begin isolation level {level}");
-        client.batch_execute(&begin).await.unwrap();
+        run(&client, &begin).await;
         let sql = format!("select id, token from jobs.fetch('q', {batch})");
         let rows = match client.query(&sql, &[]).await {
             Ok(rows) => rows,
             Err(error) => {
                 assert_eq!(sqlstate::<()>(Err(error)), "40001");
-                client.batch_execute("rollback").await.unwrap();
+                run(&client, "rollback").await;
                 continue;
             }
         };
@@ -52,7 +47,7 @@ async fn work(client: Client, level: &'static str, most: i32) -> i64 {
         }
         if rows.is_empty() {
             empty += 1;
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            seconds(0.001).await;
             continue;
         }
         if rolls_back {
@@ -77,11 +72,8 @@ async fn work(client: Client, level: &'static str, most: i32) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_jobs_of_a_queue_run_than_its_limit() {
-    let cluster = quiet();
-    let db = cluster.database("concurrency").await;
-    db.batch_execute("select jobs.configure_queue('q', concurrency => 5)")
-        .await
-        .unwrap();
+    let (cluster, db) = quiet("concurrency").await;
+    run(&db, "select jobs.configure_queue('q', concurrency => 5)").await;
     fill(&db, "q", 1500).await;
     let mut tasks = Vec::new();
     for n in 0..8 {
@@ -118,18 +110,15 @@ async fn no_more_jobs_of_a_queue_run_than_its_limit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_that_is_lowered_while_jobs_end_is_kept_to() {
-    let cluster = quiet();
-    let db = cluster.database("lowered").await;
-    db.batch_execute("select jobs.configure_queue('q', concurrency => 20)")
-        .await
-        .unwrap();
+    let (cluster, db) = quiet("lowered").await;
+    run(&db, "select jobs.configure_queue('q', concurrency => 20)").await;
     fill(&db, "q", 200).await;
-    db.batch_execute("create table held as select id, token from jobs.fetch('q', 100)")
-        .await
-        .unwrap();
-    db.batch_execute("select jobs.configure_queue('q', concurrency => 4)")
-        .await
-        .unwrap();
+    run(
+        &db,
+        "create table held as select id, token from jobs.fetch('q', 100)",
+    )
+    .await;
+    run(&db, "select jobs.configure_queue('q', concurrency => 4)").await;
     // Ten sessions finish two each at a time, and fetch.
     let mut tasks = Vec::new();
     for n in 0..10 {
@@ -139,7 +128,7 @@ async fn a_limit_that_is_lowered_while_jobs_end_is_kept_to() {
                 "select count(jobs.complete(id, token)) from (select * from held order by id offset {} limit 2) h",
                 2 * n
             );
-            client.batch_execute(&sql).await.unwrap();
+            run(&client, &sql).await;
             scalar::<i64>(&client, "select count(*) from jobs.fetch('q', 100)").await
         }));
     }
@@ -148,9 +137,7 @@ async fn a_limit_that_is_lowered_while_jobs_end_is_kept_to() {
     }
     let running: i64 = scalar(&db, "select count(*) from jobs.running").await;
     assert!(running <= 4, "{running} run");
-    db.batch_execute("select count(*) from jobs.fetch('q', 100)")
-        .await
-        .unwrap();
+    run(&db, "select count(*) from jobs.fetch('q', 100)").await;
     assert_eq!(
         scalar::<i64>(&db, "select count(*) from jobs.running").await,
         4
@@ -160,13 +147,14 @@ async fn a_limit_that_is_lowered_while_jobs_end_is_kept_to() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_jobs_of_a_queue_start_in_any_period_than_its_rate() {
     const RATE: usize = 7;
-    let cluster = quiet();
-    let db = cluster.database("rate").await;
-    db.batch_execute(&format!(
-        "select jobs.configure_queue('q', rate => {RATE}, rate_period => '300 milliseconds')"
-    ))
-    .await
-    .unwrap();
+    let (cluster, db) = quiet("rate").await;
+    run(
+        &db,
+        &format!(
+            "select jobs.configure_queue('q', rate => {RATE}, rate_period => '300 milliseconds')"
+        ),
+    )
+    .await;
     fill(&db, "q", 1000).await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut tasks = Vec::new();
@@ -177,19 +165,19 @@ async fn no_more_jobs_of_a_queue_start_in_any_period_than_its_rate() {
         tasks.push(tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 let begin = format!("begin isolation level {level}");
-                client.batch_execute(&begin).await.unwrap();
+                run(&client, &begin).await;
                 let fetched = client.execute("select from jobs.fetch('q', 3)", &[]).await;
                 let failed = fetched.is_err();
                 if failed {
                     assert_eq!(sqlstate(fetched), "40001");
                 }
                 let end = if failed { "rollback" } else { "commit" };
-                client.batch_execute(end).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                run(&client, end).await;
+                seconds(0.002).await;
             }
         }));
     }
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    seconds(4.0).await;
     stop.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await.unwrap();
@@ -220,8 +208,7 @@ async fn no_more_jobs_of_a_queue_start_in_any_period_than_its_rate() {
 /// and goes, nobody fails for that, and no limit is left of what was taken back last.
 #[tokio::test]
 async fn a_queue_is_set_and_reset_by_several_at_once() {
-    let cluster = quiet();
-    let db = cluster.database("reset").await;
+    let (cluster, db) = quiet("reset").await;
     fill(&db, "q", 400).await;
     let mut programs = tokio::task::JoinSet::new();
     for n in 0..4 {
@@ -234,14 +221,16 @@ async fn a_queue_is_set_and_reset_by_several_at_once() {
                     2 => "select jobs.pause_queue('q'); select jobs.resume_queue('q')",
                     _ => "select jobs.complete(id, token) from jobs.fetch('q', 2)",
                 };
-                program.batch_execute(call).await.expect(call);
+                run(&program, call).await;
             }
         });
     }
     programs.join_all().await;
-    db.batch_execute("select jobs.resume_queue('q'); select jobs.reset_queue('q')")
-        .await
-        .unwrap();
+    run(
+        &db,
+        "select jobs.resume_queue('q'); select jobs.reset_queue('q')",
+    )
+    .await;
     assert_eq!(
         scalar::<i64>(
             &db,
@@ -267,8 +256,7 @@ async fn a_queue_is_set_and_reset_by_several_at_once() {
 
 #[tokio::test]
 async fn a_pause_and_a_definition_are_known_to_every_session_from_its_next_call_on() {
-    let cluster = quiet();
-    let db = cluster.database("known").await;
+    let (cluster, db) = quiet("known").await;
     let other = cluster.connect("known").await;
     let fetched = async |client: &Client| -> i64 {
         scalar(client, "select count(*) from jobs.fetch('q')").await
@@ -276,62 +264,49 @@ async fn a_pause_and_a_definition_are_known_to_every_session_from_its_next_call_
     fill(&db, "q", 20).await;
     assert_eq!(fetched(&other).await, 1);
     for round in 0..5 {
-        db.batch_execute("select jobs.pause_queue('q')")
-            .await
-            .unwrap();
+        run(&db, "select jobs.pause_queue('q')").await;
         assert_eq!(fetched(&other).await, 0, "paused, {round}");
-        db.batch_execute("select jobs.resume_queue('q')")
-            .await
-            .unwrap();
+        run(&db, "select jobs.resume_queue('q')").await;
         assert_eq!(fetched(&other).await, 1, "resumed, {round}");
     }
     // Also within a transaction that has everything locked already; at a commit, not before.
-    other.batch_execute("begin").await.unwrap();
+    run(&other, "begin").await;
     assert_eq!(fetched(&other).await, 1);
-    db.batch_execute("begin; select jobs.pause_queue('q')")
-        .await
-        .unwrap();
+    run(&db, "begin; select jobs.pause_queue('q')").await;
     assert_eq!(fetched(&other).await, 1);
-    db.batch_execute("commit").await.unwrap();
+    run(&db, "commit").await;
     assert_eq!(fetched(&other).await, 0);
-    other.batch_execute("commit").await.unwrap();
+    run(&other, "commit").await;
     // An old snapshot remembers nothing for later transactions.
-    db.batch_execute("select jobs.resume_queue('q')")
-        .await
-        .unwrap();
-    other
-        .batch_execute("begin isolation level repeatable read; select count(*) from jobs.job")
-        .await
-        .unwrap();
-    db.batch_execute("select jobs.pause_queue('q')")
-        .await
-        .unwrap();
-    other
-        .batch_execute("select jobs.fetch('q'); commit")
-        .await
-        .unwrap();
+    run(&db, "select jobs.resume_queue('q')").await;
+    run(
+        &other,
+        "begin isolation level repeatable read; select count(*) from jobs.job",
+    )
+    .await;
+    run(&db, "select jobs.pause_queue('q')").await;
+    run(&other, "select jobs.fetch('q'); commit").await;
     assert_eq!(fetched(&other).await, 0);
     // Kinds likewise.
     let queue = async |client: &Client| -> String {
         scalar(client, "select queue from jobs.insert('mail')").await
     };
     assert_eq!(queue(&other).await, "default");
-    db.batch_execute("select jobs.define_kind('mail', 'mails')")
-        .await
-        .unwrap();
+    run(&db, "select jobs.define_kind('mail', 'mails')").await;
     assert_eq!(queue(&other).await, "mails");
 }
 
 #[tokio::test]
 async fn a_limited_queue_with_many_waiting_jobs_is_not_slower() {
-    let cluster = quiet();
-    let db = cluster.database("many").await;
+    let (_cluster, db) = quiet("many").await;
     for queue in ["limited", "free"] {
         fill(&db, queue, 60_000).await;
     }
-    db.batch_execute("select jobs.configure_queue('limited', concurrency => 2); analyze")
-        .await
-        .unwrap();
+    run(
+        &db,
+        "select jobs.configure_queue('limited', concurrency => 2); analyze",
+    )
+    .await;
     // Ten rounds of one after the other, so that a busy machine is busy for both.
     let mut spent: [Vec<Duration>; 2] = Default::default();
     for _ in 0..10 {
@@ -354,9 +329,7 @@ async fn a_limited_queue_with_many_waiting_jobs_is_not_slower() {
     // A scan of what waits would take a hundred times as long.
     assert!(ratio < 10.0, "{ratio}");
     // A full one says so at once, however much waits.
-    db.batch_execute("select jobs.fetch('limited', 2)")
-        .await
-        .unwrap();
+    run(&db, "select jobs.fetch('limited', 2)").await;
     let none: i64 = scalar(
         &db,
         "select count(*) from jobs.fetch_any('{limited,free}', 3)",
@@ -367,11 +340,8 @@ async fn a_limited_queue_with_many_waiting_jobs_is_not_slower() {
 
 #[tokio::test]
 async fn a_limit_outlives_a_crash() {
-    let cluster = quiet();
-    let db = cluster.database("crash").await;
-    db.batch_execute("select jobs.configure_queue('q', concurrency => 2)")
-        .await
-        .unwrap();
+    let (cluster, db) = quiet("crash").await;
+    run(&db, "select jobs.configure_queue('q', concurrency => 2)").await;
     fill(&db, "q", 5).await;
     let fetch = "select count(*) from jobs.fetch('q', 5, lease => '1 second')";
     assert_eq!(scalar::<i64>(&db, fetch).await, 2);

@@ -2,13 +2,13 @@
 //! same name, settings of a database, plans of another role. security.rs has attacks by who has
 //! been granted what he is to have.
 
-use std::time::Duration;
-
 use jobs_tests::upgrade::PLANTED;
 use jobs_tests::{
-    Client, Cluster, SOON, as_role, comes_true, every_task_worked, number, poll_until, run,
-    sqlstate, texts, work_for_every_task,
+    Client, Cluster, SOON, as_role, comes_true, count, every_task_worked, number, poll_until,
+    quiet, run, seconds, sqlstate, texts, with, work_for_every_task,
 };
+
+use crate::dump::programs;
 
 async fn code(db: &Client, sql: &str) -> String {
     sqlstate(db.batch_execute(sql).await)
@@ -46,7 +46,7 @@ async fn give_everything_by_default(db: &Client) {
 /// TRIGGER on one of them, who has it would have the rights of their owner.
 #[tokio::test]
 async fn default_privileges_give_nothing_of_a_new_installation() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let cluster = Cluster::quiet();
     let postgres = cluster.connect("postgres").await;
     run(&postgres, "create role app login").await;
     run(&postgres, "create database given").await;
@@ -54,7 +54,14 @@ async fn default_privileges_give_nothing_of_a_new_installation() {
     give_everything_by_default(&db).await;
     // Control: they are in force.
     run(&db, "create table public.given ()").await;
-    assert!(number(&db, "select count(*) from pg_class, aclexplode(relacl) where relname = 'given' and grantee <> relowner").await > 10);
+    assert!(
+        count(
+            &db,
+            "pg_class, aclexplode(relacl) where relname = 'given' and grantee <> relowner"
+        )
+        .await
+            > 10
+    );
     // In a subtransaction, too.
     for install in [
         "create extension jobs",
@@ -155,22 +162,10 @@ async fn an_upgrade_takes_what_default_privileges_gave_and_nothing_that_was_gran
     );
 
     // In a dump there is what was granted, and restored it is again.
-    let dumped = cluster
-        .bin("pg_dump")
-        .args(["old"])
-        .output()
-        .expect("pg_dump");
-    let dump = String::from_utf8(dumped.stdout).expect("a dump");
+    let file = programs::file(&cluster, "dump.sql");
+    programs::run(&cluster, "pg_dump", &["old", "-f", &file]).await;
     run(&postgres, "create database restored").await;
-    let file = cluster.directory().join("dump.sql");
-    std::fs::write(&file, dump).expect("a file");
-    let restored = cluster
-        .bin("psql")
-        .args(["-q", "-v", "ON_ERROR_STOP=1", "-d", "restored", "-f"])
-        .arg(&file)
-        .output()
-        .expect("psql");
-    assert!(restored.status.success(), "{restored:?}");
+    programs::psql(&cluster, "restored", &file, &[]).await;
     let again = cluster.connect("restored").await;
     let of_clerk = |lines: Vec<String>| -> Vec<String> {
         lines
@@ -185,7 +180,7 @@ async fn an_upgrade_takes_what_default_privileges_gave_and_nothing_that_was_gran
 /// privileges, too.
 #[tokio::test]
 async fn what_was_granted_is_restored() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let cluster = Cluster::quiet();
     let postgres = cluster.connect("postgres").await;
     run(
         &postgres,
@@ -205,31 +200,19 @@ async fn what_was_granted_is_restored() {
     .await;
     let granted = texts(&db, FOREIGN).await;
     assert!(granted.len() > 50, "{granted:?}");
-    let file = cluster.directory().join("dump");
-    let dumped = cluster
-        .bin("pg_dump")
-        .args(["-Fc", "before", "-f"])
-        .arg(&file)
-        .output()
-        .expect("pg_dump");
-    assert!(dumped.status.success(), "{dumped:?}");
+    let file = programs::file(&cluster, "dump");
+    programs::run(&cluster, "pg_dump", &["-Fc", "before", "-f", &file]).await;
     // Into a database with such defaults, and by a session that has some, as well.
     let after = cluster.connect("after").await;
     give_everything_by_default(&after).await;
-    let restored = cluster
-        .bin("pg_restore")
-        .args(["-e", "-d", "after"])
-        .arg(&file)
-        .output()
-        .expect("pg_restore");
-    assert!(restored.status.success(), "{restored:?}");
+    programs::restore(&cluster, "after", &file, &[]).await;
     assert_eq!(texts(&after, FOREIGN).await, granted);
 }
 
 /// EXECUTE on a function that grants does not make somebody who may grant.
 #[tokio::test]
 async fn only_the_owner_and_superusers_grant_whatever_else_was_granted() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
+    let cluster = Cluster::quiet();
     let postgres = cluster.connect("postgres").await;
     run(
         &postgres,
@@ -311,8 +294,7 @@ async fn only_the_owner_and_superusers_grant_whatever_else_was_granted() {
 /// jobs.health() tells of.
 #[tokio::test]
 async fn health_tells_of_what_others_have_come_by() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("health").await;
+    let (_cluster, db) = quiet("health").await;
     run(&db, "create role app; create role \"Mrs. X\"").await;
     let findings = "select finding || ': ' || message || ' ' || hint from jobs.health() where finding like 'foreign%' order by 1";
     run(
@@ -384,7 +366,7 @@ async fn health_tells_of_what_others_have_come_by() {
         assert_eq!(is.len(), 1, "{made}: {is:?}");
         // Nothing else is said of it.
         assert_eq!(
-            number(&db, "select count(*) from jobs.health() where finding in ('foreign_trigger', 'foreign_right', 'foreign_owner', 'table_changed')").await,
+            count(&db, "jobs.health() where finding in ('foreign_trigger', 'foreign_right', 'foreign_owner', 'table_changed')").await,
             1,
             "{made}"
         );
@@ -399,8 +381,7 @@ async fn health_tells_of_what_others_have_come_by() {
 /// somebody's views, which would be run with the rights of the extension's owner.
 #[tokio::test]
 async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("renamed").await;
+    let (cluster, db) = with("renamed", &[("jobs.interval", "50ms")]).await;
     run(
         &db,
         "create role app login; create role worker login; grant create on database renamed to app;
@@ -440,7 +421,7 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
         .await
         .unwrap();
     used.query(&prepared, &[]).await.unwrap();
-    let jobs = number(&db, "select count(*) from jobs.job").await;
+    let jobs = count(&db, "jobs.job").await;
     run(
         &db,
         "select jobs.insert('due', scheduled_at => clock_timestamp() + '3 s')",
@@ -509,7 +490,7 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
         )
     })
     .await;
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    seconds(1.5).await;
     assert!(
         cluster
             .log()
@@ -519,14 +500,14 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
         "{}",
         cluster.log()
     );
-    assert_eq!(number(&db, "select count(*) from public.log").await, 0);
+    assert_eq!(count(&db, "public.log").await, 0);
     // Control: the traps are traps.
     run(
         &db,
         "insert into jobs.kind (kind) values ('k'); table jobs.ready",
     )
     .await;
-    assert_eq!(number(&db, "select count(*) from public.log").await, 2);
+    assert_eq!(count(&db, "public.log").await, 2);
 
     // A schema that was given away is no better.
     run(&db, "drop schema jobs cascade").await;
@@ -553,7 +534,7 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
         run(&fresh, &call).await;
     }
     used.query(&prepared, &[]).await.unwrap();
-    assert!(number(&db, "select count(*) from jobs.job").await > jobs);
+    assert!(count(&db, "jobs.job").await > jobs);
     comes_true(
         &db,
         "count(*) = 1 from jobs.jobs where kind = 'due' and state <> 'scheduled'",
@@ -565,11 +546,11 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
 /// worker.
 #[tokio::test]
 async fn no_setting_of_a_database_or_role_stops_maintenance() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("timezone", "Europe/Berlin")
-        .start();
-    let db = cluster.database("set").await;
+    let (cluster, db) = with(
+        "set",
+        &[("jobs.interval", "50ms"), ("timezone", "Europe/Berlin")],
+    )
+    .await;
     let other = cluster.connect("set").await;
     run(
         &db,
@@ -669,7 +650,7 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
     comes_true(&db, "count(*) = 1 from pg_locks where relation = 'pg_catalog.pg_conversion'::regclass and not granted",
     )
     .await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    seconds(0.05).await;
     run(&other, "commit").await;
     work_for_every_task(&db).await;
     every_task_worked(&db).await;
@@ -703,8 +684,7 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
 /// Who executes a plan is who is asked whether he may, not who made it.
 #[tokio::test]
 async fn a_plan_is_no_right_to_call() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("plans").await;
+    let (cluster, db) = quiet("plans").await;
     run(
         &db,
         "create role app login; create role other; grant other to app; select jobs.grant_producer('app');
@@ -810,8 +790,7 @@ const GRANTS: [&str; 6] = [
 /// A function that nobody has decided about is in no line of the table.
 #[tokio::test]
 async fn grants_give_what_the_documentation_says_function_by_function() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("grants").await;
+    let (_cluster, db) = quiet("grants").await;
     for grant in GRANTS {
         run(&db, &format!("create role {grant}")).await;
         run(&db, &format!("select jobs.grant_{grant}('{grant}')")).await;

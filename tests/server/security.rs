@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use jobs_tests::{
-    Client, Cluster, SOON, as_role, comes_true, every_task_worked, number, run, sqlstate, text,
-    work_for_every_task,
+    Client, Cluster, SOON, as_role, count, every_task_worked, number, quiet, run, seconds,
+    sqlstate, text, with, work_for_every_task, worker_goes_on,
 };
 
 /// A database that never had a job may be one that is being restored: maintenance waits for the
 /// first, and looks once a second.
 async fn begin(db: &Client) {
     run(db, "select jobs.insert('first', queue => 'first')").await;
-    tokio::time::sleep(Duration::from_millis(1200)).await;
+    seconds(1.2).await;
 }
 
 /// Operators and functions that maintenance may use, in the schema evil of whoever is connected:
@@ -56,12 +56,7 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
     let mallory = as_role(&cluster, "mallory", "hers").await;
     make_evil(&mallory).await;
     // Its name from 16 on.
-    let parallel = match number(
-        &db,
-        "select count(*) from pg_settings where name = 'debug_parallel_query'",
-    )
-    .await
-    {
+    let parallel = match count(&db, "pg_settings where name = 'debug_parallel_query'").await {
         0 => "force_parallel_mode = on",
         _ => "debug_parallel_query = on",
     };
@@ -120,11 +115,7 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
     );
     work_for_every_task(&db).await;
     every_task_worked(&db).await;
-    assert_eq!(
-        number(&db, "select count(*) from evil.log").await,
-        0,
-        "nothing of hers was run"
-    );
+    assert_eq!(count(&db, "evil.log").await, 0, "nothing of hers was run");
     // It would end the sessions of others.
     let reset = "do $$ begin if exists (select from pg_settings where name = 'transaction_timeout')
         then alter database hers reset transaction_timeout; end if; end $$";
@@ -140,9 +131,9 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
     .await;
     run(&careless, "select 1::int8 = 2::int8, clock_timestamp()").await;
     assert_eq!(
-        number(
+        count(
             &db,
-            "select count(*) from evil.log where who = 'postgres' and what in ('operator =', 'clock_timestamp')"
+            "evil.log where who = 'postgres' and what in ('operator =', 'clock_timestamp')"
         )
         .await,
         2
@@ -197,16 +188,7 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
     )
     .await;
 
-    run(
-        &db,
-        "select jobs.insert('due', scheduled_at => clock_timestamp() + '0.2 s')",
-    )
-    .await;
-    comes_true(
-        &db,
-        "count(*) = 1 from jobs.jobs where kind = 'due' and state = 'available'",
-    )
-    .await;
+    worker_goes_on(&db).await;
     assert_eq!(
         text(&db, "select string_agg(distinct who, ' ') from public.log").await,
         "installer"
@@ -229,16 +211,7 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
     );
     // The next task is run by the owner again, and the worker is well.
     run(&db, "drop trigger trap on jobs.ready; truncate public.log").await;
-    run(
-        &db,
-        "select jobs.insert('due', queue => 'again', scheduled_at => clock_timestamp() + '0.2 s')",
-    )
-    .await;
-    comes_true(
-        &db,
-        "count(*) = 1 from jobs.jobs where state = 'available' and queue = 'again'",
-    )
-    .await;
+    worker_goes_on(&db).await;
 
     // Control: run by a superuser, it does all of that.
     run(
@@ -248,9 +221,9 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
     )
     .await;
     assert!(
-        number(
+        count(
             &db,
-            "select count(*) from public.log where who = 'postgres' and what like 'done: %'"
+            "public.log where who = 'postgres' and what like 'done: %'"
         )
         .await
             >= 4
@@ -262,27 +235,17 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
 /// that could restore jobs.
 #[tokio::test]
 async fn nobody_holds_up_maintenance_by_a_name() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("names").await;
+    let (cluster, db) = with("names", &[("jobs.interval", "50ms")]).await;
     run(&db, "create role mallory login").await;
     begin(&db).await;
     let mallory = as_role(&cluster, "mallory", "names").await;
     run(&mallory, "set application_name = 'pg_restore'").await;
     let maintained = "select count(*) from jobs.maintain() where error is null";
     let restoring = "select count(*) from jobs.health() where finding = 'restoring'";
-    let tasks = number(&db, "select count(*) from jobs.maintenance_task").await;
+    let tasks = count(&db, "jobs.maintenance_task").await;
     assert_eq!(number(&db, maintained).await, tasks);
     assert_eq!(number(&db, restoring).await, 0);
-    run(
-        &db,
-        "select jobs.insert('due', scheduled_at => clock_timestamp() + '0.2 s')",
-    )
-    .await;
-    comes_true(
-        &db,
-        "count(*) = 1 from jobs.jobs where kind = 'due' and state = 'available'",
-    )
-    .await;
+    worker_goes_on(&db).await;
     // Called after the background worker, neither.
     run(&mallory, "set application_name = 'jobs worker'").await;
     assert_eq!(number(&db, maintained).await, tasks);
@@ -298,8 +261,7 @@ async fn nobody_holds_up_maintenance_by_a_name() {
 /// else.
 #[tokio::test]
 async fn an_advisory_lock_that_a_stranger_holds_delays_and_decides_nothing() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("locks").await;
+    let (cluster, db) = quiet("locks").await;
     run(
         &db,
         "create role mallory login; create role producer login; select jobs.grant_producer('producer')",
@@ -332,17 +294,16 @@ async fn an_advisory_lock_that_a_stranger_holds_delays_and_decides_nothing() {
         "select jobs.insert_batch('k', '{1,2}', '{\"by_kind\": true}')",
     )
     .await;
-    assert_eq!(number(&db, "select count(*) from jobs.jobs").await, 1);
+    assert_eq!(count(&db, "jobs.jobs").await, 1);
     // What is committed answers without the lock.
     run(&other, insert).await;
-    assert_eq!(number(&db, "select count(*) from jobs.jobs").await, 1);
+    assert_eq!(count(&db, "jobs.jobs").await, 1);
 }
 
 /// A notification that somebody else has sent is seen, and what it says is not so.
 #[tokio::test]
 async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("forged").await;
+    let (cluster, db) = quiet("forged").await;
     run(
         &db,
         "create role mallory login; create role worker login; select jobs.grant_worker('worker'); select jobs.insert('k')",
@@ -382,7 +343,7 @@ async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
     let (waited, ()) = tokio::join!(
         worker.batch_execute("call jobs.wait(timeout => '700 ms')"),
         async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            seconds(0.1).await;
             run(&mallory, "notify jobs, '{\"queue\": \"default\"}'").await;
         }
     );
@@ -402,8 +363,7 @@ async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
 /// nothing of hers.
 #[tokio::test]
 async fn waiting_runs_nothing_of_the_waiting_role() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("waiting").await;
+    let (cluster, db) = quiet("waiting").await;
     run(
         &db,
         "create role mallory login; grant create, temp on database waiting to mallory; select jobs.grant_worker('mallory')",
@@ -424,7 +384,7 @@ async fn waiting_runs_nothing_of_the_waiting_role() {
             mallory.batch_execute("call jobs.wait(timeout => '1 h')")
         ),
         async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            seconds(0.3).await;
             run(&db, "select jobs.insert('k')").await;
         }
     );
@@ -441,19 +401,14 @@ async fn waiting_runs_nothing_of_the_waiting_role() {
         ("mallory", "pg_temp, evil, pg_catalog"),
         "as before"
     );
-    assert_eq!(number(&db, "select count(*) from evil.log").await, 0);
+    assert_eq!(count(&db, "evil.log").await, 0);
     run(&mallory, "select 1::int8 = 2::int8").await;
-    assert_eq!(
-        number(&db, "select count(*) from evil.log").await,
-        1,
-        "control"
-    );
+    assert_eq!(count(&db, "evil.log").await, 1, "control");
 }
 
 #[tokio::test]
 async fn rights_are_changed_by_several_at_the_same_time() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("rights").await;
+    let (cluster, db) = quiet("rights").await;
     let other = cluster.connect("rights").await;
     run(&db, "create role one; create role two").await;
     for (first, second) in [
@@ -473,7 +428,7 @@ async fn rights_are_changed_by_several_at_the_same_time() {
         run(&db, "begin").await;
         run(&db, first).await;
         let commit = async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            seconds(0.3).await;
             // Neither is in the way of work.
             run(&db, "select jobs.insert('k'); commit").await;
         };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs_tests::{Client, Cluster, blocked, run, sqlstate};
+use jobs_tests::{Client, blocked, quiet, run, sqlstate};
 
 /// What the extension sets for itself, with what a session may have set.
 const SETTINGS: [(&str, &str); 13] = [
@@ -139,10 +139,6 @@ async fn call_all(db: &Client, mut after: impl AsyncFnMut(&str)) {
     }
 }
 
-fn quiet() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
-
 /// Of each table that triggers were called for: the values of a setting that they found.
 async fn found(db: &Client, name: &str) -> Vec<(String, String)> {
     let rows = db
@@ -157,8 +153,7 @@ async fn found(db: &Client, name: &str) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn what_triggers_set_for_their_transaction_ends_with_it() {
-    let cluster = quiet();
-    let db = cluster.database("local").await;
+    let (_cluster, db) = quiet("local").await;
     let before = settings(&db).await;
     trigger(
         &db,
@@ -176,8 +171,7 @@ async fn what_triggers_set_for_their_transaction_ends_with_it() {
 
 #[tokio::test]
 async fn what_triggers_set_for_the_session_is_the_sessions() {
-    let cluster = quiet();
-    let db = cluster.database("session").await;
+    let (_cluster, db) = quiet("session").await;
     let before = settings(&db).await;
     trigger(&db, "set :name = ':other';").await;
     call_all(&db, async |call| {
@@ -192,8 +186,7 @@ async fn what_triggers_set_for_the_session_is_the_sessions() {
 
 #[tokio::test]
 async fn what_triggers_set_before_they_fail_is_undone() {
-    let cluster = quiet();
-    let db = cluster.database("failing").await;
+    let (_cluster, db) = quiet("failing").await;
     trigger(
         &db,
         "set :name = ':other'; set local :name = ':other'; if ':name' = 'enable_sort' then raise 'no' using errcode = 'P1234'; end if;",
@@ -220,8 +213,7 @@ async fn what_triggers_set_before_they_fail_is_undone() {
 
 #[tokio::test]
 async fn triggers_run_with_what_the_session_has_set() {
-    let cluster = quiet();
-    let db = cluster.database("own").await;
+    let (_cluster, db) = quiet("own").await;
     trigger(&db, "").await;
     set(&db).await;
     call_all(&db, async |_| {}).await;
@@ -254,8 +246,7 @@ async fn detail(db: &Client, sql: &str) -> Option<String> {
 /// Every server of these tests has `RUST_BACKTRACE` in its environment.
 #[tokio::test]
 async fn no_error_shows_a_backtrace() {
-    let cluster = quiet();
-    let db = cluster.database("backtrace").await;
+    let (_cluster, db) = quiet("backtrace").await;
     // Ours, with and without.
     for sql in [
         "select jobs.insert('k', max_attempts => 0)",
@@ -301,8 +292,7 @@ async fn no_error_shows_a_backtrace() {
 /// and the error is its own.
 #[tokio::test]
 async fn calls_that_the_extension_is_dropped_under_say_so() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("dropped").await;
+    let (cluster, db) = quiet("dropped").await;
     for call in [
         "select jobs.insert('k', unique_opts => '{\"by_kind\": true}')",
         "select jobs.complete(1, 1)",

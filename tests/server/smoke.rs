@@ -1,6 +1,6 @@
 //! The shortest way through the extension, and that it leaves nothing behind.
 
-use jobs_tests::{Client, Cluster};
+use jobs_tests::{Client, Cluster, run};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -57,12 +57,14 @@ async fn drop_leaves_nothing_behind() {
     let db = cluster.connect("postgres").await;
     let before = objects(&db).await;
     for _ in 0..2 {
-        db.batch_execute("create extension jobs").await.unwrap();
-        db.batch_execute("select jobs.insert('email.send', unique_opts => '{\"by_args\": true}')")
-            .await
-            .unwrap();
+        run(&db, "create extension jobs").await;
+        run(
+            &db,
+            "select jobs.insert('email.send', unique_opts => '{\"by_args\": true}')",
+        )
+        .await;
         assert_ne!(objects(&db).await, before);
-        db.batch_execute("drop extension jobs").await.unwrap();
+        run(&db, "drop extension jobs").await;
         assert_eq!(objects(&db).await, before);
     }
 }

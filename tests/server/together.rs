@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, blocked, comes_true, is, number, rng, run, sqlstate, state, with_faults,
+    Client, Cluster, blocked, comes_true, is, number, quiet, rng, run, sqlstate, state, with,
+    with_faults,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -114,8 +115,7 @@ async fn attempts_end_whose_tokens_are_current_when_the_call_answers() {
 /// are as they were: their results can be sent again.
 #[tokio::test]
 async fn a_result_whose_job_stays_locked_keeps_no_other_one_waiting() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("locked").await;
+    let (cluster, db) = quiet("locked").await;
     let holder = cluster.connect("locked").await;
     let caller = cluster.connect("locked").await;
     directly_and_by_statements(&db, async |way| {
@@ -605,8 +605,7 @@ async fn fetch_at_least(db: Client, most: usize, lingers: bool, over: Arc<Atomic
 /// enough: not before, and then at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gets_fewer_jobs_than_he_asks_for_before_the_time_nor_none_after_it() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("fewer").await;
+    let (cluster, db) = quiet("fewer").await;
     let mut rng = rng();
     let mut record = Record::default();
     let insert = async |record: &mut Record, count: i64, when: &str| {
@@ -729,12 +728,15 @@ async fn control_out_of_turn_somebody_is_late() {
 
 #[tokio::test]
 async fn a_fetch_of_several_jobs_from_many_queues_takes_few_locks() {
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("max_connections", 10)
-        .set("max_locks_per_transaction", 10)
-        .start();
-    let db = cluster.database("queues").await;
+    let (_cluster, db) = with(
+        "queues",
+        &[
+            ("jobs.enabled", "off"),
+            ("max_connections", "10"),
+            ("max_locks_per_transaction", "10"),
+        ],
+    )
+    .await;
     run(
         &db,
         "select jobs.insert('k', queue => 'q' || n) from unnest('{1,9999}'::int[]) n",

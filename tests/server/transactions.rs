@@ -1,22 +1,13 @@
 //! The guarantee of uniqueness inside every kind of transaction: savepoints, exception blocks,
 //! triggers, cursors and prepared transactions. Very large ones are in `large_transactions`.
 
-use std::time::Duration;
-
-use jobs_tests::{Client, Cluster, SOON, poll_until, run, scalar, sqlstate};
+use jobs_tests::{
+    Client, Cluster, SOON, comes_true, count, is, poll_until, quiet, run, scalar, seconds, sqlstate,
+};
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
 
 pub(crate) const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
-
-/// A cluster whose background worker leaves everything to the tests.
-pub(crate) fn quiet() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
-
-pub(crate) async fn count(db: &Client, of: &str) -> i64 {
-    scalar(db, &format!("select count(*) from {of}")).await
-}
 
 /// The two ways to insert job `n` of kind `k` that is unique by its args.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +80,7 @@ impl Rival {
 
     /// Panics if it does not wait any more, also a while later.
     async fn keeps_waiting(&self, db: &Client) {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        seconds(0.15).await;
         assert!(!self.task.is_finished() && self.waits(db).await);
     }
 
@@ -172,8 +163,7 @@ async fn forget_all(db: &Client) {
 
 #[tokio::test]
 async fn control_every_fault_is_found() {
-    let cluster = quiet();
-    let db = cluster.database("faults").await;
+    let (_cluster, db) = quiet("faults").await;
     run(
         &db,
         "select jobs.insert('k', to_jsonb(n), '{\"by_args\": true}') from generate_series(1, 3) n",
@@ -207,8 +197,7 @@ async fn control_every_fault_is_found() {
 
 #[tokio::test]
 async fn what_a_savepoint_rolled_back_is_no_duplicate_in_its_own_session() {
-    let cluster = quiet();
-    let db = cluster.database("own").await;
+    let (_cluster, db) = quiet("own").await;
     for level in LEVELS {
         for way in WAYS {
             run(&db, &format!("begin isolation level {level}; savepoint a")).await;
@@ -240,8 +229,7 @@ async fn what_a_savepoint_rolled_back_is_no_duplicate_in_its_own_session() {
 
 #[tokio::test]
 async fn a_rival_gets_the_key_as_soon_as_the_savepoint_that_has_it_is_rolled_back() {
-    let cluster = quiet();
-    let db = cluster.database("soon").await;
+    let (cluster, db) = quiet("soon").await;
     let holder = cluster.connect("soon").await;
     for level in LEVELS {
         for way in WAYS {
@@ -270,8 +258,7 @@ async fn a_rival_gets_the_key_as_soon_as_the_savepoint_that_has_it_is_rolled_bac
 /// of no other end of a released savepoint; whoever waits for the advisory lock gets it at once.
 #[tokio::test]
 async fn a_rival_gets_the_key_of_a_released_savepoint_inside_a_rolled_back_one() {
-    let cluster = quiet();
-    let db = cluster.database("inside").await;
+    let (cluster, db) = quiet("inside").await;
     let holder = cluster.connect("inside").await;
     for level in LEVELS {
         for way in WAYS {
@@ -305,8 +292,7 @@ async fn a_rival_gets_the_key_of_a_released_savepoint_inside_a_rolled_back_one()
 
 #[tokio::test]
 async fn a_released_savepoint_keeps_its_key_until_the_transaction_ends() {
-    let cluster = quiet();
-    let db = cluster.database("released").await;
+    let (cluster, db) = quiet("released").await;
     let holder = cluster.connect("released").await;
     for level in LEVELS {
         for way in WAYS {
@@ -335,8 +321,7 @@ async fn a_released_savepoint_keeps_its_key_until_the_transaction_ends() {
 /// up.
 #[tokio::test]
 async fn a_key_of_one_of_very_many_subtransactions_is_held_like_any_other() {
-    let cluster = quiet();
-    let db = cluster.database("overflow").await;
+    let (cluster, db) = quiet("overflow").await;
     let holder = cluster.connect("overflow").await;
     for level in LEVELS {
         for way in WAYS {
@@ -375,8 +360,7 @@ async fn a_key_of_one_of_very_many_subtransactions_is_held_like_any_other() {
 
 #[tokio::test]
 async fn what_a_rolled_back_savepoint_replaced_or_updated_is_as_it_was() {
-    let cluster = quiet();
-    let db = cluster.database("undone").await;
+    let (cluster, db) = quiet("undone").await;
     let other = cluster.connect("undone").await;
     let insert = |policy: &str| {
         format!(
@@ -423,8 +407,7 @@ async fn what_a_rolled_back_savepoint_replaced_or_updated_is_as_it_was() {
 
 #[tokio::test]
 async fn a_rejected_duplicate_that_is_caught_leaves_the_transaction_as_it_was() {
-    let cluster = quiet();
-    let db = cluster.database("caught").await;
+    let (_cluster, db) = quiet("caught").await;
     run(
         &db,
         r#"create function insert_or_detail(n int) returns jsonb language plpgsql as $$
@@ -471,8 +454,7 @@ async fn a_rejected_duplicate_that_is_caught_leaves_the_transaction_as_it_was() 
 
 #[tokio::test]
 async fn a_block_that_fails_after_its_insert_leaves_nothing_of_it() {
-    let cluster = quiet();
-    let db = cluster.database("block").await;
+    let (cluster, db) = quiet("block").await;
     let holder = cluster.connect("block").await;
     for level in LEVELS {
         for way in WAYS {
@@ -505,8 +487,7 @@ async fn a_block_that_fails_after_its_insert_leaves_nothing_of_it() {
 
 #[tokio::test]
 async fn triggers_insert_one_job_a_key_and_a_rolled_back_statement_none() {
-    let cluster = quiet();
-    let db = cluster.database("triggers").await;
+    let (_cluster, db) = quiet("triggers").await;
     run(
         &db,
         r#"create table orders (id int, customer int, total int check (total >= 0));
@@ -560,8 +541,7 @@ async fn triggers_insert_one_job_a_key_and_a_rolled_back_statement_none() {
 
 #[tokio::test]
 async fn a_deferred_trigger_that_fails_at_commit_leaves_no_job() {
-    let cluster = quiet();
-    let db = cluster.database("deferred").await;
+    let (cluster, db) = quiet("deferred").await;
     run(
         &db,
         r#"create table orders (id int);
@@ -595,14 +575,10 @@ async fn a_deferred_trigger_that_fails_at_commit_leaves_no_job() {
         run(&waiter, "select").await;
         sqlstate(answer)
     });
-    poll_until("the commit waits", SOON, async || {
-        count(
-            &db,
-            "pg_stat_activity where wait_event_type = 'Lock' and query = 'commit'",
-        )
-        .await
-            == 1
-    })
+    comes_true(
+        &db,
+        "count(*) = 1 from pg_stat_activity where wait_event_type = 'Lock' and query = 'commit'",
+    )
     .await;
     run(&holder, "commit").await;
     assert_eq!(committing.await.unwrap(), "23505");
@@ -611,8 +587,7 @@ async fn a_deferred_trigger_that_fails_at_commit_leaves_no_job() {
 
 #[tokio::test]
 async fn a_prepared_insert_holds_its_key_until_it_is_committed_or_rolled_back() {
-    let cluster = quiet();
-    let db = cluster.database("prepared").await;
+    let (cluster, db) = quiet("prepared").await;
     for level in LEVELS {
         for way in WAYS {
             for end in ["commit", "rollback"] {
@@ -660,8 +635,7 @@ async fn a_prepared_insert_holds_its_key_until_it_is_committed_or_rolled_back() 
 
 #[tokio::test]
 async fn a_prepared_insert_holds_its_key_over_a_crash() {
-    let cluster = quiet();
-    let db = cluster.database("crashed").await;
+    let (cluster, db) = quiet("crashed").await;
     for (name, n, way) in [
         ("single", 1, Way::Single),
         ("batch", 2, Way::Batch),
@@ -711,53 +685,45 @@ async fn a_prepared_insert_holds_its_key_over_a_crash() {
     assert_one_job_a_key(&db, 5).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batches_of_the_same_keys_in_opposite_orders_do_not_deadlock() {
-    let cluster = quiet();
-    let db = cluster.database("orders").await;
-    let mut sessions = Vec::new();
-    for order in ["asc", "desc", "asc", "desc"] {
-        sessions.push((cluster.connect("orders").await, order));
-    }
+/// Few keys, step by step: tests/isolation/specs/unique_batch.spec.
+#[tokio::test]
+async fn large_batches_in_opposite_orders_do_not_deadlock() {
     const KEYS: i64 = 2000;
     const ROUNDS: i64 = 12;
+    let (cluster, db) = quiet("orders").await;
+    let connect = || cluster.connect("orders");
+    let (a, b, c, d) = tokio::join!(connect(), connect(), connect(), connect());
     for round in 0..ROUNDS {
-        let mut tasks = Vec::new();
-        for (client, order) in sessions {
-            let sql = format!(
-                "select count(*) filter (where not unique_skipped_as_duplicate)
-                   from jobs.insert_batch('k', array(select jsonb_build_array({round}, n) from generate_series(1, {KEYS}) n order by n {order}), '{{\"by_args\": true}}')"
+        let batch = async |client: &Client, order: &str| {
+            let args = format!(
+                "select jsonb_build_array({round}, n) from generate_series(1, {KEYS}) n order by n {order}"
             );
-            tasks.push(tokio::spawn(async move {
-                let inserted = client
-                    .query_one(&sql, &[])
-                    .await
-                    .map(|row| row.get::<_, i64>(0));
-                (client, order, inserted)
-            }));
-        }
-        let mut inserted: i64 = 0;
-        sessions = Vec::new();
-        for task in tasks {
-            let (client, order, answer) = task.await.unwrap();
-            inserted += answer.unwrap_or_else(|error| panic!("round {round}, {order}: {error:?}"));
-            sessions.push((client, order));
-        }
-        assert_eq!(inserted, KEYS, "round {round}");
+            let from = format!(
+                "jobs.insert_batch('k', array({args}), '{{\"by_args\": true}}') where not unique_skipped_as_duplicate"
+            );
+            count(client, &from).await
+        };
+        let (a, b, c, d) = tokio::join!(
+            batch(&a, "asc"),
+            batch(&b, "desc"),
+            batch(&c, "asc"),
+            batch(&d, "desc")
+        );
+        assert_eq!(a + b + c + d, KEYS, "round {round}");
     }
     assert_one_job_a_key(&db, KEYS * ROUNDS).await;
-    let deadlocks: i64 = scalar(
-        &db,
-        "select deadlocks from pg_stat_database where datname = current_database()",
-    )
-    .await;
-    assert_eq!(deadlocks, 0);
+    assert!(
+        is(
+            &db,
+            "deadlocks = 0 from pg_stat_database where datname = current_database()"
+        )
+        .await
+    );
 }
 
 #[tokio::test]
 async fn a_cursor_sees_what_was_inserted_since_it_was_opened() {
-    let cluster = quiet();
-    let db = cluster.database("cursor").await;
+    let (_cluster, db) = quiet("cursor").await;
     for level in LEVELS {
         run(
             &db,
@@ -796,7 +762,7 @@ async fn a_cursor_sees_what_was_inserted_since_it_was_opened() {
 
 #[tokio::test]
 async fn a_portal_that_is_fetched_in_parts_inserts_one_job_a_key() {
-    let cluster = quiet();
+    let cluster = Cluster::quiet();
     let mut db = cluster.database("portal").await;
     let transaction = db.transaction().await.unwrap();
     let sql = "select i.unique_skipped_as_duplicate from generate_series(0, 99) n, lateral jobs.insert('k', to_jsonb(n % 60), '{\"by_args\": true}') i";
@@ -809,10 +775,8 @@ async fn a_portal_that_is_fetched_in_parts_inserts_one_job_a_key() {
         }
         skipped.extend(rows.iter().map(|row| row.get::<_, bool>(0)));
         // Another statement in the midst of it.
-        transaction
-            .execute("select jobs.insert('k', '59', '{\"by_args\": true}')", &[])
-            .await
-            .unwrap();
+        let another = "select jobs.insert('k', '59', '{\"by_args\": true}')";
+        transaction.batch_execute(another).await.unwrap();
     }
     let expected: Vec<bool> = (0..100).map(|n| n >= 59).collect();
     assert_eq!(skipped, expected);
@@ -822,8 +786,7 @@ async fn a_portal_that_is_fetched_in_parts_inserts_one_job_a_key() {
 
 #[tokio::test]
 async fn the_second_call_in_one_statement_is_a_duplicate_of_the_first() {
-    let cluster = quiet();
-    let db = cluster.database("statement").await;
+    let (_cluster, db) = quiet("statement").await;
     let insert = |n: &str| format!("jobs.insert('k', to_jsonb({n}), '{{\"by_args\": true}}')");
     let batch =
         |n: &str| format!("jobs.insert_batch('k', array[to_jsonb({n})], '{{\"by_args\": true}}')");
@@ -881,8 +844,7 @@ async fn the_second_call_in_one_statement_is_a_duplicate_of_the_first() {
 
 #[tokio::test]
 async fn what_an_insert_select_fails_to_write_leaves_no_job() {
-    let cluster = quiet();
-    let db = cluster.database("copy").await;
+    let (_cluster, db) = quiet("copy").await;
     run(&db, "create table sent (job bigint primary key)").await;
     let sql = |keys: i32| {
         format!(

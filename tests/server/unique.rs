@@ -4,12 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use jobs_tests::{Client, Cluster, blocked, poll_until, run, scalar, sqlstate};
-
-/// A cluster whose background worker leaves everything to the tests.
-fn quiet() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
+use jobs_tests::{
+    Client, Cluster, blocked, count, poll_until, quiet, run, scalar, seconds, sqlstate, with,
+};
 
 /// Inserts a job of a kind that is unique by its kind: its id, and whether that was a duplicate.
 async fn insert(db: &Client, kind: &str, by_state: &str) -> (i64, bool) {
@@ -39,46 +36,8 @@ async fn complete(db: &Client, id: i64) {
 }
 
 #[tokio::test]
-async fn a_folded_job_counts_again_when_the_newer_ones_are_gone() {
-    let cluster = quiet();
-    let db = cluster.database("folded").await;
-    let mut ids = Vec::new();
-    for _ in 0..3 {
-        let (id, skipped) = insert(&db, "k", r#"["available"]"#).await;
-        assert!(!skipped);
-        complete(&db, id).await;
-        ids.push(id);
-    }
-    for id in &ids[1..] {
-        db.execute("select jobs.delete($1)", &[id]).await.unwrap();
-    }
-    db.batch_execute("select jobs.maintain()").await.unwrap();
-    assert_eq!(
-        insert(&db, "k", r#"["completed", "available"]"#).await,
-        (ids[0], true),
-        "the oldest is completed, and still there"
-    );
-    db.execute("select jobs.retry($1)", &[&ids[0]])
-        .await
-        .unwrap();
-    assert_eq!(insert(&db, "k", r#"["available"]"#).await, (ids[0], true));
-    db.execute("select jobs.delete($1)", &[&ids[0]])
-        .await
-        .unwrap();
-    db.batch_execute("select jobs.maintain()").await.unwrap();
-    for table in ["unique_claim", "unique_note"] {
-        assert_eq!(
-            scalar::<i64>(&db, &format!("select count(*) from jobs.{table}")).await,
-            0,
-            "nothing is left in {table}"
-        );
-    }
-}
-
-#[tokio::test]
 async fn a_retry_while_the_key_is_locked_waits_for_nobody_and_is_known_after_a_rollback() {
-    let cluster = quiet();
-    let db = cluster.database("locked").await;
+    let (cluster, db) = quiet("locked").await;
     let rival = cluster.connect("locked").await;
     let mut ids = Vec::new();
     for _ in 0..3 {
@@ -87,20 +46,20 @@ async fn a_retry_while_the_key_is_locked_waits_for_nobody_and_is_known_after_a_r
         ids.push(id);
     }
     for isolation in ["read committed", "repeatable read"] {
-        rival.batch_execute("begin").await.unwrap();
+        run(&rival, "begin").await;
         assert!(!insert(&rival, "k", r#"["available"]"#).await.1);
-        db.batch_execute(&format!(
-            "begin isolation level {isolation}; set lock_timeout = '60s'"
-        ))
-        .await
-        .unwrap();
+        run(
+            &db,
+            &format!("begin isolation level {isolation}; set lock_timeout = '60s'"),
+        )
+        .await;
         assert_eq!(
             sqlstate(db.execute("select jobs.retry($1)", &[&ids[0]]).await),
             "00000",
             "a retry never fails because of a key"
         );
-        db.batch_execute("commit").await.unwrap();
-        rival.batch_execute("rollback").await.unwrap();
+        run(&db, "commit").await;
+        run(&rival, "rollback").await;
         assert_eq!(insert(&db, "k", r#"["available"]"#).await, (ids[0], true));
         complete(&db, ids[0]).await;
     }
@@ -108,23 +67,17 @@ async fn a_retry_while_the_key_is_locked_waits_for_nobody_and_is_known_after_a_r
 
 #[tokio::test]
 async fn a_reaper_does_not_touch_a_claim_that_it_has_not_locked() {
-    let cluster = quiet();
-    let db = cluster.database("reaper").await;
+    let (cluster, db) = quiet("reaper").await;
     let (old, _) = insert(&db, "k", r#"["available"]"#).await;
     complete(&db, old).await;
     // However it came to that: the job is past its retention, and has no claim.
-    db.batch_execute(
-        "delete from jobs.unique_claim; update jobs.finished set finalized_at = now() - interval '2 days'",
-    )
-    .await
-    .unwrap();
+    run(&db, "delete from jobs.unique_claim; update jobs.finished set finalized_at = now() - interval '2 days'").await;
     let holder = cluster.connect("reaper").await;
-    holder
-        .batch_execute(&format!(
-            "begin; select from jobs.job where id = {old} for update"
-        ))
-        .await
-        .unwrap();
+    run(
+        &holder,
+        &format!("begin; select from jobs.job where id = {old} for update"),
+    )
+    .await;
     let maintainer = cluster.connect("reaper").await;
     let maintaining =
         tokio::spawn(async move { maintainer.batch_execute("select jobs.maintain()").await });
@@ -135,12 +88,12 @@ async fn a_reaper_does_not_touch_a_claim_that_it_has_not_locked() {
         .await
         .unwrap();
     let rival = cluster.connect("reaper").await;
-    rival.batch_execute("begin").await.unwrap();
+    run(&rival, "begin").await;
     let (winner, skipped) = insert(&rival, "k", r#"["available"]"#).await;
     assert!(!skipped);
-    holder.batch_execute("commit").await.unwrap();
+    run(&holder, "commit").await;
     maintaining.await.unwrap().unwrap();
-    rival.batch_execute("commit").await.unwrap();
+    run(&rival, "commit").await;
     assert_eq!(insert(&db, "k", r#"["available"]"#).await, (winner, true));
 }
 
@@ -161,60 +114,12 @@ fn element(kind: &str, wait: bool) -> String {
     format!(r#"{{"kind": "{kind}", "unique_opts": {{"by_kind": true, "wait": {wait}}}}}"#)
 }
 
-#[tokio::test]
-async fn batches_that_wait_for_some_keys_only_do_not_deadlock() {
-    let cluster = quiet();
-    let db = cluster.database("mixed").await;
-    let [first, second] = kinds_by_key(&db).await;
-    for round in 0..5 {
-        let holder = cluster.connect("mixed").await;
-        holder
-            .batch_execute(&format!(
-                "begin; select jobs.insert('{first}', unique_opts => '{{\"by_kind\": true}}')"
-            ))
-            .await
-            .unwrap();
-        let batches = [
-            format!(
-                "select jobs.insert_many('[{}, {}]')",
-                element(&first, true),
-                element(&second, true)
-            ),
-            format!(
-                "select jobs.insert_many('[{}, {}]')",
-                element(&second, false),
-                element(&first, true)
-            ),
-        ];
-        let mut tasks = Vec::new();
-        for batch in batches {
-            let session = cluster.connect("mixed").await;
-            tasks.push(tokio::spawn(async move {
-                sqlstate(session.batch_execute(&batch).await)
-            }));
-            blocked(&db, tasks.len() as i64).await;
-        }
-        holder.batch_execute("rollback").await.unwrap();
-        for task in tasks {
-            assert_eq!(task.await.unwrap(), "00000", "round {round}");
-        }
-        assert_eq!(
-            scalar::<i64>(&db, "select count(*) from jobs.jobs").await,
-            2
-        );
-        db.batch_execute("select jobs.delete(id) from jobs.jobs; select jobs.maintain()")
-            .await
-            .unwrap();
-    }
-}
-
 /// A claim that takes a statement, in a transaction that has used up its subtransactions: who comes
 /// between the look for rivals and that statement is not waited for either. A trigger makes room
 /// for one.
 #[tokio::test]
 async fn batches_do_not_deadlock_where_there_is_no_room_for_subtransactions() {
-    let cluster = quiet();
-    let db = cluster.database("no_room").await;
+    let (cluster, db) = quiet("no_room").await;
     let [first, second] = kinds_by_key(&db).await;
     run(
         &db,
@@ -272,8 +177,7 @@ async fn batches_do_not_deadlock_where_there_is_no_room_for_subtransactions() {
 
 #[tokio::test]
 async fn a_key_that_never_conflicts_is_linear_in_a_batch_and_can_be_cancelled() {
-    let cluster = quiet();
-    let db = cluster.database("many").await;
+    let (_cluster, db) = quiet("many").await;
     let batch = |n: u32| {
         format!(
             "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, {n}) n),
@@ -283,9 +187,7 @@ async fn a_key_that_never_conflicts_is_linear_in_a_batch_and_can_be_cancelled() 
     let begun = std::time::Instant::now();
     assert_eq!(scalar::<i64>(&db, &batch(20_000)).await, 20_000);
     let a_tenth = begun.elapsed();
-    db.batch_execute("set statement_timeout = '100ms'")
-        .await
-        .unwrap();
+    run(&db, "set statement_timeout = '100ms'").await;
     let begun = std::time::Instant::now();
     assert_eq!(sqlstate(db.batch_execute(&batch(200_000)).await), "57014");
     assert!(
@@ -298,11 +200,11 @@ async fn a_key_that_never_conflicts_is_linear_in_a_batch_and_can_be_cancelled() 
 #[tokio::test]
 async fn rows_whose_job_is_not_there_are_left_alone() {
     // As while a dump is being restored, table by table.
-    let cluster = quiet();
+    let cluster = Cluster::quiet();
     cluster.allow_violations();
     let db = cluster.database("restored").await;
     let (key, _) = insert(&db, "k", r#"["completed"]"#).await;
-    db.batch_execute(&format!(
+    run(&db, &format!(
         "select jobs.insert('later', scheduled_at => clock_timestamp() + '0.1 s'),
                 jobs.insert('expiring', queue => 'other', expires_at => clock_timestamp() + '0.1 s'),
                 jobs.insert('running', queue => 'run');
@@ -311,35 +213,35 @@ async fn rows_whose_job_is_not_there_are_left_alone() {
          update jobs.finished set finalized_at = now() - interval '9 days';
          create table aside as select * from jobs.job; delete from jobs.job;
          select pg_sleep(0.3)"
-    ))
-    .await
-    .unwrap();
+    )).await;
     assert_eq!(
         scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await,
         0
     );
-    db.batch_execute("insert into jobs.job select * from aside")
-        .await
-        .unwrap();
+    run(&db, "insert into jobs.job select * from aside").await;
     assert_eq!(
         scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await,
         4,
         "control: with their jobs they are dealt with"
     );
     // A job in no place holds no key.
-    db.batch_execute("insert into jobs.job select * from aside on conflict do nothing")
-        .await
-        .unwrap();
+    run(
+        &db,
+        "insert into jobs.job select * from aside on conflict do nothing",
+    )
+    .await;
     assert!(!insert(&db, "k", r#"["available"]"#).await.1);
 }
 
 #[tokio::test]
 async fn a_database_in_another_encoding_is_refused() {
-    let cluster = quiet();
+    let cluster = Cluster::quiet();
     let db = cluster.connect("postgres").await;
-    db.batch_execute("create database latin encoding 'LATIN1' locale 'C' template template0")
-        .await
-        .unwrap();
+    run(
+        &db,
+        "create database latin encoding 'LATIN1' locale 'C' template template0",
+    )
+    .await;
     let latin = cluster.connect("latin").await;
     assert_eq!(
         sqlstate(latin.batch_execute("create extension jobs").await),
@@ -349,11 +251,10 @@ async fn a_database_in_another_encoding_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sampler_never_sees_neither_or_both_of_a_replacement() {
-    let cluster = quiet();
-    let db = cluster.database("replace").await;
+    let (cluster, db) = quiet("replace").await;
     let policy = r#"'{"by_kind": true, "on_conflict": "replace"}'"#;
     let insert = format!("select replaced_id from jobs.insert('k', unique_opts => {policy})");
-    db.batch_execute(&insert).await.unwrap();
+    run(&db, &insert).await;
     let mut tasks = Vec::new();
     let is_enough = Arc::new(AtomicBool::new(false));
     for session in 0..6 {
@@ -367,14 +268,14 @@ async fn a_sampler_never_sees_neither_or_both_of_a_replacement() {
                 }
                 // Some are rolled back, and some of what is replaced is running.
                 if session == 0 {
-                    client.batch_execute("select jobs.fetch()").await.unwrap();
+                    run(&client, "select jobs.fetch()").await;
                 }
-                client.batch_execute("begin").await.unwrap();
-                let id: Option<i64> = client.query_one(&insert, &[]).await.unwrap().get(0);
+                run(&client, "begin").await;
+                let id: Option<i64> = scalar(&client, &insert).await;
                 if round % 5 == 4 {
-                    client.batch_execute("rollback").await.unwrap();
+                    run(&client, "rollback").await;
                 } else {
-                    client.batch_execute("commit").await.unwrap();
+                    run(&client, "commit").await;
                     replaced.extend(id);
                 }
             }
@@ -401,19 +302,14 @@ async fn a_sampler_never_sees_neither_or_both_of_a_replacement() {
     replaced.dedup();
     assert_eq!(replaced.len(), all, "each job is replaced once");
     assert_eq!(
-        scalar::<i64>(
-            &db,
-            "select count(*) from jobs.jobs where state = 'cancelled'"
-        )
-        .await,
+        count(&db, "jobs.jobs where state = 'cancelled'").await,
         all as i64
     );
 }
 
 #[tokio::test]
 async fn a_replacement_chases_what_moves() {
-    let cluster = quiet();
-    let db = cluster.database("chase").await;
+    let (cluster, db) = quiet("chase").await;
     let worker = cluster.connect("chase").await;
     let policy = r#"{"by_kind": true, "on_conflict": "replace"}"#;
     // It is being fetched: once it runs it is cancelled at once. It is being completed:
@@ -427,35 +323,32 @@ async fn a_replacement_chases_what_moves() {
     ] {
         let kind = if replaces { "fetched" } else { "completed" };
         let first: i64 = scalar(&db, &format!("select id from jobs.insert('{kind}')")).await;
-        db.batch_execute(&format!("select jobs.delete({first})"))
-            .await
-            .unwrap();
+        run(&db, &format!("select jobs.delete({first})")).await;
         let first: i64 = scalar(
             &db,
             &format!("select id from jobs.insert('{kind}', unique_opts => '{policy}')"),
         )
         .await;
         if !replaces {
-            db.batch_execute("select jobs.fetch()").await.unwrap();
+            run(&db, "select jobs.fetch()").await;
         }
-        worker
-            .batch_execute(&format!("begin; {step}"))
-            .await
-            .unwrap();
+        run(&worker, &format!("begin; {step}")).await;
         let other = cluster.connect("chase").await;
         let sql = format!(
             "select replaced_id, unique_skipped_as_duplicate, id from jobs.insert('{kind}', unique_opts => '{policy}')"
         );
         let waiting = tokio::spawn(async move { other.query_one(&sql, &[]).await.unwrap() });
         blocked(&db, 1).await;
-        worker.batch_execute("commit").await.unwrap();
+        run(&worker, "commit").await;
         let row = waiting.await.unwrap();
         let answer: (Option<i64>, bool) = (row.get(0), row.get(1));
         if replaces {
             assert_eq!(answer, (Some(first), false));
-            db.batch_execute(&format!("select jobs.cancel({})", row.get::<_, i64>(2)))
-                .await
-                .unwrap();
+            run(
+                &db,
+                &format!("select jobs.cancel({})", row.get::<_, i64>(2)),
+            )
+            .await;
         } else {
             assert_eq!((answer, row.get::<_, i64>(2)), ((None, true), first));
         }
@@ -464,8 +357,7 @@ async fn a_replacement_chases_what_moves() {
 
 #[tokio::test]
 async fn an_update_meets_a_job_on_its_way() {
-    let cluster = quiet();
-    let db = cluster.database("moving").await;
+    let (cluster, db) = quiet("moving").await;
     let other = cluster.connect("moving").await;
     let update = |fields: &str| {
         format!(
@@ -475,17 +367,18 @@ async fn an_update_meets_a_job_on_its_way() {
     // It is being released while another queue is to be written for it: as it waits by then the
     // update does not touch it.
     let (id, _) = insert(&db, "k", r#"["available", "running"]"#).await;
-    other.batch_execute("select jobs.fetch()").await.unwrap();
-    other.batch_execute("begin").await.unwrap();
-    other
-        .batch_execute("select jobs.release(id, token) from jobs.jobs where state = 'running'")
-        .await
-        .unwrap();
+    run(&other, "select jobs.fetch()").await;
+    run(&other, "begin").await;
+    run(
+        &other,
+        "select jobs.release(id, token) from jobs.jobs where state = 'running'",
+    )
+    .await;
     let updater = cluster.connect("moving").await;
     let sql = update(r#"{"running": ["queue"]}"#);
     let waiting = tokio::spawn(async move { sqlstate(updater.batch_execute(&sql).await) });
     blocked(&db, 1).await;
-    other.batch_execute("commit").await.unwrap();
+    run(&other, "commit").await;
     assert_eq!(waiting.await.unwrap(), "00000");
     assert_eq!(
         scalar::<String>(
@@ -502,14 +395,14 @@ async fn an_update_meets_a_job_on_its_way() {
     // It is being fetched while new args are written for it: its worker gets the old ones,
     // and as it runs by then the update does not touch it.
     let (id, _) = insert(&db, "k", r#"["available", "running"]"#).await;
-    other.batch_execute("begin").await.unwrap();
+    run(&other, "begin").await;
     let fetched: i64 = scalar(&other, "select id from jobs.fetch()").await;
     assert_eq!(fetched, id);
     let updater = cluster.connect("moving").await;
     let sql = update(r#"{"available": ["args"]}"#);
     let waiting = tokio::spawn(async move { sqlstate(updater.batch_execute(&sql).await) });
     blocked(&db, 1).await;
-    other.batch_execute("commit").await.unwrap();
+    run(&other, "commit").await;
     assert_eq!(waiting.await.unwrap(), "00000");
     assert_eq!(
         scalar::<String>(
@@ -523,27 +416,26 @@ async fn an_update_meets_a_job_on_its_way() {
 
 #[tokio::test]
 async fn a_batch_of_replacements_and_complete_many_take_jobs_in_one_order() {
-    let cluster = quiet();
-    let db = cluster.database("lock_order").await;
+    let (cluster, db) = quiet("lock_order").await;
     let job = |n: i32| {
         format!(
             r#"{{"kind": "k", "args": {n}, "unique_opts": {{"by_args": true, "on_conflict": "replace"}}}}"#
         )
     };
     for n in 1..=2 {
-        db.batch_execute(&format!("select jobs.insert_many('[{}]')", job(n)))
-            .await
-            .unwrap();
+        run(&db, &format!("select jobs.insert_many('[{}]')", job(n))).await;
     }
-    db.batch_execute("create table held as select id, token from jobs.fetch(max_jobs => 2)")
-        .await
-        .unwrap();
+    run(
+        &db,
+        "create table held as select id, token from jobs.fetch(max_jobs => 2)",
+    )
+    .await;
     // Somebody has the first job; a completion of both waits for it, then a batch that
     // replaces the second one first.
     let blocker = cluster.connect("lock_order").await;
-    blocker.batch_execute("begin").await.unwrap();
+    run(&blocker, "begin").await;
     let sql = "select jobs.heartbeat(min(id), min(token)) from held where id = (select min(id) from held)";
-    blocker.batch_execute(sql).await.unwrap();
+    run(&blocker, sql).await;
     let mut tasks = Vec::new();
     for (count, sql) in [
         "select jobs.complete_many(array_agg(id order by id), array_agg(token order by id)) from held"
@@ -559,25 +451,20 @@ async fn a_batch_of_replacements_and_complete_many_take_jobs_in_one_order() {
         }));
         blocked(&db, count as i64 + 1).await;
     }
-    blocker.batch_execute("rollback").await.unwrap();
+    run(&blocker, "rollback").await;
     for task in tasks {
         assert_eq!(task.await.unwrap(), "00000");
     }
-    assert_eq!(
-        scalar::<i64>(
-            &db,
-            "select count(*) from jobs.jobs where state = 'completed'"
-        )
-        .await,
-        2
-    );
+    assert_eq!(count(&db, "jobs.jobs where state = 'completed'").await, 2);
 }
 
 /// A claim under which nothing is left is gone after maintenance, with all notes on it.
 async fn assert_reaped(db: &Client) {
-    db.batch_execute("select jobs.delete(id) from jobs.jobs; select jobs.maintain()")
-        .await
-        .unwrap();
+    run(
+        db,
+        "select jobs.delete(id) from jobs.jobs; select jobs.maintain()",
+    )
+    .await;
     for table in ["claim", "note"] {
         let left = format!("select count(*) from jobs.unique_{table}");
         assert_eq!(scalar::<i64>(db, &left).await, 0, "{table}");
@@ -590,9 +477,7 @@ const AVAILABLE: &str = r#"["available"]"#;
 async fn cancelled(db: &Client) -> i64 {
     let (id, skipped) = insert(db, "k", AVAILABLE).await;
     assert!(!skipped);
-    db.batch_execute(&format!("select jobs.cancel({id})"))
-        .await
-        .unwrap();
+    run(db, &format!("select jobs.cancel({id})")).await;
     id
 }
 
@@ -604,38 +489,35 @@ async fn old_snapshot_of_a_deleted_job(
     id: i64,
 ) -> Client {
     let old = cluster.connect(name).await;
-    old.batch_execute(&format!(
-        "begin isolation level {level}; select count(*) from jobs.job"
-    ))
-    .await
-    .unwrap();
+    run(
+        &old,
+        &format!("begin isolation level {level}; select count(*) from jobs.job"),
+    )
+    .await;
     let sql = format!("select jobs.cancel({id}); select jobs.delete({id}); select jobs.maintain()");
     let other = cluster.connect(name).await;
-    other.batch_execute(&sql).await.unwrap();
+    run(&other, &sql).await;
     old
 }
 
 /// Calls `meanwhile` while an insert of a scheduled job has looked at its key and not yet written.
 async fn between_look_and_write(cluster: &Cluster, db: &Client, database: &str, meanwhile: &str) {
     let blocker = cluster.connect(database).await;
-    blocker
-        .batch_execute("begin; lock table jobs.scheduled in share mode")
-        .await
-        .unwrap();
+    run(&blocker, "begin; lock table jobs.scheduled in share mode").await;
     let inserter = cluster.connect(database).await;
     let sql = format!(
         r#"select jobs.insert('k', unique_opts => '{{"by_state": {AVAILABLE}}}', scheduled_at => '2999-01-01Z')"#
     );
     let inserting = tokio::spawn(async move { sqlstate(inserter.batch_execute(&sql).await) });
     blocked(db, 1).await;
-    db.batch_execute(meanwhile).await.unwrap();
-    blocker.batch_execute("commit").await.unwrap();
+    run(db, meanwhile).await;
+    run(&blocker, "commit").await;
     assert_eq!(inserting.await.unwrap(), "00000");
 }
 
 #[tokio::test]
 async fn a_job_that_comes_back_while_another_one_is_inserted_is_known() {
-    let cluster = quiet();
+    let cluster = Cluster::quiet();
     // It is in the list and is folded by that insert; or what it was folded for returns.
     let db = cluster.database("listed").await;
     let first = cancelled(&db).await;
@@ -666,8 +548,7 @@ async fn a_job_that_comes_back_while_another_one_is_inserted_is_known() {
 
 #[tokio::test]
 async fn a_job_that_is_deleted_while_another_one_is_inserted_leaves_nothing() {
-    let cluster = quiet();
-    let db = cluster.database("between").await;
+    let (cluster, db) = quiet("between").await;
     let first = cancelled(&db).await;
     cancelled(&db).await;
     let delete = format!("select jobs.delete({first})");
@@ -679,14 +560,13 @@ async fn a_job_that_is_deleted_while_another_one_is_inserted_leaves_nothing() {
     cancelled(&db).await;
     let old = old_snapshot_of_a_deleted_job(&cluster, "between", "repeatable read", first).await;
     assert!(!insert(&old, "k", AVAILABLE).await.1);
-    old.batch_execute("commit").await.unwrap();
+    run(&old, "commit").await;
     assert_reaped(&db).await;
 }
 
 #[tokio::test]
 async fn an_old_snapshot_with_a_claim_that_is_gone_shows_ones_own_too() {
-    let cluster = quiet();
-    let db = cluster.database("old").await;
+    let (cluster, db) = quiet("old").await;
     for level in ["repeatable read", "serializable"] {
         let (gone, _) = insert(&db, "k", AVAILABLE).await;
         let old = old_snapshot_of_a_deleted_job(&cluster, "old", level, gone).await;
@@ -694,14 +574,13 @@ async fn an_old_snapshot_with_a_claim_that_is_gone_shows_ones_own_too() {
         assert!(!skipped, "by the old snapshot job {gone} is available");
         let reply = insert(&old, "k", AVAILABLE).await;
         assert_eq!(reply, (own, true), "the latest of both jobs, {level}");
-        old.batch_execute("rollback").await.unwrap();
+        run(&old, "rollback").await;
     }
 }
 
 #[tokio::test]
 async fn a_batch_of_an_old_snapshot_goes_by_the_claims_that_this_shows() {
-    let cluster = quiet();
-    let db = cluster.database("old").await;
+    let (cluster, db) = quiet("old").await;
     let batch = async |client: &Client, args: &str, state: &str| -> Vec<(i64, bool)> {
         let sql = format!(
             r#"select id, unique_skipped_as_duplicate
@@ -713,10 +592,7 @@ async fn a_batch_of_an_old_snapshot_goes_by_the_claims_that_this_shows() {
     for level in ["repeatable read", "serializable"] {
         let gone = batch(&db, "{1}", "available").await[0].0;
         let old = old_snapshot_of_a_deleted_job(&cluster, "old", level, gone).await;
-        assert_eq!(
-            scalar::<i64>(&db, "select count(*) from jobs.unique_claim").await,
-            0
-        );
+        assert_eq!(count(&db, "jobs.unique_claim").await, 0);
         let reply = batch(&old, "{1,2}", "available").await;
         assert_eq!(
             reply[0],
@@ -729,14 +605,13 @@ async fn a_batch_of_an_old_snapshot_goes_by_the_claims_that_this_shows() {
         let reply = batch(&old, "{1,3}", "available").await;
         let latest: Vec<(i64, bool)> = own.iter().map(|(id, _)| (*id, true)).collect();
         assert_eq!(reply, latest, "{level}");
-        old.batch_execute("rollback").await.unwrap();
+        run(&old, "rollback").await;
     }
 }
 
 #[tokio::test]
 async fn a_batch_that_does_not_wait_touches_no_job_of_a_busy_key() {
-    let cluster = quiet();
-    let db = cluster.database("busy").await;
+    let (cluster, db) = quiet("busy").await;
     let policy = |more: &str| {
         format!(
             r#"'{{"by_args": true, "by_state": ["available", "running"], "on_conflict": "replace"{more}}}'"#
@@ -749,76 +624,49 @@ async fn a_batch_that_does_not_wait_touches_no_job_of_a_busy_key() {
         )
     };
     assert_eq!(scalar::<i64>(&db, &batch("")).await, 3);
-    db.batch_execute("select jobs.fetch(max_jobs => 3)")
-        .await
-        .unwrap();
+    run(&db, "select jobs.fetch(max_jobs => 3)").await;
     let rival = cluster.connect("busy").await;
-    rival
-        .batch_execute(&format!(
-            "begin; select jobs.insert('k', '1', {})",
-            policy("")
-        ))
-        .await
-        .unwrap();
-    db.batch_execute("set statement_timeout = '60s'")
-        .await
-        .unwrap();
+    run(
+        &rival,
+        &format!("begin; select jobs.insert('k', '1', {})", policy("")),
+    )
+    .await;
+    run(&db, "set statement_timeout = '60s'").await;
     assert_eq!(scalar::<i64>(&db, &batch(r#", "wait": false"#)).await, 2);
-    rival.batch_execute("rollback").await.unwrap();
+    run(&rival, "rollback").await;
 }
 
 #[tokio::test]
 async fn a_deletion_waits_for_no_insert_and_no_insert_waits_for_it() {
-    let cluster = quiet();
-    let db = cluster.database("deletion").await;
+    let (cluster, db) = quiet("deletion").await;
     let other = cluster.connect("deletion").await;
     for client in [&db, &other] {
-        client
-            .batch_execute("set statement_timeout = '60s'")
-            .await
-            .unwrap();
+        run(client, "set statement_timeout = '60s'").await;
     }
     // It returned once, and is cancelled again.
     let first = cancelled(&db).await;
-    db.batch_execute(&format!("select jobs.retry({first})"))
-        .await
-        .unwrap();
-    db.batch_execute(&format!("select jobs.cancel({first})"))
-        .await
-        .unwrap();
-    other
-        .batch_execute(&format!("begin; select jobs.delete({first})"))
-        .await
-        .unwrap();
+    run(&db, &format!("select jobs.retry({first})")).await;
+    run(&db, &format!("select jobs.cancel({first})")).await;
+    run(&other, &format!("begin; select jobs.delete({first})")).await;
     let (second, skipped) = insert(&db, "k", AVAILABLE).await;
     assert!(!skipped);
     assert_eq!(insert(&other, "k", AVAILABLE).await, (second, true));
-    other.batch_execute("commit").await.unwrap();
+    run(&other, "commit").await;
 
     // The other way round.
-    db.batch_execute(&format!("select jobs.cancel({second})"))
-        .await
-        .unwrap();
-    db.batch_execute(&format!("select jobs.retry({second})"))
-        .await
-        .unwrap();
-    db.batch_execute(&format!("select jobs.cancel({second})"))
-        .await
-        .unwrap();
-    db.batch_execute("begin").await.unwrap();
+    run(&db, &format!("select jobs.cancel({second})")).await;
+    run(&db, &format!("select jobs.retry({second})")).await;
+    run(&db, &format!("select jobs.cancel({second})")).await;
+    run(&db, "begin").await;
     assert!(!insert(&db, "k", AVAILABLE).await.1);
-    other
-        .batch_execute(&format!("select jobs.delete({second})"))
-        .await
-        .unwrap();
-    db.batch_execute("commit").await.unwrap();
+    run(&other, &format!("select jobs.delete({second})")).await;
+    run(&db, "commit").await;
     assert_reaped(&db).await;
 }
 
 #[tokio::test]
 async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
-    let cluster = quiet();
-    let db = cluster.database("aba").await;
+    let (cluster, db) = quiet("aba").await;
     let worker = cluster.connect("aba").await;
     // It leaves and comes back to the same state, and has released its hold.
     for (kind, on_conflict) in [
@@ -832,17 +680,14 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
         };
         let held = insert(r#""hold_for": 3600, "hold_until": "start""#);
         let first: i64 = scalar(&db, &held).await;
-        worker
-            .batch_execute(&format!(
+        run(&worker, &format!(
                 "begin; create temp table f_{kind} as select id, token from jobs.fetch('{kind}'); select jobs.release(id, token) from f_{kind}"
-            ))
-            .await
-            .unwrap();
+            )).await;
         let other = cluster.connect("aba").await;
         let sql = insert(&format!(r#""on_conflict": {on_conflict}"#));
         let waiting = tokio::spawn(async move { other.query_one(&sql, &[]).await.unwrap() });
         blocked(&db, 1).await;
-        worker.batch_execute("commit").await.unwrap();
+        run(&worker, "commit").await;
         let row = waiting.await.unwrap();
         let answer: (i64, bool, Option<i64>) = (row.get(0), row.get(1), row.get(2));
         assert!(
@@ -857,18 +702,13 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
         )
     };
     let _: i64 = scalar(&db, &insert("clock_timestamp() + interval '0.1 s'")).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    worker
-        .batch_execute(
-            "begin; create temp table f as select id, token from jobs.fetch('s'); select jobs.snooze(id, token, '1 hour') from f",
-        )
-        .await
-        .unwrap();
+    seconds(0.2).await;
+    run(&worker, "begin; create temp table f as select id, token from jobs.fetch('s'); select jobs.snooze(id, token, '1 hour') from f").await;
     let other = cluster.connect("aba").await;
     let sql = insert("null");
     let waiting = tokio::spawn(async move { other.query_one(&sql, &[]).await.unwrap() });
     blocked(&db, 1).await;
-    worker.batch_execute("commit").await.unwrap();
+    run(&worker, "commit").await;
     let row = waiting.await.unwrap();
     let answer: (String, bool) = (row.get(1), row.get(2));
     assert_eq!(answer, ("scheduled".into(), true));
@@ -876,30 +716,25 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
 
 #[tokio::test]
 async fn an_update_of_a_running_job_does_not_deadlock_with_its_worker() {
-    let cluster = quiet();
-    let db = cluster.database("alive").await;
+    let (cluster, db) = quiet("alive").await;
     // Its place says another schedule than its row: it was retried once.
     let policy =
         r#"'{"by_kind": true, "on_conflict": {"update": {"running": ["scheduled_at", "args"]}}}'"#;
-    db.batch_execute(&format!(
-        "select jobs.retry(id) from jobs.insert('k', unique_opts => {policy}), jobs.cancel(id);
+    run(
+        &db,
+        &format!(
+            "select jobs.retry(id) from jobs.insert('k', unique_opts => {policy}), jobs.cancel(id);
          create table held as select id, token from jobs.fetch()"
-    ))
-    .await
-    .unwrap();
+        ),
+    )
+    .await;
     let worker = cluster.connect("alive").await;
-    worker
-        .batch_execute("begin; select jobs.heartbeat(id, token) from held")
-        .await
-        .unwrap();
+    run(&worker, "begin; select jobs.heartbeat(id, token) from held").await;
     let other = cluster.connect("alive").await;
     let sql = format!("select jobs.insert('k', '2', {policy}, scheduled_at => '2001-01-01Z')");
     let waiting = tokio::spawn(async move { sqlstate(other.batch_execute(&sql).await) });
     blocked(&db, 1).await;
-    worker
-        .batch_execute("select jobs.complete(id, token) from held; commit")
-        .await
-        .unwrap();
+    run(&worker, "select jobs.complete(id, token) from held; commit").await;
     assert_eq!(waiting.await.unwrap(), "00000");
 }
 
@@ -934,11 +769,9 @@ async fn begun(db: &Client, state: &str, max_attempts: i32) {
     };
     let values = format!("max_attempts => {max_attempts}");
     let insert = update_by_insert(r#"["tags"]"#, &values);
-    db.batch_execute(&format!(
+    run(db, &format!(
         "drop table if exists held; {insert}; create table held as select id, token from jobs.fetch(); {end}"
-    ))
-    .await
-    .unwrap();
+    )).await;
 }
 
 /// Calls what waits for an update of its job that is under way; the snapshot is from before. What
@@ -954,27 +787,22 @@ async fn overtaken_by_an_update(
         cluster.connect("overtaken").await,
         cluster.connect("overtaken").await,
     );
-    mover
-        .batch_execute(&format!(
-            "begin isolation level {level}; select count(*) from jobs.jobs"
-        ))
-        .await
-        .unwrap();
-    updater
-        .batch_execute(&format!("begin; {update}"))
-        .await
-        .unwrap();
+    run(
+        &mover,
+        &format!("begin isolation level {level}; select count(*) from jobs.jobs"),
+    )
+    .await;
+    run(&updater, &format!("begin; {update}")).await;
     let sql = format!("select {call} from held; commit");
     let moving = tokio::spawn(async move { sqlstate(mover.batch_execute(&sql).await) });
     blocked(db, 1).await;
-    updater.batch_execute("commit").await.unwrap();
+    run(&updater, "commit").await;
     moving.await.unwrap()
 }
 
 #[tokio::test]
 async fn a_job_comes_back_with_what_it_was_updated_to_or_not_at_all() {
-    let cluster = quiet();
-    let db = cluster.database("overtaken").await;
+    let (cluster, db) = quiet("overtaken").await;
     let update = update_by_insert(r#"["queue", "priority"]"#, "queue => 'q2', priority => 1");
     for level in ["read committed", "repeatable read", "serializable"] {
         for (before, call, after) in COMEBACKS {
@@ -995,47 +823,49 @@ async fn a_job_comes_back_with_what_it_was_updated_to_or_not_at_all() {
                 (expected, 0),
                 "{level}: {call}"
             );
-            db.batch_execute(
+            run(
+                &db,
                 "select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs",
             )
-            .await
-            .unwrap();
+            .await;
         }
     }
 }
 
 #[tokio::test]
 async fn a_rescue_that_an_update_overtakes_leaves_the_job_to_the_next_one() {
-    let cluster = quiet();
-    let db = cluster.database("overtaken").await;
+    let (cluster, db) = quiet("overtaken").await;
     let update = update_by_insert(r#"["queue"]"#, "queue => 'q2'");
     begun(&db, "running", 25).await;
-    db.batch_execute("update jobs.running set lease_expires_at = now() - interval '1 second'")
-        .await
-        .unwrap();
+    run(
+        &db,
+        "update jobs.running set lease_expires_at = now() - interval '1 second'",
+    )
+    .await;
     let old = cluster.connect("overtaken").await;
-    old.batch_execute("begin isolation level repeatable read; select count(*) from jobs.jobs")
-        .await
-        .unwrap();
-    db.batch_execute(&update).await.unwrap();
+    run(
+        &old,
+        "begin isolation level repeatable read; select count(*) from jobs.jobs",
+    )
+    .await;
+    run(&db, &update).await;
     let errors: i64 = scalar(
         &old,
         "select count(*) from jobs.maintain() where task = 'rescue' and error is not null",
     )
     .await;
-    old.batch_execute("commit").await.unwrap();
+    run(&old, "commit").await;
     assert_eq!(errors, 1);
     // While it runs it is shown in the queue that it was fetched from.
     let state = "select state::text from jobs.jobs join jobs.job j using (id) where j.queue = 'q2'";
     assert_eq!(scalar::<String>(&db, state).await, "running");
-    db.batch_execute("select jobs.maintain()").await.unwrap();
+    run(&db, "select jobs.maintain()").await;
     assert_eq!(scalar::<String>(&db, state).await, "retryable");
 }
 
 #[tokio::test]
 async fn how_often_a_job_is_tried_is_what_it_was_updated_to_while_it_ran() {
-    let cluster = quiet();
-    let db = cluster.database("overtaken").await;
+    let (cluster, db) = quiet("overtaken").await;
     let update =
         |max: i32| update_by_insert(r#"["max_attempts"]"#, &format!("max_attempts => {max}"));
     for (before, call, max, new_max, after) in [
@@ -1070,34 +900,30 @@ async fn how_often_a_job_is_tried_is_what_it_was_updated_to_while_it_ran() {
             ("00000", after),
             "{before}: {call}"
         );
-        db.batch_execute("select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs")
-            .await
-            .unwrap();
+        run(
+            &db,
+            "select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs",
+        )
+        .await;
     }
 }
 
 #[tokio::test]
 async fn an_insert_does_not_wait_for_maintenance_that_clears_notes_away() {
-    let cluster = quiet();
-    let db = cluster.database("notes").await;
+    let (cluster, db) = quiet("notes").await;
     let insert = r#"select id, unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{"by_state": [], "hold_for": 3600, "hold_until": "start", "wait": false}')"#;
     let _: i64 = scalar(&db, insert).await;
-    db.batch_execute(
+    run(
+        &db,
         "select jobs.fetch(); update jobs.unique_note set due_at = due_at - interval '2 hours'",
     )
-    .await
-    .unwrap();
+    .await;
     let other = cluster.connect("notes").await;
-    other
-        .batch_execute("begin; select jobs.maintain()")
-        .await
-        .unwrap();
-    db.batch_execute("set statement_timeout = '60s'")
-        .await
-        .unwrap();
+    run(&other, "begin; select jobs.maintain()").await;
+    run(&db, "set statement_timeout = '60s'").await;
     let row = db.query_one(insert, &[]).await.unwrap();
     assert!(!row.get::<_, bool>(1));
-    other.batch_execute("commit").await.unwrap();
+    run(&other, "commit").await;
 }
 
 /// The pages that one cycle looks at in which a job is inserted under the same key, fetched and
@@ -1122,16 +948,13 @@ async fn pages_of_a_cycle(db: &Client) -> i64 {
 #[tokio::test]
 async fn a_key_used_over_and_over_under_a_held_snapshot_costs_no_more_each_time() {
     const CYCLES: usize = 3000;
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("autovacuum", "off")
-        .start();
-    let db = cluster.database("over").await;
+    let (cluster, db) = with("over", &[("jobs.enabled", "off"), ("autovacuum", "off")]).await;
     let holder = cluster.connect("over").await;
-    holder
-        .batch_execute("begin isolation level repeatable read; select count(*) from jobs.job")
-        .await
-        .unwrap();
+    run(
+        &holder,
+        "begin isolation level repeatable read; select count(*) from jobs.job",
+    )
+    .await;
     let mut pages = Vec::new();
     for _ in 0..CYCLES {
         pages.push(pages_of_a_cycle(&db).await);
@@ -1150,8 +973,7 @@ async fn a_key_used_over_and_over_under_a_held_snapshot_costs_no_more_each_time(
 /// has made room.
 #[tokio::test]
 async fn a_claim_moves_to_an_earlier_page() {
-    let cluster = quiet();
-    let db = cluster.database("back").await;
+    let (_cluster, db) = quiet("back").await;
     run(
         &db,
         r#"select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 300) n), '{"by_args": true}');
@@ -1184,8 +1006,7 @@ async fn a_claim_moves_to_an_earlier_page() {
 
 #[tokio::test]
 async fn a_batch_that_replaces_and_a_worker_with_many_jobs_do_not_deadlock() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("order").await;
+    let (cluster, db) = quiet("order").await;
     // Heartbeats wait for nobody.
     for (finish, waiting) in [("jobs.complete_many", 2), ("jobs.heartbeat_many", 1)] {
         let [locker, batch, worker] = [
@@ -1240,12 +1061,8 @@ async fn inserted_while_pruned(
     options: &'static str,
 ) -> Vec<i64> {
     let db = cluster.database(database).await;
-    db.batch_execute(
-        "create table public.got (kind text);
-         select jobs.configure_queue('default', retention_completed => '0', retention_discarded => '0')",
-    )
-    .await
-    .unwrap();
+    run(&db, "create table public.got (kind text);
+         select jobs.configure_queue('default', retention_completed => '0', retention_discarded => '0')").await;
     let mut sessions = Vec::new();
     for level in [
         "read committed",
@@ -1255,12 +1072,9 @@ async fn inserted_while_pruned(
     ] {
         let session = cluster.connect(database).await;
         sessions.push(tokio::spawn(async move {
-            session
-                .batch_execute(&format!(
+            run(&session, &format!(
                     "set default_transaction_isolation = '{level}'"
-                ))
-                .await
-                .unwrap();
+                )).await;
             for n in 0..60 {
                 let insert = format!(
                     "with i as materialized (select kind, i.unique_skipped_as_duplicate as skipped
@@ -1283,12 +1097,8 @@ async fn inserted_while_pruned(
         session.await.unwrap();
     }
     poll_until("all is pruned or kept", Duration::from_secs(180), async || {
-        db.batch_execute(
-            "select jobs.complete(id, token) from jobs.fetch(max_jobs => 10); select jobs.maintain()",
-        )
-        .await
-        .unwrap();
-        scalar::<i64>(&db, "select count(*) from jobs.ready").await == 0
+        run(&db, "select jobs.complete(id, token) from jobs.fetch(max_jobs => 10); select jobs.maintain()").await;
+        count(&db, "jobs.ready").await == 0
     })
     .await;
     let counts = "select count(*) from public.got group by kind order by kind";
@@ -1314,7 +1124,7 @@ async fn what_is_unique_for_a_time_stays_so_however_soon_it_is_pruned() {
             "{options}"
         );
         let db = cluster.connect(&database).await;
-        assert_eq!(scalar::<i64>(&db, "select count(*) from jobs.finished").await, 2);
+        assert_eq!(count(&db, "jobs.finished").await, 2);
     }
     // Control: with nothing that lasts, a completed job makes room at once.
     let options =
@@ -1328,11 +1138,11 @@ async fn what_is_unique_for_a_time_stays_so_however_soon_it_is_pruned() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_error_has_a_key_while_the_index_of_claims_is_rebuilt() {
     const REBUILDS: i64 = 12;
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("jobs.direct_access", "off")
-        .start();
-    let db = cluster.database("rebuilt").await;
+    let (cluster, db) = with(
+        "rebuilt",
+        &[("jobs.enabled", "off"), ("jobs.direct_access", "off")],
+    )
+    .await;
     let is_over = Arc::new(AtomicBool::new(false));
     let mut sessions = Vec::new();
     for level in ["read committed", "repeatable read", "serializable"].repeat(2) {
@@ -1365,8 +1175,5 @@ async fn no_error_has_a_key_while_the_index_of_claims_is_rebuilt() {
     for session in sessions {
         session.await.unwrap();
     }
-    assert_eq!(
-        scalar::<i64>(&db, "select count(*) from jobs.check()").await,
-        0
-    );
+    assert_eq!(count(&db, "jobs.check()").await, 0);
 }

@@ -8,7 +8,9 @@
 use std::collections::BTreeSet;
 
 use jobs_tests::upgrade::{CANDIDATE, PLANTED, TEMPLATE, VERSION, planted_script, released};
-use jobs_tests::{Builder, Client, Cluster, SOON, number, poll_until, run};
+use jobs_tests::{
+    Builder, Client, Cluster, SOON, comes_true, count, number, poll_until, run, scalar,
+};
 
 /// All that the catalog says of the extension: what each of its objects is made of, who may use it,
 /// its COMMENT.
@@ -151,11 +153,7 @@ async fn an_upgrade_runs_nothing_in_a_planted_schema() {
             "{why}"
         );
         assert!(error.hint().is_some(), "{why}");
-        assert_eq!(
-            number(&db, "select count(*) from public.caught").await,
-            0,
-            "{why}"
-        );
+        assert_eq!(count(&db, "public.caught").await, 0, "{why}");
     };
     refused("planted").await;
     run(&db, "alter schema jobs owner to postgres").await;
@@ -334,7 +332,7 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
         fill(&db).await;
         let other = cluster.connect(&upgrade.name("kept")).await;
         let all = "select string_agg(j::text, ' ' order by id) from jobs.jobs j";
-        let before: String = other.query_one(all, &[]).await.unwrap().get(0);
+        let before: String = scalar(&other, all).await;
         let insert = other
             .prepare("select id from jobs.insert('waiting', unique_opts => '{\"by_kind\": true}')")
             .await
@@ -346,7 +344,7 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
         other.query(&insert, &[]).await.unwrap();
         other.query(&fetch, &[]).await.unwrap();
         run(&db, &upgrade.statement()).await;
-        let after: String = other.query_one(all, &[]).await.unwrap().get(0);
+        let after: String = scalar(&other, all).await;
         assert_eq!(before, after, "{upgrade:?}");
         // A session that has used the old version goes on, with what it has prepared.
         let duplicate: i64 = other.query_one(&insert, &[]).await.unwrap().get(0);
@@ -359,7 +357,7 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
         )
         .await;
         assert_eq!(number(&db, FAILED_TASKS).await, 0, "{upgrade:?}");
-        assert_eq!(number(&db, "select count(*) from public.failures").await, 1);
+        assert_eq!(count(&db, "public.failures").await, 1);
         // A view may call a function that was not there before: who reads it is granted that by
         // jobs.grant_viewer.
         run(&db, "select jobs.grant_viewer('clerk')").await;
@@ -396,18 +394,12 @@ async fn the_new_library_works_with_the_old_versions_sql() {
             );
             number(&db, &sql).await == 1
         };
-        poll_until("what is due is available", SOON, async || {
-            is("due", "available").await
-        })
-        .await;
-        poll_until("what is lost is rescued", SOON, async || {
+        poll_until("it is due", SOON, async || is("due", "available").await).await;
+        poll_until("it is rescued", SOON, async || {
             is("lost", "discarded").await
         })
         .await;
-        poll_until("what is old is pruned", SOON, async || {
-            number(&db, "select count(*) from jobs.jobs where kind = 'held'").await == 0
-        })
-        .await;
+        comes_true(&db, "count(*) = 0 from jobs.jobs where kind = 'held'").await;
         assert_eq!(number(&db, FAILED_TASKS).await, 0, "{upgrade:?}");
         let available = "select sum(available)::bigint from jobs.queues";
         assert_eq!(number(&db, available).await, 2, "{upgrade:?}");
@@ -433,25 +425,18 @@ async fn an_upgrade_while_maintenance_is_at_work() {
                 "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), scheduled_at => clock_timestamp() + '1 s')",
             )
             .await;
-            poll_until("it has begun", SOON, async || {
-                number(&db, "select count(*) from jobs.ready").await > 0
-            })
-            .await;
-            let left = number(&db, "select count(*) from jobs.scheduled").await;
+            comes_true(&db, "count(*) > 0 from jobs.ready").await;
+            let left = count(&db, "jobs.scheduled").await;
             at_work += i32::from(left > 0);
             run(&db, &upgrade.statement()).await;
             poll_until("it goes on", SOON, async || {
-                number(&db, "select count(*) from jobs.ready").await == 20_000
+                count(&db, "jobs.ready").await == 20_000
             })
             .await;
-            poll_until("and it is written down", SOON, async || {
-                number(
-                    &db,
-                    "select count(*) from jobs.maintenance where task = 'schedule' and rows_total > 0",
-                )
-                .await
-                    == 1
-            })
+            comes_true(
+                &db,
+                "count(*) = 1 from jobs.maintenance where task = 'schedule' and rows_total > 0",
+            )
             .await;
         }
     }
@@ -494,16 +479,14 @@ async fn an_upgrade_and_transactions_at_work_do_not_deadlock() {
             let upgrading = tokio::spawn(async move { db.batch_execute(&statement).await });
             for step in &steps[1..] {
                 // For a lock, or for the next time that it tries to get all of them.
-                poll_until("the upgrade waits", SOON, async || {
-                    number(&watcher, "select count(*) from pg_stat_activity where query like 'alter extension %' and wait_event in ('relation', 'PgSleep')").await == 1
-                })
+                comes_true(&watcher, "count(*) = 1 from pg_stat_activity where query like 'alter extension %' and wait_event in ('relation', 'PgSleep')")
                 .await;
                 run(&worker, step).await;
             }
             assert!(!upgrading.is_finished());
             run(&worker, "commit").await;
             upgrading.await.unwrap().unwrap();
-            assert!(number(&worker, "select count(*) from jobs.maintenance").await > 0);
+            assert!(count(&worker, "jobs.maintenance").await > 0);
         }
         // Whoever is not patient says so.
         let db = upgrade.database(&cluster, "impatient").await;

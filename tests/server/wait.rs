@@ -6,16 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, number, poll_until, rng, run, sqlstate, with_faults,
+    Builder, Client, Cluster, Mode, SOON, comes_true, count, number, poll_until, quiet, rng, run,
+    scalar, seconds, sqlstate, with_faults,
 };
 use rand::Rng;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Error, NoTls};
-
-/// A server on which only commits can wake a session: there is no background worker.
-pub fn without_worker() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
 
 /// A server on which sessions that wait do not look by themselves: what returns was woken, or the
 /// next job of the queue was due.
@@ -39,11 +35,7 @@ pub struct Waiter {
 impl Waiter {
     /// Calls, and returns when the session sleeps.
     pub async fn start(db: &Client, client: Client, call: &str) -> Waiter {
-        let pid: i32 = client
-            .query_one("select pg_backend_pid()", &[])
-            .await
-            .unwrap()
-            .get(0);
+        let pid: i32 = scalar(&client, "select pg_backend_pid()").await;
         let call = call.to_string();
         let waiter = Waiter {
             pid,
@@ -110,10 +102,7 @@ async fn returns_at_the_commit() {
         (latency, client) =
             woken_by(&db, client, "q", "select jobs.insert('k', queue => 'q')").await;
         latencies.push(latency);
-        assert_eq!(
-            number(&client, "select count(*) from jobs.fetch('q')").await,
-            1
-        );
+        assert_eq!(count(&client, "jobs.fetch('q')").await, 1);
     }
     latencies.sort();
     println!("median {:?}, longest {:?}", latencies[25], latencies[49]);
@@ -207,10 +196,7 @@ async fn many_producers_and_workers_of_one_queue_lose_nothing() {
     for producer in producers {
         producer.await.unwrap();
     }
-    poll_until("all are completed", SOON, async || {
-        number(&db, "select count(*) from jobs.finished").await == 1500
-    })
-    .await;
+    comes_true(&db, "count(*) = 1500 from jobs.finished").await;
     is_over.store(true, Ordering::SeqCst);
     let mut done = 0;
     for worker in workers {
@@ -271,15 +257,14 @@ async fn whatever_makes_a_job_available_wakes() {
         run(&db, before).await;
         println!("{statement}");
         (_, client) = woken_by(&db, client, "q", &format!("begin; {statement}; commit")).await;
-        assert_ne!(number(&client, "select count(*) from jobs.fetch('q', 10)").await, 0, "{statement}");
+        assert_ne!(count(&client, "jobs.fetch('q', 10)").await, 0, "{statement}");
         run(&db, "drop extension jobs; create extension jobs").await;
     }
 }
 
 #[tokio::test]
 async fn what_is_not_for_it_does_not_wake() {
-    let cluster = without_worker();
-    let db = cluster.database("others").await;
+    let (cluster, db) = quiet("others").await;
     let other = cluster.database("another").await;
     let call = "call jobs.wait('q', '1500 ms')";
     let begun = Instant::now();
@@ -320,7 +305,7 @@ async fn returns_when_a_job_is_due_without_the_worker() {
     )
     .await;
     timed(&db, "call jobs.wait(timeout => '1 h')").await;
-    assert_eq!(number(&db, "select count(*) from jobs.fetch()").await, 1);
+    assert_eq!(count(&db, "jobs.fetch()").await, 1);
 }
 
 #[tokio::test]
@@ -350,8 +335,7 @@ async fn what_the_worker_makes_available_wakes() {
 
 #[tokio::test]
 async fn holds_nothing_while_it_waits() {
-    let cluster = without_worker();
-    let db = cluster.database("nothing").await;
+    let (cluster, db) = quiet("nothing").await;
     run(&db, "select jobs.insert('k', queue => 'other')").await;
     for isolation in ["read committed", "repeatable read", "serializable"] {
         let client = cluster.connect("nothing").await;
@@ -369,17 +353,14 @@ async fn holds_nothing_while_it_waits() {
         // For longer than it takes to look again. A look itself has all of this for a moment.
         let mut held = 0;
         for _ in 0..150 {
-            held += number(
-                &db,
-                &format!(
-                    "select count(*) from pg_stat_activity a left join pg_locks l on l.pid = a.pid and l.locktype <> 'virtualxid'
+            held += count(&db, &format!(
+                    "pg_stat_activity a left join pg_locks l on l.pid = a.pid and l.locktype <> 'virtualxid'
                       where a.pid = {} and (a.backend_xmin is not null or a.backend_xid is not null or l.pid is not null)",
                     waiter.pid
-                ),
-            )
+                ))
             .await
             .min(1);
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            seconds(0.01).await;
         }
         assert!(held <= 75, "{isolation}: {held} of 150 times");
         run(&db, "select jobs.insert('k', queue => 'q')").await;
@@ -390,8 +371,7 @@ async fn holds_nothing_while_it_waits() {
 
 #[tokio::test]
 async fn is_in_nobodys_way() {
-    let cluster = without_worker();
-    let db = cluster.database("busy").await;
+    let (cluster, db) = quiet("busy").await;
     drop(cluster.database("other").await);
     let waiter = Waiter::start(
         &db,
@@ -435,8 +415,7 @@ async fn is_in_nobodys_way() {
 
 #[tokio::test]
 async fn ends_when_it_is_told_to() {
-    let cluster = without_worker();
-    let db = cluster.database("ends").await;
+    let (cluster, db) = quiet("ends").await;
     let connect = || cluster.connect("ends");
 
     let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '1 h')").await;
@@ -483,8 +462,7 @@ async fn ends_when_it_is_told_to() {
 
 #[tokio::test]
 async fn ends_with_its_postmaster() {
-    let cluster = without_worker();
-    let db = cluster.database("orphan").await;
+    let (cluster, db) = quiet("orphan").await;
     let waiter = Waiter::start(
         &db,
         cluster.connect("orphan").await,
@@ -498,19 +476,14 @@ async fn ends_with_its_postmaster() {
 
 #[tokio::test]
 async fn a_crash_of_another_session_leaves_no_waiters_behind() {
-    let cluster = without_worker();
-    let db = cluster.database("crash").await;
+    let (cluster, db) = quiet("crash").await;
     let waiter = Waiter::start(
         &db,
         cluster.connect("crash").await,
         "call jobs.wait('q', '1 h')",
     )
     .await;
-    let victim: i32 = db
-        .query_one("select pg_backend_pid()", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let victim: i32 = scalar(&db, "select pg_backend_pid()").await;
     cluster.kill9_backend(victim);
     assert_ne!(waiter.failed().await, "00000");
     cluster.allow(
@@ -533,8 +506,7 @@ async fn a_crash_of_another_session_leaves_no_waiters_behind() {
 
 #[tokio::test]
 async fn the_timeout_counts() {
-    let cluster = without_worker();
-    let db = cluster.database("timeouts").await;
+    let (_cluster, db) = quiet("timeouts").await;
     timed(&db, "call jobs.wait('q', '0')").await;
     for milliseconds in [1, 30, 300, 1200] {
         let waited = timed(&db, &format!("call jobs.wait('q', '{milliseconds} ms')")).await;
@@ -548,8 +520,7 @@ async fn the_timeout_counts() {
 
 #[tokio::test]
 async fn is_refused_inside_a_transaction() {
-    let cluster = without_worker();
-    let db = cluster.database("blocks").await;
+    let (_cluster, db) = quiet("blocks").await;
     run(&db, "create table written (n int)").await;
     run(
         &db,
@@ -576,13 +547,12 @@ async fn is_refused_inside_a_transaction() {
         assert!(error.hint().unwrap().contains("autocommit"), "{error:?}");
         run(&db, "rollback").await;
     }
-    assert_eq!(number(&db, "select count(*) from written").await, 0);
+    assert_eq!(count(&db, "written").await, 0);
 }
 
 #[tokio::test]
 async fn a_procedure_may_wait_between_its_transactions() {
-    let cluster = without_worker();
-    let db = cluster.database("procedures").await;
+    let (cluster, db) = quiet("procedures").await;
     run(
         &db,
         "create table done (id bigint);
@@ -607,7 +577,7 @@ async fn a_procedure_may_wait_between_its_transactions() {
         run(&db, "select jobs.insert('k', queue => 'q')").await;
     }
     waiter.returned(Instant::now()).await;
-    assert_eq!(number(&db, "select count(*) from done").await, 4);
+    assert_eq!(count(&db, "done").await, 4);
     // What comes after a wait has the isolation that the session asked for.
     run(&db, "create table seen (level text)").await;
     run(&db, "set default_transaction_isolation = 'serializable'").await;
@@ -616,28 +586,22 @@ async fn a_procedure_may_wait_between_its_transactions() {
         "do 'begin call jobs.wait(timeout => ''10 ms''); insert into seen select current_setting(''transaction_isolation''); end'",
     )
     .await;
-    let level: String = db
-        .query_one("select level from seen", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let level: String = scalar(&db, "select level from seen").await;
     assert_eq!(level, "serializable");
 }
 
 #[tokio::test]
 async fn works_from_every_kind_of_client() {
-    let cluster = without_worker();
-    let db = cluster.database("clients").await;
+    let (cluster, db) = quiet("clients").await;
     run(&db, "select jobs.insert('k')").await;
     // The simple protocol; the extended one, unprepared and prepared, with parameters and without.
     run(&db, "call jobs.wait()").await;
     run(&db, "call jobs.wait(timeout => '1 s')").await;
-    db.execute(
+    run(
+        &db,
         "call jobs.wait(queue => 'default', timeout => interval '1 s')",
-        &[],
     )
-    .await
-    .unwrap();
+    .await;
     let statement = db
         .prepare("call jobs.wait($1, make_interval(secs => $2))")
         .await
@@ -679,8 +643,7 @@ async fn works_from_every_kind_of_client() {
 
 #[tokio::test]
 async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
-    let cluster = without_worker();
-    let db = cluster.database("rights").await;
+    let (cluster, db) = quiet("rights").await;
     run(
         &db,
         "create role worker login;
@@ -715,11 +678,7 @@ async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
         "42501",
         "it is itself again"
     );
-    let role: String = worker
-        .query_one("select current_user::text", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let role: String = scalar(&worker, "select current_user::text").await;
     assert_eq!(role, "worker");
 }
 
@@ -742,11 +701,7 @@ async fn seats_are_given_back_on_every_way_out() {
     );
     for _ in 0..100 {
         let client = cluster.connect("seats").await;
-        let pid: i32 = client
-            .query_one("select pg_backend_pid()", &[])
-            .await
-            .unwrap()
-            .get(0);
+        let pid: i32 = scalar(&client, "select pg_backend_pid()").await;
         let terminate = async {
             run(
                 &db,
@@ -800,11 +755,7 @@ async fn an_operator_of_a_caller_does_not_run_with_the_rights_of_the_extension()
     let log = db.query("select who from public.log", &[]).await.unwrap();
     assert!(log.is_empty(), "{log:?}");
     // Its own search_path is what it was.
-    let path: String = evil
-        .query_one("show search_path", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let path: String = scalar(&evil, "show search_path").await;
     assert_eq!(path, "evil, pg_catalog");
 }
 
@@ -826,7 +777,7 @@ async fn whoever_gets_no_seat_looks_now_and_then() {
     for n in 0..60 {
         let client = cluster.connect("crowded").await;
         waiters.push(tokio::spawn(async move {
-            client.batch_execute(calls[n % calls.len()]).await.unwrap();
+            run(&client, calls[n % calls.len()]).await;
         }));
     }
     let asleep = "select count(*) from pg_stat_activity where wait_event_type = 'Extension' and query like 'call%'";
@@ -844,8 +795,7 @@ async fn whoever_gets_no_seat_looks_now_and_then() {
 
 #[tokio::test]
 async fn a_job_that_cannot_be_had_does_not_make_a_busy_loop() {
-    let cluster = without_worker();
-    let db = cluster.database("locked").await;
+    let (cluster, db) = quiet("locked").await;
     let holder = cluster.connect("locked").await;
     for queue in ["p", "q"] {
         run(&db, &format!("select jobs.insert('k', queue => '{queue}')")).await;
@@ -855,7 +805,7 @@ async fn a_job_that_cannot_be_had_does_not_make_a_busy_loop() {
     let begun = Instant::now();
     for _ in 0..7 {
         run(&db, "call jobs.wait('q', '10 s')").await;
-        assert_eq!(number(&db, "select count(*) from jobs.fetch('q')").await, 0);
+        assert_eq!(count(&db, "jobs.fetch('q')").await, 0);
     }
     let waited = begun.elapsed();
     assert!(waited > Duration::from_millis(3500), "{waited:?}");
@@ -872,16 +822,16 @@ async fn a_job_that_cannot_be_had_does_not_make_a_busy_loop() {
     let wait = run(&db, "call jobs.wait('q', '10 s')");
     let insert = cluster.connect("locked").await;
     let insert = async {
-        tokio::time::sleep(Duration::from_millis(30)).await;
+        seconds(0.03).await;
         run(&insert, "select jobs.insert('k', queue => 'q')").await;
     };
     tokio::join!(wait, insert);
-    assert_eq!(number(&db, "select count(*) from jobs.fetch('q')").await, 1);
+    assert_eq!(count(&db, "jobs.fetch('q')").await, 1);
 }
 
 #[tokio::test]
 async fn what_wakes_nobody_is_found() {
-    let cluster = without_worker();
+    let cluster = Cluster::quiet();
     cluster.allow_violations(); // a row of another sequence
     let db = cluster.database("silent").await;
     run(
@@ -926,7 +876,7 @@ async fn without_preload_it_looks_now_and_then() {
 
 #[tokio::test]
 async fn is_refused_on_a_standby() {
-    let cluster = without_worker();
+    let cluster = Cluster::quiet();
     drop(cluster.database("replicated").await);
     let standby = cluster.standby();
     let replica = standby.connect("replicated").await;

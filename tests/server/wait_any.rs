@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Cluster, Stopping, number, run, seconds, text};
+use jobs_tests::{Cluster, Stopping, count, number, quiet, run, seconds, text};
 
-use crate::wait::{Waiter, only_commits, timed, without_worker};
+use crate::wait::{Waiter, only_commits, timed};
 
 const CALL: &str = "call jobs.wait_any('{q1,q2,q3}', '1 h', 'w')";
 
@@ -99,8 +99,7 @@ async fn who_is_woken_finds_all_sessions_told() {
 
 #[tokio::test]
 async fn a_command_for_others_does_not_wake_and_a_quiet_worker_gets_no_jobs() {
-    let cluster = without_worker();
-    let db = cluster.database("others").await;
+    let (cluster, db) = quiet("others").await;
     run(&db, "select jobs.quiet_worker('w')").await;
     let (begun, call) = (
         Instant::now(),
@@ -122,8 +121,7 @@ async fn a_command_for_others_does_not_wake_and_a_quiet_worker_gets_no_jobs() {
 
 #[tokio::test]
 async fn jobs_that_cannot_be_had_make_no_busy_loop() {
-    let cluster = without_worker();
-    let db = cluster.database("locked").await;
+    let (cluster, db) = quiet("locked").await;
     let holder = cluster.connect("locked").await;
     run(
         &db,
@@ -165,8 +163,5 @@ async fn without_preload_a_command_is_found() {
         run(&db, statement).await;
         (_, client) = waiter.returned(Instant::now()).await;
     }
-    assert_eq!(
-        number(&client, "select count(*) from jobs.fetch_any('{q1,q3}')").await,
-        1
-    );
+    assert_eq!(count(&client, "jobs.fetch_any('{q1,q3}')").await, 1);
 }

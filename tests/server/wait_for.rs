@@ -218,7 +218,7 @@ async fn many_wait_each_for_a_job_of_its_own() {
         let client = cluster.connect("many").await;
         let call = format!("call jobs.wait_for('{{{id}}}', '1 h')");
         let task = tokio::spawn(async move {
-            client.batch_execute(&call).await.unwrap();
+            run(&client, &call).await;
             client
         });
         waiters.insert(*id, task);

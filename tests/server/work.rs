@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use jobs_tests::{Client, Cluster, Mode, SOON, blocked, poll_until, scalar, sqlstate};
+use jobs_tests::{
+    Client, Cluster, Mode, SOON, blocked, count, poll_until, quiet, run, scalar, seconds, sqlstate,
+    with,
+};
 
 async fn fetch(db: &Client, more: &str) -> Option<(i64, i64, i32)> {
     let sql = format!("select id, token, attempt from jobs.fetch({more})");
@@ -20,7 +23,7 @@ async fn fetch_soon(db: &Client, more: &str) -> (i64, i64, i32) {
             return job;
         }
         assert!(begun.elapsed() < SOON, "nothing comes back");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        seconds(0.02).await;
     }
 }
 
@@ -30,20 +33,15 @@ const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 /// is attached to them.
 async fn directly_and_by_statements(db: &Client, mut check: impl AsyncFnMut(&str)) {
     check("directly").await;
-    db.batch_execute(
-        "create function public.nothing() returns trigger language plpgsql as $$ begin return coalesce(new, old); end $$;
-         create trigger nothing before insert or update or delete on jobs.ready for each row execute function public.nothing()",
-    )
-    .await
-    .unwrap();
+    run(db, "create function public.nothing() returns trigger language plpgsql as $$ begin return coalesce(new, old); end $$;
+         create trigger nothing before insert or update or delete on jobs.ready for each row execute function public.nothing()").await;
     check("by statements").await;
 }
 
 #[tokio::test]
 async fn a_fetch_takes_what_its_own_transaction_has_locked() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("own").await;
-    db.batch_execute("select jobs.insert('k')").await.unwrap();
+    let (_cluster, db) = quiet("own").await;
+    run(&db, "select jobs.insert('k')").await;
     let ways = [
         "select from jobs.ready for update",
         "select from jobs.ready for no key update",
@@ -65,12 +63,10 @@ async fn a_fetch_takes_what_its_own_transaction_has_locked() {
     directly_and_by_statements(&db, async |how| {
         for level in LEVELS {
             for way in ways {
-                db.batch_execute(&format!("begin isolation level {level}; {way}"))
-                    .await
-                    .expect(way);
+                run(&db, &format!("begin isolation level {level}; {way}")).await;
                 assert!(fetch(&db, "").await.is_some(), "{how}, {level}: {way}");
                 assert_eq!(fetch(&db, "").await, None, "{how}, {level}: {way}");
-                db.batch_execute("rollback").await.unwrap();
+                run(&db, "rollback").await;
             }
         }
     })
@@ -79,10 +75,9 @@ async fn a_fetch_takes_what_its_own_transaction_has_locked() {
 
 #[tokio::test]
 async fn a_fetch_leaves_what_others_have_locked_also_beside_its_own_transaction() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("beside").await;
+    let (cluster, db) = quiet("beside").await;
     let other = cluster.connect("beside").await;
-    db.batch_execute("select jobs.insert('k')").await.unwrap();
+    run(&db, "select jobs.insert('k')").await;
     directly_and_by_statements(&db, async |how| {
         for level in LEVELS {
             for end in ["commit", "rollback"] {
@@ -91,24 +86,16 @@ async fn a_fetch_leaves_what_others_have_locked_also_beside_its_own_transaction(
                 for first_is_own in [true, false] {
                     let what = format!("{how}, {level}, {end}, {first_is_own}");
                     if !first_is_own {
-                        other
-                            .batch_execute(&format!("begin; {lock}"))
-                            .await
-                            .unwrap();
+                        run(&other, &format!("begin; {lock}")).await;
                     }
-                    db.batch_execute(&format!("begin isolation level {level}; {lock}"))
-                        .await
-                        .unwrap();
+                    run(&db, &format!("begin isolation level {level}; {lock}")).await;
                     if first_is_own {
-                        other
-                            .batch_execute(&format!("begin; {lock}"))
-                            .await
-                            .unwrap();
+                        run(&other, &format!("begin; {lock}")).await;
                     }
                     assert_eq!(fetch(&db, "").await, None, "{what}");
-                    other.batch_execute(end).await.unwrap();
+                    run(&other, end).await;
                     assert!(fetch(&db, "").await.is_some(), "{what}");
-                    db.batch_execute("rollback").await.unwrap();
+                    run(&db, "rollback").await;
                 }
             }
         }
@@ -119,26 +106,16 @@ async fn a_fetch_leaves_what_others_have_locked_also_beside_its_own_transaction(
 #[tokio::test]
 async fn vacuum_does_not_shorten_what_jobs_pass_through() {
     // For that it would lock the table, and every fetch out.
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("autovacuum", "off")
-        .start();
-    let db = cluster.database("vacuum").await;
-    db.batch_execute(
-        "select from jobs.insert_batch('k', array_fill('{}'::jsonb, array[3000]));
+    let (cluster, db) = with("vacuum", &[("jobs.enabled", "off"), ("autovacuum", "off")]).await;
+    run(&db, "select from jobs.insert_batch('k', array_fill('{}'::jsonb, array[3000]));
          select from jobs.insert_batch('k', array_fill('{}'::jsonb, array[3000]), scheduled_at => now() + '1 day');
          select from (select jobs.complete(id, token) from jobs.fetch(max_jobs => 10000)) x;
-         select from (select jobs.cancel(id) from jobs.jobs where state = 'scheduled') x",
-    )
-    .await
-    .unwrap();
+         select from (select jobs.cancel(id) from jobs.jobs where state = 'scheduled') x").await;
     let reader = cluster.connect("vacuum").await;
     for table in ["ready", "scheduled", "running"] {
         let size = format!("select pg_relation_size('jobs.{table}')");
         let before: i64 = scalar(&db, &size).await;
-        db.batch_execute(&format!("vacuum jobs.{table}"))
-            .await
-            .unwrap();
+        run(&db, &format!("vacuum jobs.{table}")).await;
         assert_eq!(scalar::<i64>(&reader, &size).await, before, "{table}");
         assert!(before > 100_000, "{table}: {before}");
     }
@@ -174,17 +151,18 @@ async fn a_job_that_kills_its_worker_each_time_is_discarded_after_its_attempts()
     )
     .await;
     assert_eq!(errors, 3);
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    seconds(0.5).await;
     assert_eq!(fetch(&db, "").await, None, "it never comes back");
 }
 
 #[tokio::test]
 async fn a_job_is_completed_together_with_what_its_worker_wrote_or_not_at_all() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("together").await;
-    db.batch_execute("create table result (job bigint primary key, what text)")
-        .await
-        .unwrap();
+    let (cluster, db) = quiet("together").await;
+    run(
+        &db,
+        "create table result (job bigint primary key, what text)",
+    )
+    .await;
     let both = async |id: i64| -> (String, i64) {
         (
             scalar(
@@ -204,26 +182,19 @@ async fn a_job_is_completed_together_with_what_its_worker_wrote_or_not_at_all() 
         ("commit", ("completed".to_string(), 1)),
     ] {
         let worker = cluster.connect("together").await;
-        worker
-            .batch_execute("select jobs.insert('k')")
-            .await
-            .unwrap();
+        run(&worker, "select jobs.insert('k')").await;
         let (id, token, _) = fetch(&worker, "").await.unwrap();
-        worker
-            .batch_execute(&format!(
+        run(&worker, &format!(
                 "begin; insert into result values ({id}, 'x'); select jobs.complete({id}, {token}, '{{\"rows\": 1}}'); {end}"
-            ))
-            .await
-            .unwrap();
+            )).await;
         assert_eq!(both(id).await, expected, "{end}");
         if end == "rollback" {
             // Its worker still holds it, and may try again.
-            worker
-                .batch_execute(&format!(
-                    "select jobs.fail({id}, {token}, 'x', retryable => false)"
-                ))
-                .await
-                .unwrap();
+            run(
+                &worker,
+                &format!("select jobs.fail({id}, {token}, 'x', retryable => false)"),
+            )
+            .await;
         }
     }
     let output: String = scalar(
@@ -233,34 +204,31 @@ async fn a_job_is_completed_together_with_what_its_worker_wrote_or_not_at_all() 
     .await;
     assert_eq!(output, "{\"rows\": 1}");
     // A savepoint that is rolled back takes the completion back, and the job can be failed instead.
-    db.batch_execute("select jobs.insert('k')").await.unwrap();
+    run(&db, "select jobs.insert('k')").await;
     let (id, token, _) = fetch(&db, "").await.unwrap();
-    db.batch_execute(&format!(
+    run(&db, &format!(
         "begin; savepoint a; insert into result values ({id}, 'x'); select jobs.complete({id}, {token}); rollback to a;
          select jobs.fail({id}, {token}, 'second thoughts', retryable => false); commit"
-    ))
-    .await
-    .unwrap();
+    )).await;
     assert_eq!(both(id).await, ("discarded".into(), 0));
 }
 
 #[tokio::test]
 async fn what_a_crash_interrupts_is_done_again() {
-    let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
-    let db = cluster.database("crash").await;
-    db.batch_execute(
+    let (cluster, db) = with("crash", &[("jobs.interval", "50 ms")]).await;
+    run(
+        &db,
         "create table done (job bigint, attempt int);
          select jobs.insert('k', retry => '{\"strategy\": \"constant\", \"initial\": 0.01}')",
     )
-    .await
-    .unwrap();
+    .await;
     let (id, token, _) = fetch(&db, "lease => '1 second'").await.unwrap();
     // It has done its work, and the server dies before the commit.
-    db.batch_execute(&format!(
-        "begin; insert into done values ({id}, 1); select jobs.complete({id}, {token})"
-    ))
-    .await
-    .unwrap();
+    run(
+        &db,
+        &format!("begin; insert into done values ({id}, 1); select jobs.complete({id}, {token})"),
+    )
+    .await;
     cluster.kill9();
     cluster.start_again();
     let db = cluster.connect("crash").await;
@@ -272,12 +240,10 @@ async fn what_a_crash_interrupts_is_done_again() {
         .batch_execute(&format!("select jobs.complete({id}, {token})"))
         .await;
     assert_eq!(sqlstate(late), "55000");
-    db.batch_execute(&format!(
+    run(&db, &format!(
         "begin; insert into done values ({id}, 2); select jobs.complete({id}, {new_token}); commit"
-    ))
-    .await
-    .unwrap();
-    assert_eq!(scalar::<i64>(&db, "select count(*) from done").await, 1);
+    )).await;
+    assert_eq!(count(&db, "done").await, 1);
     cluster.stop(Mode::Fast);
 }
 
@@ -285,8 +251,7 @@ async fn what_a_crash_interrupts_is_done_again() {
 /// moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_rebuilds_indexes_disturbs_nobody() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("rebuilt").await;
+    let (cluster, db) = quiet("rebuilt").await;
     let is_over = Arc::new(AtomicBool::new(false));
     let mut sessions = Vec::new();
     for n in 0..6 {
@@ -300,9 +265,9 @@ async fn who_rebuilds_indexes_disturbs_nobody() {
                     "select jobs.insert('k', '{{\"n\": {}}}', '{{\"by_args\": true}}') from generate_series(1, 3)",
                     n * 1_000_000 + cycles
                 );
-                worker.batch_execute(&insert).await.unwrap();
+                run(&worker, &insert).await;
                 let complete = "select jobs.complete(id, token) from jobs.fetch('default', 2)";
-                worker.batch_execute(complete).await.unwrap();
+                run(&worker, complete).await;
             }
             cycles
         }));
@@ -310,22 +275,19 @@ async fn who_rebuilds_indexes_disturbs_nobody() {
     for _ in 0..8 {
         for table in ["job", "ready", "running", "finished", "unique_claim"] {
             let sql = format!("reindex table concurrently jobs.{table}");
-            db.batch_execute(&sql).await.unwrap();
+            run(&db, &sql).await;
         }
         let maintain = "select 1 / (error is null)::int from jobs.maintain()";
-        db.batch_execute(maintain).await.unwrap();
+        run(&db, maintain).await;
     }
     is_over.store(true, Ordering::Relaxed);
     let mut cycles = 0;
     for session in sessions {
         cycles += session.await.expect("no call failed");
     }
-    let jobs = scalar::<i64>(&db, "select count(*) from jobs.jobs").await;
+    let jobs = count(&db, "jobs.jobs").await;
     assert_eq!(jobs, cycles);
-    assert_eq!(
-        scalar::<i64>(&db, "select count(*) from jobs.check()").await,
-        0
-    );
+    assert_eq!(count(&db, "jobs.check()").await, 0);
 }
 
 /// Makes a call whose write to a table waits, has `meanwhile` happen, and then lets it go on; what
@@ -339,19 +301,18 @@ async fn overtaken(
 ) -> String {
     let (blocker, caller) = (cluster.connect(name).await, cluster.connect(name).await);
     let lock = format!("begin; lock table {table} in share mode");
-    blocker.batch_execute(&lock).await.unwrap();
+    run(&blocker, &lock).await;
     let sql = format!("select ({call})::text");
     let calling = tokio::spawn(async move { scalar::<String>(&caller, &sql).await });
     blocked(&cluster.connect(name).await, 1).await;
-    blocker.batch_execute(meanwhile).await.unwrap();
-    blocker.batch_execute("commit").await.unwrap();
+    run(&blocker, meanwhile).await;
+    run(&blocker, "commit").await;
     calling.await.unwrap()
 }
 
 #[tokio::test]
 async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("overtaken").await;
+    let (cluster, db) = quiet("overtaken").await;
     let job = "select id from jobs.insert('k', pending => true, scheduled_at => '2900-01-01Z')";
     let id: i64 = scalar(&db, job).await;
     let update = format!("select jobs.update({id}, scheduled_at => '2901-01-01Z')");
@@ -364,11 +325,9 @@ async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
         "it is due when it was updated to be"
     );
     let done = "select id from jobs.insert('done')";
-    db.batch_execute(done).await.unwrap();
+    run(&db, done).await;
     let (id, token, _) = fetch(&db, "").await.unwrap();
-    db.batch_execute(&format!("select jobs.complete({id}, {token})"))
-        .await
-        .unwrap();
+    run(&db, &format!("select jobs.complete({id}, {token})")).await;
     let again = format!(
         "select jobs.retry({id}); select jobs.fail(id, token, 'e', retryable => false) from jobs.fetch()"
     );
@@ -382,22 +341,21 @@ async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
 /// The token is of a fetch that commits while another one of the jobs is waited for.
 #[tokio::test]
 async fn complete_many_goes_by_the_tokens_that_are_current_when_it_answers() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("late").await;
+    let (cluster, db) = quiet("late").await;
     let (worker, other) = (cluster.connect("late").await, cluster.connect("late").await);
     directly_and_by_statements(&db, async |way| {
         let insert = "select count(*) from jobs.insert_batch('k', array['1', '2']::jsonb[])";
-        db.batch_execute(insert).await.unwrap();
+        run(&db, insert).await;
         let (first, its_token, _) = fetch(&worker, "").await.unwrap();
         let complete = format!("begin; select jobs.complete({first}, {its_token})");
-        worker.batch_execute(&complete).await.unwrap();
+        run(&worker, &complete).await;
         let (second, token, _) = fetch(&worker, "").await.unwrap();
         let complete = format!(
             "select id, state::text, done from jobs.complete_many('{{{first}, {second}}}', '{{{its_token}, {token}}}')"
         );
         let (rows, ()) = tokio::join!(other.query(&complete, &[]), async {
             blocked(&db, 1).await;
-            worker.batch_execute("commit").await.unwrap();
+            run(&worker, "commit").await;
         });
         let rows = rows.unwrap();
         let answers: Vec<(i64, &str, bool)> = rows
@@ -422,8 +380,7 @@ async fn kinds(db: &Client, call: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_job_that_cannot_be_returned_stops_no_other() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("poison").await;
+    let (_cluster, db) = quiet("poison").await;
     let calls = [
         "jobs.fetch(max_jobs => 10)",
         "jobs.fetch(max_jobs => 1)",
@@ -432,9 +389,11 @@ async fn a_job_that_cannot_be_returned_stops_no_other() {
         "jobs.fetch_any('{limited}', max_jobs => 10)",
         "jobs.fetch(max_jobs => 10, min_jobs => 2, linger => '0')",
     ];
-    db.batch_execute("select jobs.configure_queue('limited', concurrency => 1)")
-        .await
-        .unwrap();
+    run(
+        &db,
+        "select jobs.configure_queue('limited', concurrency => 1)",
+    )
+    .await;
     directly_and_by_statements(&db, async |how| {
         for level in LEVELS {
             for call in calls {
@@ -442,15 +401,13 @@ async fn a_job_that_cannot_be_returned_stops_no_other() {
                     let what = format!("{how}, {level}, {part}: {call}");
                     let queue = if call.contains("limited") { "limited" } else { "default" };
                     let bad: i64 = scalar(&db, &format!("select id from jobs.insert('bad', queue => '{queue}')")).await;
-                    db.batch_execute(&format!(
+                    run(&db, &format!(
                         "select jobs.insert('good', queue => '{queue}');
                          update jobs.job set {part} = {POISON} where id = {bad}"
-                    ))
-                    .await
-                    .unwrap();
-                    db.batch_execute(&format!("begin isolation level {level}")).await.unwrap();
+                    )).await;
+                    run(&db, &format!("begin isolation level {level}")).await;
                     assert_eq!(kinds(&db, call).await, ["good"], "{what}");
-                    db.batch_execute("commit").await.unwrap();
+                    run(&db, "commit").await;
                     let said = format!(
                         "select j.state || ' ' || j.attempt || ' ' || (e.details ->> 'type') || ' ' || regexp_replace(e.error, '[0-9]+', 'n')
                            from jobs.jobs j join jobs.errors e on e.job_id = j.id where j.id = {bad}"
@@ -463,28 +420,20 @@ async fn a_job_that_cannot_be_returned_stops_no_other() {
                     let shown: String = scalar(&db, &format!("select jobs.show({bad})")).await;
                     assert!(shown.contains(&format!("{part} (too long to be shown)")), "{shown}");
                     assert!(shown.contains("discarded"), "{shown}");
-                    db.batch_execute("select from jobs.health(); select jobs.complete(id, token) from jobs.jobs where state = 'running'")
-                        .await
-                        .unwrap();
+                    run(&db, "select from jobs.health(); select jobs.complete(id, token) from jobs.jobs where state = 'running'").await;
                 }
             }
         }
     })
     .await;
-    assert_eq!(
-        scalar::<i64>(&db, "select count(*) from jobs.check()").await,
-        0
-    );
+    assert_eq!(count(&db, "jobs.check()").await, 0);
 }
 
 #[tokio::test]
 async fn a_lower_limit_refuses_new_jobs_and_keeps_those_that_are_there() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("payload").await;
+    let (cluster, db) = quiet("payload").await;
     let args = |length| format!("to_jsonb(repeat('x', {length}))");
-    db.batch_execute(&format!("select jobs.insert('long', {})", args(1023)))
-        .await
-        .unwrap();
+    run(&db, &format!("select jobs.insert('long', {})", args(1023))).await;
     cluster.set("jobs.max_payload", "1kB");
     cluster.reload();
     poll_until("the lower limit", SOON, async || {
@@ -492,9 +441,7 @@ async fn a_lower_limit_refuses_new_jobs_and_keeps_those_that_are_there() {
         sqlstate(db.batch_execute(&key).await) == "54000"
     })
     .await;
-    db.batch_execute(&format!("select jobs.insert('short', {})", args(1022)))
-        .await
-        .unwrap();
+    run(&db, &format!("select jobs.insert('short', {})", args(1022))).await;
     let taken = kinds(&db, "jobs.fetch(max_jobs => 2)").await;
     assert_eq!(taken, ["long", "short"]);
 }

@@ -2,21 +2,25 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, becomes, flood, history_is_written, insert, is, number,
-    poll_until, promptly, run, state, workers, workers_become,
+    Client, Cluster, Mode, SOON, becomes, comes_true, count, flood, history_is_written, insert, is,
+    number, poll_until, promptly, quiet, run, scalar, seconds, state, with, worker_goes_on,
+    workers, workers_become,
 };
 
 #[tokio::test]
 async fn schedules_rescues_expires_and_prunes() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "1s")
-        .set("jobs.retention_cancelled", "-1")
-        .start();
-    let db = cluster.database("tasks").await;
+    let (_cluster, db) = with(
+        "tasks",
+        &[
+            ("jobs.interval", "50ms"),
+            ("jobs.retention_completed", "1s"),
+            ("jobs.retention_cancelled", "-1"),
+        ],
+    )
+    .await;
 
     let scheduled = insert(
         &db,
@@ -29,9 +33,7 @@ async fn schedules_rescues_expires_and_prunes() {
     )
     .await;
     let cancelled = insert(&db, "'cancelled', queue => 'never'").await;
-    db.batch_execute(&format!("select jobs.cancel({cancelled})"))
-        .await
-        .unwrap();
+    run(&db, &format!("select jobs.cancel({cancelled})")).await;
     let unique = insert(&db, "'unique', unique_opts => '{\"by_kind\": true}'").await;
     let held = insert(&db, "'held', max_attempts => 1").await;
     let rows = db
@@ -53,10 +55,7 @@ async fn schedules_rescues_expires_and_prunes() {
     )
     .await
     .unwrap();
-    assert_eq!(
-        number(&db, "select count(*) from jobs.unique_claim").await,
-        1
-    );
+    assert_eq!(count(&db, "jobs.unique_claim").await, 1);
 
     becomes(&db, scheduled, "available").await;
     becomes(&db, expiring, "discarded").await;
@@ -66,7 +65,7 @@ async fn schedules_rescues_expires_and_prunes() {
     })
     .await;
     assert_eq!(
-        number(&db, "select count(*) from jobs.unique_claim").await,
+        count(&db, "jobs.unique_claim").await,
         0,
         "its claim goes with it"
     );
@@ -96,20 +95,11 @@ async fn schedules_rescues_expires_and_prunes() {
 
 #[tokio::test]
 async fn timeout_and_lost_lease_are_told_apart() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("timeouts").await;
+    let (_cluster, db) = with("timeouts", &[("jobs.interval", "50ms")]).await;
     let slow = insert(&db, "'slow', timeout => '0.3 s'").await;
-    let token: i64 = db
-        .query_one("select token from jobs.fetch(lease => '1 h')", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let token: i64 = scalar(&db, "select token from jobs.fetch(lease => '1 h')").await;
     becomes(&db, slow, "retryable").await;
-    let kind: String = db
-        .query_one("select details->>'type' from jobs.errors", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let kind: String = scalar(&db, "select details->>'type' from jobs.errors").await;
     assert_eq!(kind, "timeout");
     let late = db
         .execute("select jobs.complete($1, $2)", &[&slow, &token])
@@ -137,7 +127,7 @@ async fn a_lease_that_a_heartbeat_makes_shorter_is_rescued_in_time() {
         assert_eq!(fetched, id);
         workers_become(&db, "shorter", 1).await;
         workers_become(&db, "shorter", 0).await;
-        db.batch_execute(&format!("{heartbeat}{id}")).await.unwrap();
+        run(&db, &format!("{heartbeat}{id}")).await;
         becomes(&db, id, "discarded").await;
     }
 }
@@ -232,7 +222,7 @@ async fn locked_jobs_hide_nothing(direct_access: &str) {
     let others = tokio::spawn(async move {
         while !is_over.load(Ordering::Relaxed) {
             run(&client, "select jobs.insert('other', queue => 'others')").await;
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            seconds(0.2).await;
         }
     });
     let soon = "clock_timestamp() + '1 s'";
@@ -265,7 +255,7 @@ async fn locked_jobs_hide_nothing(direct_access: &str) {
     becomes(&db, leased, "discarded").await;
     becomes(&db, due[1], "available").await;
     // Statistics are up to a second late.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    seconds(3.0).await;
     let (passes, took) = (passes(&db).await - before, begun.elapsed());
     assert!(passes > 0, "control: they are counted");
     let most = 2 * took.as_secs() as i64 + 6;
@@ -293,63 +283,14 @@ async fn locked_jobs_hide_nothing_by_statement() {
 }
 
 #[tokio::test]
-async fn settings_take_effect_on_reload() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("settings").await;
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(
-        state(&db, id).await.unwrap(),
-        "scheduled",
-        "jobs.enabled is off"
-    );
-    assert_eq!(workers(&db, "settings").await, 0);
-    cluster.set("jobs.enabled", "on");
-    cluster.set("jobs.databases", "other, another");
-    cluster.reload();
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(
-        state(&db, id).await.unwrap(),
-        "scheduled",
-        "the database is not in the list"
-    );
-    cluster.set("jobs.databases", "other, settings");
-    cluster.reload();
-    becomes(&db, id, "available").await;
-    assert_eq!(
-        jobs_tests::sqlstate(db.batch_execute("set jobs.no_such_setting = 1").await),
-        "42602",
-        "unknown settings are refused"
-    );
-}
-
-#[tokio::test]
-async fn goes_when_there_is_nothing_to_do_and_comes_back() {
-    let cluster = Cluster::builder().without_visits().start();
-    let db = cluster.database("idle").await;
-    insert(&db, "'x'").await;
-    workers_become(&db, "idle", 1).await;
-    workers_become(&db, "idle", 0).await;
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.5 s'").await;
-    becomes(&db, id, "available").await;
-}
-
-#[tokio::test]
 async fn what_becomes_due_all_the_time_is_dealt_with_together() {
     let cluster = Cluster::start();
     let db = cluster.database("stream").await;
     workers_become(&db, "stream", 0).await;
     let before = passes(&db).await;
     let begun = Instant::now();
-    db.batch_execute(
-        "select count(jobs.insert('x', scheduled_at => clock_timestamp() + '1 s' + n * interval '1 ms')) from generate_series(1, 3000) n",
-    )
-    .await
-    .unwrap();
-    poll_until("all are available", SOON, async || {
-        number(&db, "select count(*) from jobs.scheduled").await == 0
-    })
-    .await;
+    run(&db, "select count(jobs.insert('x', scheduled_at => clock_timestamp() + '1 s' + n * interval '1 ms')) from generate_series(1, 3000) n").await;
+    comes_true(&db, "count(*) = 0 from jobs.scheduled").await;
     let took = begun.elapsed().as_millis() as i64;
     // It hands in its statistics when it goes.
     workers_become(&db, "stream", 0).await;
@@ -366,8 +307,8 @@ async fn jobs_that_never_become_due_have_nobody_look_for_what_is_due() {
     let looks = async |insert: &str| {
         let before = looks(&db).await;
         for _ in 0..100 {
-            db.batch_execute(insert).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            run(&db, insert).await;
+            seconds(0.02).await;
         }
         workers_become(&db, "looks", 0).await;
         let (looks, passes) = looks(&db).await;
@@ -399,7 +340,7 @@ async fn a_duplicate_wakes_nobody() {
     history_is_written(&db).await;
     workers_become(&db, "twice", 0).await;
     assert_eq!(insert(&db, unique).await, id);
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    seconds(1.0).await;
     assert_eq!(workers(&db, "twice").await, 0);
     insert(&db, "'x'").await;
     workers_become(&db, "twice", 1).await;
@@ -431,48 +372,6 @@ async fn passes(db: &Client) -> i64 {
 }
 
 #[tokio::test]
-async fn an_idle_database_writes_no_wal() {
-    // Nor does the server by itself: with a higher wal_level it notes the running transactions now
-    // and then.
-    let cluster = Cluster::builder()
-        .set("autovacuum", "off")
-        .set("wal_level", "minimal")
-        .set("max_wal_senders", 0)
-        .without_checksums()
-        .start();
-    let db = cluster.database("quiet").await;
-    insert(&db, "'x', scheduled_at => clock_timestamp() + '1 h'").await;
-    workers_become(&db, "quiet", 1).await;
-    history_is_written(&db).await;
-    workers_become(&db, "quiet", 0).await;
-    // A first visit tidies catalog pages that creating the extension left (pruning).
-    visit(&db).await;
-    let before = wal(&db).await;
-    visit(&db).await;
-    assert_eq!(
-        before,
-        wal(&db).await,
-        "a visit without work writes nothing"
-    );
-    insert(&db, "'x'").await;
-    assert_ne!(before, wal(&db).await, "control: work is seen");
-}
-
-/// Has the worker come and go.
-async fn visit(db: &Client) {
-    db.batch_execute("select jobs.installed()").await.unwrap();
-    workers_become(db, "quiet", 1).await;
-    workers_become(db, "quiet", 0).await;
-}
-
-async fn wal(db: &Client) -> String {
-    db.query_one("select pg_current_wal_insert_lsn()::text", &[])
-        .await
-        .unwrap()
-        .get(0)
-}
-
-#[tokio::test]
 async fn does_not_block_drop_database() {
     let cluster = Cluster::builder()
         .set("jobs.batch_size", 500)
@@ -488,31 +387,16 @@ async fn does_not_block_drop_database() {
     // Busy: in the middle of passing over a crowd of jobs.
     let db = cluster.database("busy").await;
     flood(&db, 100_000).await;
-    poll_until("as asserted", SOON, async || {
-        number(&db, "select count(*) from jobs.ready").await > 0
-    })
-    .await;
-    assert!(
-        number(&db, "select count(*) from jobs.scheduled").await > 0,
-        "still busy"
-    );
+    comes_true(&db, "count(*) > 0 from jobs.ready").await;
+    assert!(count(&db, "jobs.scheduled").await > 0, "still busy");
     drop(db);
     drop_database(&postgres, "busy").await;
-    // Copied: the copy has the extension and is cared for, too.
-    let db = cluster.database("original").await;
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '3 s'").await;
-    drop(db);
-    promptly(&postgres, "create database copy template original").await;
-    let copy = cluster.connect("copy").await;
-    becomes(&copy, id, "available").await;
-    drop(copy);
-    promptly(&postgres, "alter database copy rename to moved").await;
 }
 
 /// DROP DATABASE gives others 5 seconds to go.
 async fn drop_database(postgres: &Client, name: &str) {
     promptly(postgres, &format!("drop database {name}")).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    seconds(0.3).await;
     assert_eq!(workers(postgres, name).await, 0);
 }
 
@@ -531,15 +415,13 @@ async fn a_database_whose_name_is_not_in_utf_8_is_in_nobodys_way() {
     let name = "select count(*) from pg_database where datname like 'caf%' and octet_length(datname::text) = 4";
     assert_eq!(number(&latin, name).await, 1, "its last letter is one byte");
     let db = cluster.database("other").await;
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.05 s'").await;
-    becomes(&db, id, "available").await;
+    worker_goes_on(&db).await;
     promptly(&latin, "drop database \"café\"").await;
 }
 
 #[tokio::test]
 async fn survives_drop_and_create_extension() {
-    let cluster = Cluster::builder().set("jobs.interval", "10ms").start();
-    let db = cluster.database("churn").await;
+    let (cluster, db) = with("churn", &[("jobs.interval", "10ms")]).await;
     for round in 0..15 {
         flood(&db, 200).await;
         let id = insert(
@@ -556,10 +438,9 @@ async fn survives_drop_and_create_extension() {
             0 => "drop extension jobs; create extension jobs",
             _ => "begin; drop extension jobs; commit; create extension jobs",
         };
-        db.batch_execute(anew).await.unwrap();
+        run(&db, anew).await;
     }
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.05 s'").await;
-    becomes(&db, id, "available").await;
+    worker_goes_on(&db).await;
     assert!(
         !cluster.log().contains("maintenance failed"),
         "{}",
@@ -569,19 +450,11 @@ async fn survives_drop_and_create_extension() {
 
 #[tokio::test]
 async fn stops_at_once_while_busy() {
-    let cluster = Cluster::builder().set("jobs.batch_size", 1_000_000).start();
-    let db = cluster.database("busy").await;
+    let (cluster, db) = with("busy", &[("jobs.batch_size", "1000000")]).await;
     flood(&db, 200_000).await;
     // One statement that takes seconds: pg_stat_activity shows the worker in it.
-    poll_until("as asserted", SOON, async || {
-        number(
-            &db,
-            "select count(*) from pg_stat_activity where backend_type = 'jobs worker' and datname = 'busy'
-                and state = 'active' and query = 'schedule' and clock_timestamp() - xact_start > '50 ms'",
-        )
-        .await
-            == 1
-    })
+    comes_true(&db, "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'busy'
+                and state = 'active' and query = 'schedule' and clock_timestamp() - xact_start > '50 ms'")
     .await;
     cluster.set("jobs.enabled", "off");
     cluster.restart(Mode::Fast);
@@ -606,22 +479,17 @@ async fn is_started_again_after_being_terminated() {
     );
     insert(&db, "'x'").await;
     workers_become(&db, "again", 1).await;
-    let ended = number(
-        &db,
-        "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where backend_type like 'jobs %') t",
-    )
+    let ended = count(&db, "(select pg_terminate_backend(pid) from pg_stat_activity where backend_type like 'jobs %') t")
     .await;
     assert_eq!(ended, 2);
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    becomes(&db, id, "available").await;
+    worker_goes_on(&db).await;
 }
 
 /// A reload while the launcher begins does not reach it. Here nobody reloads: only a launcher that
 /// reads the configuration itself knows what it says.
 #[tokio::test]
 async fn the_launcher_begins_with_what_the_configuration_says() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("unheard").await;
+    let (cluster, db) = quiet("unheard").await;
     cluster.allow(
         1,
         "57P01 jobs launcher .*FATAL:  terminating background worker",
@@ -643,11 +511,11 @@ async fn a_terminated_worker_is_woken_again_at_once() {
     );
     insert(&db, "'x'").await;
     workers_become(&db, "woken", 1).await;
-    db.batch_execute(
+    run(
+        &db,
         "select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'jobs worker'",
     )
-    .await
-    .unwrap();
+    .await;
     workers_become(&db, "woken", 0).await;
     insert(&db, "'x'").await;
     workers_become(&db, "woken", 1).await;
@@ -660,14 +528,14 @@ async fn cancelling_an_idle_process_does_nothing() {
     insert(&db, "'x'").await;
     workers_become(&db, "cancelled", 1).await;
     let pids = "select array_agg(pid order by pid)::text from pg_stat_activity where backend_type like 'jobs %'";
-    let before: String = db.query_one(pids, &[]).await.unwrap().get(0);
-    db.batch_execute(
+    let before: String = scalar(&db, pids).await;
+    run(
+        &db,
         "select pg_cancel_backend(pid) from pg_stat_activity where backend_type like 'jobs %'",
     )
-    .await
-    .unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let after: String = db.query_one(pids, &[]).await.unwrap().get(0);
+    .await;
+    seconds(0.5).await;
+    let after: String = scalar(&db, pids).await;
     assert_eq!(before, after);
 }
 
@@ -686,21 +554,18 @@ async fn ends_with_its_postmaster() {
 
 #[tokio::test]
 async fn is_switched_off_while_it_has_work() {
-    let cluster = Cluster::builder()
-        .set("jobs.batch_size", 100)
-        .set("jobs.interval", "10ms")
-        .start();
-    let db = cluster.database("busy").await;
-    flood(&db, 50_000).await;
-    poll_until("it has begun", SOON, async || {
-        number(&db, "select count(*) from jobs.ready").await > 0
-    })
+    let (cluster, db) = with(
+        "busy",
+        &[("jobs.batch_size", "100"), ("jobs.interval", "10ms")],
+    )
     .await;
+    flood(&db, 50_000).await;
+    comes_true(&db, "count(*) > 0 from jobs.ready").await;
     cluster.set("jobs.enabled", "off");
     cluster.reload();
     workers_become(&db, "busy", 0).await;
     assert!(
-        number(&db, "select count(*) from jobs.scheduled").await > 0,
+        count(&db, "jobs.scheduled").await > 0,
         "it stopped half-way"
     );
 }
@@ -723,24 +588,19 @@ async fn databases_that_are_dropped_by_force_leave_room() {
     for n in 0..260 {
         let name = format!("churn{n}");
         let copy = format!("create database {name} template pattern strategy file_copy");
-        postgres.batch_execute(&copy).await.unwrap();
+        run(&postgres, &copy).await;
         let db = cluster.connect(&name).await;
-        db.batch_execute("select jobs.installed()").await.unwrap();
+        run(&db, "select jobs.installed()").await;
         drop(db);
-        postgres
-            .batch_execute(&format!("drop database {name} with (force)"))
-            .await
-            .unwrap();
+        run(&postgres, &format!("drop database {name} with (force)")).await;
     }
     let db = cluster.database("last").await;
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.2 s'").await;
-    becomes(&db, id, "available").await;
+    worker_goes_on(&db).await;
 }
 
 #[tokio::test]
 async fn idles_on_a_standby_and_works_after_promotion() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("failover").await;
+    let (cluster, db) = quiet("failover").await;
     let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '2 s'").await;
     let standby = cluster.standby();
     standby.set("jobs.enabled", "on");
@@ -750,12 +610,12 @@ async fn idles_on_a_standby_and_works_after_promotion() {
         state(&replica, id).await.is_some()
     })
     .await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    seconds(3.0).await;
     assert_eq!(state(&replica, id).await.unwrap(), "scheduled");
     assert_eq!(
-        number(
+        count(
             &replica,
-            "select count(*) from pg_stat_activity where backend_type like 'jobs %'"
+            "pg_stat_activity where backend_type like 'jobs %'"
         )
         .await,
         0
@@ -773,14 +633,11 @@ async fn idles_on_a_standby_and_works_after_promotion() {
             "{call}"
         );
     }
-    let key: String = replica
-        .query_one(
-            "select jobs.unique_key('x', unique_opts => '{\"by_kind\": true}')",
-            &[],
-        )
-        .await
-        .unwrap()
-        .get(0);
+    let key: String = scalar(
+        &replica,
+        "select jobs.unique_key('x', unique_opts => '{\"by_kind\": true}')",
+    )
+    .await;
     assert_eq!(key.len(), 64, "reading works on a standby");
     assert_eq!(
         number(&replica, "select scheduled from jobs.queues").await,
@@ -789,59 +646,4 @@ async fn idles_on_a_standby_and_works_after_promotion() {
     cluster.stop(Mode::Fast);
     standby.promote();
     becomes(&replica, id, "available").await;
-}
-
-#[tokio::test]
-async fn says_so_when_no_process_is_left() {
-    let cluster = Cluster::builder().set("max_worker_processes", 2).start();
-    // The launcher and the server's own logical replication launcher take both.
-    let db = cluster.database("starved").await;
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    poll_until("as asserted", SOON, async || {
-        cluster
-            .log()
-            .contains("no background worker could be started")
-    })
-    .await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(
-        cluster
-            .log()
-            .matches("no background worker could be started")
-            .count(),
-        1
-    );
-    assert_eq!(
-        number(
-            &db,
-            &format!("select count(*) from jobs.fetch() where id = {id}")
-        )
-        .await,
-        1,
-        "a fetch takes what is due without the worker"
-    );
-}
-
-#[tokio::test]
-async fn without_preload_everything_works_by_hand() {
-    let cluster = Cluster::builder().without_preload().start();
-    let db = cluster.database("plain").await;
-    let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    let lost = insert(&db, "'y', queue => 'other', max_attempts => 1").await;
-    db.execute("select jobs.fetch('other', lease => '0.1 s')", &[])
-        .await
-        .unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let tasks = db
-        .query("select task, rows, error from jobs.maintain()", &[])
-        .await
-        .unwrap();
-    let tasks: Vec<(String, i64, Option<String>)> = tasks
-        .iter()
-        .map(|row| (row.get(0), row.get(1), row.get(2)))
-        .collect();
-    assert!(tasks.contains(&("schedule".into(), 1, None)), "{tasks:?}");
-    assert!(tasks.contains(&("rescue".into(), 1, None)), "{tasks:?}");
-    assert_eq!(state(&db, id).await.unwrap(), "available");
-    assert_eq!(state(&db, lost).await.unwrap(), "discarded");
 }

@@ -4,12 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, run, sqlstate, text};
-
-/// A cluster whose background worker leaves everything to the tests.
-fn quiet() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
+use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, quiet, run, sqlstate, text};
 
 /// What the sessions of one worker have in common.
 #[derive(Default)]
@@ -44,7 +39,10 @@ async fn fetched(shared: &Shared, count: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_fetch_that_begins_after_it_gets_anything() {
-    for cluster in [quiet(), Cluster::builder().without_preload().start()] {
+    for cluster in [
+        Cluster::quiet(),
+        Cluster::builder().without_preload().start(),
+    ] {
         let db = cluster.database("quiet").await;
         run(
             &db,
@@ -83,8 +81,7 @@ async fn no_fetch_that_begins_after_it_gets_anything() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_beat_at_once_and_each_is_seen() {
-    let cluster = quiet();
-    let db = cluster.database("beats").await;
+    let (cluster, db) = quiet("beats").await;
     let mut tasks = Vec::new();
     for session in 0..8 {
         let client = cluster.connect("beats").await;
@@ -118,8 +115,7 @@ async fn many_beat_at_once_and_each_is_seen() {
 
 #[tokio::test]
 async fn a_command_outlives_a_restart() {
-    let cluster = quiet();
-    let db = cluster.database("restart").await;
+    let (cluster, db) = quiet("restart").await;
     run(&db, "select jobs.stop_worker('a', 'broken')").await;
     run(&db, "select jobs.insert('k')").await;
     cluster.stop(Mode::Fast);

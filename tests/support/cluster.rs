@@ -149,6 +149,11 @@ impl Cluster {
         Self::builder().start()
     }
 
+    /// A cluster whose background worker does nothing.
+    pub fn quiet() -> Cluster {
+        Self::builder().set("jobs.enabled", "off").start()
+    }
+
     /// For other settings.
     pub fn builder() -> Builder {
         Builder::default()

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use tokio_postgres::Client;
 use tokio_postgres::types::FromSql;
 
-use crate::Cluster;
+use crate::{Builder, Cluster};
 
 /// How long a test waits for what the background worker is woken for: less than the minute after
 /// which it comes anyway.
@@ -63,6 +63,19 @@ pub fn sqlstate<T>(result: Result<T, tokio_postgres::Error>) -> String {
     }
 }
 
+/// A cluster whose background worker does nothing, and a database with the extension.
+pub async fn quiet(database: &str) -> (Cluster, Client) {
+    with(database, &[("jobs.enabled", "off")]).await
+}
+
+/// A cluster with these settings, and a database with the extension.
+pub async fn with(database: &str, settings: &[(&str, &str)]) -> (Cluster, Client) {
+    let set = |builder: Builder, (name, value): &(&str, &str)| builder.set(name, value);
+    let cluster = settings.iter().fold(Cluster::builder(), set).start();
+    let db = cluster.database(database).await;
+    (cluster, db)
+}
+
 /// A job's state; `None` if it is gone.
 pub async fn state(db: &Client, id: i64) -> Option<String> {
     db.query_opt("select state::text from jobs.jobs where id = $1", &[&id])
@@ -73,16 +86,20 @@ pub async fn state(db: &Client, id: i64) -> Option<String> {
 
 /// Inserts a job with these arguments, as SQL has them; its id.
 pub async fn insert(db: &Client, arguments: &str) -> i64 {
-    db.query_one(&format!("select id from jobs.insert({arguments})"), &[])
-        .await
-        .unwrap()
-        .get(0)
+    number(db, &format!("select id from jobs.insert({arguments})")).await
 }
 
 /// Runs statements.
 pub async fn run(db: &Client, sql: &str) {
     let ran = db.batch_execute(sql).await;
     ran.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+}
+
+/// A call that waits for nobody returns; one that does not is ended.
+pub async fn returns(db: &Client, sql: &str) {
+    run(db, "set statement_timeout = '60s'").await;
+    run(db, sql).await;
+    run(db, "reset statement_timeout").await;
 }
 
 /// The one value that a statement returns.
@@ -95,6 +112,11 @@ pub async fn scalar<T: for<'a> FromSql<'a>>(db: &Client, sql: &str) -> T {
 /// The one number that a statement returns.
 pub async fn number(db: &Client, sql: &str) -> i64 {
     scalar(db, sql).await
+}
+
+/// How many rows there are: what comes behind FROM.
+pub async fn count(db: &Client, from: &str) -> i64 {
+    number(db, &format!("select count(*) from {from}")).await
 }
 
 /// The one text that a statement returns.
@@ -144,13 +166,8 @@ pub async fn as_role(cluster: &Cluster, role: &str, database: &str) -> Client {
 
 /// Processes that maintain a database: connected to it, under the worker's name.
 pub async fn workers(db: &Client, database: &str) -> i64 {
-    number(
-        db,
-        &format!(
-            "select count(*) from pg_stat_activity where backend_type = 'jobs worker' and datname = '{database}'"
-        ),
-    )
-    .await
+    let process = "pg_stat_activity where backend_type = 'jobs worker'";
+    count(db, &format!("{process} and datname = '{database}'")).await
 }
 
 /// Waits until so many clients wait for a lock.
@@ -170,6 +187,12 @@ pub async fn becomes(db: &Client, id: i64, wanted: &str) {
         state(db, id).await.as_deref() == Some(wanted)
     })
     .await;
+}
+
+/// The background worker does its work: a job that is due in a moment becomes available.
+pub async fn worker_goes_on(db: &Client) {
+    let due = "'due', queue => 'due', scheduled_at => clock_timestamp() + '0.2 s'";
+    becomes(db, insert(db, due).await, "available").await;
 }
 
 /// Waits until so many processes maintain a database.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs_tests::{Client, texts};
+use jobs_tests::{Client, run, texts};
 
 /// Every table and sequence of the extension with its rows as text, and the rights on all that it
 /// has.
@@ -17,7 +17,7 @@ impl Contents {
     /// What is there now, in one snapshot.
     pub async fn of(db: &Client) -> Contents {
         let begin = "begin isolation level repeatable read read only";
-        db.batch_execute(begin).await.unwrap();
+        run(db, begin).await;
         let mut tables = BTreeMap::new();
         for (table, is_sequence) in dumped(db).await {
             // How many values a sequence has logged ahead is nobody's business.
@@ -30,7 +30,7 @@ impl Contents {
             tables.insert(table, texts(db, &sql).await);
         }
         let rights = texts(db, RIGHTS).await;
-        db.batch_execute("commit").await.unwrap();
+        run(db, "commit").await;
         Contents { tables, rights }
     }
 

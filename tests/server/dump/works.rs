@@ -1,6 +1,6 @@
 //! Whether a queue goes on as another one would.
 
-use jobs_tests::{Client, Cluster, sqlstate};
+use jobs_tests::{Client, Cluster, count, sqlstate};
 
 use super::{SOON, run, scalar, texts};
 
@@ -365,10 +365,6 @@ async fn maintain(db: &Client) {
     )
     .await;
     assert!(failed.is_empty(), "{failed:?}");
-}
-
-async fn count(db: &Client, from: &str) -> i64 {
-    scalar(db, &format!("select count(*) from {from}")).await
 }
 
 fn state(id: i64) -> String {

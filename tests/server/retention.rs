@@ -1,117 +1,12 @@
-//! What a pass of maintenance costs, however many queues there are, and that it ends when it is to.
+//! How long final jobs are kept: settings that change, jobs that move, locks in the way, and what a
+//! pass costs.
+
+use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, SOON, blocked, comes_true, history_is_written, insert, is, number, poll_until,
-    run, seconds, state, workers,
+    Client, Cluster, SOON, blocked, comes_true, count, history_is_written, insert, is, number,
+    poll_until, quiet, returns, run, scalar, seconds, state, with, workers, workers_become,
 };
-
-/// One transaction, also where it is several statements.
-/// Whoever makes a job available that was not so at once waits while `public.gate` has a row.
-const GATE: &str = "create table public.gate (closed boolean);
-    create function public.wait_at_gate() returns trigger language plpgsql as $$ begin
-      while exists (select from public.gate) loop perform pg_sleep(0.01); end loop; return null; end $$;
-    create trigger gate after insert on jobs.ready for each row when (new.seq <> new.job_id) execute function public.wait_at_gate();
-    insert into public.gate values (true)";
-
-#[tokio::test]
-async fn nothing_is_maintained_once_it_is_paused() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("paused").await;
-    run(&db, GATE).await;
-    let first = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    comes_true(
-        &db,
-        "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and wait_event = 'PgSleep'",
-    )
-    .await;
-    // A round is under way.
-    let pauser = cluster.connect("paused").await;
-    let pausing =
-        tokio::spawn(async move { run(&pauser, "select jobs.pause_maintenance()").await });
-    poll_until("it is paused, or waits", SOON, async || {
-        let waits = "count(*) = 1 from pg_locks where not granted";
-        pausing.is_finished() || is(&db, waits).await
-    })
-    .await;
-    assert!(!pausing.is_finished(), "a round is still under way");
-    run(&db, "delete from public.gate").await;
-    pausing.await.expect("the pauser");
-    assert_eq!(state(&db, first).await.as_deref(), Some("available"));
-    let second = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    seconds(1.5).await;
-    assert_eq!(state(&db, second).await.as_deref(), Some("scheduled"));
-    run(&db, "select jobs.resume_maintenance()").await;
-    comes_true(&db, "count(*) = 2 from jobs.jobs where state = 'available'").await;
-}
-
-#[tokio::test]
-async fn nothing_is_maintained_by_hand_once_it_is_paused() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("by_hand").await;
-    let other = cluster.connect("by_hand").await;
-    let pause = "select jobs.pause_maintenance()";
-    let refused = |why: &str| {
-        format!(
-            "count(*) = (select count(*) from jobs.maintenance_task) and bool_and(rows = 0 and error like '{why}%') from jobs.maintain()"
-        )
-    };
-    // What is to be committed yet would be so after it was paused.
-    run(
-        &other,
-        "begin; select jobs.insert('k'); select jobs.maintain()",
-    )
-    .await;
-    let pauser = cluster.connect("by_hand").await;
-    let pausing = tokio::spawn(async move {
-        run(&pauser, pause).await;
-        pauser
-    });
-    blocked(&db, 1).await;
-    run(&other, "commit").await;
-    let pauser = pausing.await.expect("the pauser");
-    assert!(is(&db, &refused("maintenance was paused by")).await);
-    // It ends at once for who began before it did.
-    for level in ["read committed", "repeatable read", "serializable"] {
-        run(&db, "select jobs.resume_maintenance()").await;
-        run(
-            &other,
-            &format!("begin isolation level {level}; select count(*) from jobs.job"),
-        )
-        .await;
-        let due = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.05 s'").await;
-        seconds(0.1).await;
-        run(&db, pause).await;
-        assert!(
-            is(&other, &refused("maintenance was paused by")).await,
-            "{level}"
-        );
-        run(&other, "commit").await;
-        assert_eq!(
-            state(&db, due).await.as_deref(),
-            Some("scheduled"),
-            "{level}"
-        );
-    }
-    // Nobody waits for who is about to pause it.
-    run(&db, "select jobs.resume_maintenance()").await;
-    run(&pauser, &format!("begin; {pause}")).await;
-    run(&db, "set statement_timeout = '60s'").await;
-    assert!(is(&db, &refused("maintenance is being paused")).await);
-    run(&pauser, "rollback").await;
-    assert!(
-        is(
-            &db,
-            "bool_and(error is null) and sum(rows) = 3 from jobs.maintain()"
-        )
-        .await
-    );
-    // Who has paused it himself is no exception, nor is he in his own way.
-    run(&db, &format!("begin; {pause}")).await;
-    assert!(is(&db, &refused("maintenance was paused by")).await);
-    run(&db, "select jobs.resume_maintenance()").await;
-    assert!(is(&db, "bool_and(error is null) from jobs.maintain()").await);
-    run(&db, "commit").await;
-}
 
 /// Makes a job final in a queue where it is kept, and waits until the worker has looked at it.
 async fn kept_and_passed_over(db: &Client, key: &str) {
@@ -134,11 +29,14 @@ async fn kept_and_passed_over(db: &Client, key: &str) {
 
 #[tokio::test]
 async fn a_final_job_that_gets_a_queue_where_it_is_kept_for_less_time_is_pruned() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("max_prepared_transactions", 2)
-        .start();
-    let db = cluster.database("moved").await;
+    let (_cluster, db) = with(
+        "moved",
+        &[
+            ("jobs.interval", "50ms"),
+            ("max_prepared_transactions", "2"),
+        ],
+    )
+    .await;
     run(
         &db,
         "select jobs.configure_queue('short', retention_completed => '0.1 s')",
@@ -166,11 +64,14 @@ async fn a_final_job_that_gets_a_queue_where_it_is_kept_for_less_time_is_pruned(
 
 #[tokio::test]
 async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "0.1s")
-        .start();
-    let db = cluster.database("rests").await;
+    let (_cluster, db) = with(
+        "rests",
+        &[
+            ("jobs.interval", "50ms"),
+            ("jobs.retention_completed", "0.1s"),
+        ],
+    )
+    .await;
     run(
         &db,
         "select count(jobs.configure_queue('q' || n, retention_completed => (n || ' hours')::interval)) from generate_series(1, 100) n;
@@ -200,59 +101,6 @@ async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() 
     }
 }
 
-/// How often an index of this table was searched.
-async fn searches(db: &Client, table: &str) -> i64 {
-    run(db, "select pg_stat_force_next_flush()").await;
-    let counted = "select sum(idx_scan)::bigint from pg_stat_user_indexes where relid = ('jobs.' || $1)::regclass";
-    db.query_one(counted, &[&table])
-        .await
-        .expect(counted)
-        .get(0)
-}
-
-#[tokio::test]
-async fn queues_of_which_nothing_is_due_cost_nothing() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "200ms")
-        .set("autovacuum", "off")
-        .start();
-    let db = cluster.database("names").await;
-    run(
-        &db,
-        "select count(*) from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'queue', 'q' || n, 'scheduled_at', '2999-01-01 00:00Z')) from generate_series(1, 10000) n))",
-    )
-    .await;
-    let pass = async || {
-        let due = insert(
-            &db,
-            "'k', queue => 'due', scheduled_at => clock_timestamp() + '50 ms'",
-        )
-        .await;
-        poll_until("a pass", SOON, async || {
-            state(&db, due).await.as_deref() == Some("available")
-        })
-        .await;
-    };
-    // The worker tells its statistics at the end of a pass, if a second has gone by since.
-    poll_until("control: searches are counted", SOON, async || {
-        pass().await;
-        searches(&db, "scheduled").await > 0
-    })
-    .await;
-    let before = searches(&db, "scheduled").await;
-    for _ in 0..10 {
-        pass().await;
-    }
-    seconds(1.5).await;
-    let searched = searches(&db, "scheduled").await - before;
-    assert!(searched < 2000, "{searched} searches in ten passes or so");
-    // By hand, too.
-    let before = searches(&db, "scheduled").await;
-    run(&db, "select jobs.maintain()").await;
-    let searched = searches(&db, "scheduled").await - before;
-    assert!(searched < 100, "{searched} searches");
-}
-
 /// Jobs of this queue become final, in a transaction of their own or as part of one.
 fn completed(queue: &str, jobs: usize) -> String {
     format!(
@@ -265,7 +113,7 @@ fn completed(queue: &str, jobs: usize) -> String {
 async fn left(db: &Client) -> String {
     let sql = "select coalesce(string_agg(queue || ' ' || n, ', ' order by queue), '') from (
                  select j.queue, count(*) as n from jobs.finished f join jobs.job j on j.id = f.job_id group by j.queue) q";
-    db.query_one(sql, &[]).await.expect(sql).get(0)
+    scalar(db, sql).await
 }
 
 /// How many entries of an index were looked at, and how often it was searched.
@@ -278,11 +126,7 @@ async fn entries_read(db: &Client, index: &str) -> i64 {
 #[tokio::test]
 async fn final_jobs_that_stay_cost_nothing_however_many_queues_they_are_of() {
     const NAMES: i64 = 100_000;
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("autovacuum", "off")
-        .start();
-    let db = cluster.database("names").await;
+    let (_cluster, db) = with("names", &[("jobs.interval", "50ms"), ("autovacuum", "off")]).await;
     let complete_all = "select count(*) from (select array_agg(id) as ids, array_agg(token) as tokens from jobs.fetch('n', 10000)) f, jobs.complete_many(f.ids, f.tokens); ";
     // Jobs of many queues that go by the setting, some that their queue keeps, and some that their
     // uniqueness keeps for longer than their queue does.
@@ -359,16 +203,12 @@ async fn final_jobs_that_stay_cost_nothing_however_many_queues_they_are_of() {
     // counted: 10,000 entries.
     assert!(by_age < NAMES, "{by_age} entries in twenty passes or so");
     assert!(kept < 3000, "{kept} entries in twenty passes or so");
-    assert_eq!(
-        number(&db, "select count(*) from jobs.finished").await,
-        NAMES + 9000
-    );
+    assert_eq!(count(&db, "jobs.finished").await, NAMES + 9000);
 }
 
 #[tokio::test]
 async fn a_retention_that_is_changed_counts_for_jobs_that_are_final_already() {
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("changed").await;
+    let (cluster, db) = quiet("changed").await;
     let configured = async |what: &str| {
         run(&db, &format!("select jobs.configure_queue({what})")).await;
         run(&db, "select jobs.maintain()").await;
@@ -396,13 +236,10 @@ async fn a_retention_that_is_changed_counts_for_jobs_that_are_final_already() {
         configured("'b'").await;
         cluster.set("jobs.retention_completed", "0");
         cluster.reload();
-        poll_until("the setting is read", SOON, async || {
-            is(
-                &db,
-                "current_setting('jobs.retention_completed') in ('0', '0s')",
-            )
-            .await
-        })
+        comes_true(
+            &db,
+            "current_setting('jobs.retention_completed') in ('0', '0s')",
+        )
         .await;
         configured("'c', retention_completed => '1 day'").await;
         assert_eq!(left(&db).await, "c 3");
@@ -410,21 +247,14 @@ async fn a_retention_that_is_changed_counts_for_jobs_that_are_final_already() {
         assert_eq!(left(&db).await, "");
         cluster.set("jobs.retention_completed", "1d");
         cluster.reload();
-        poll_until("the setting is read", SOON, async || {
-            is(&db, "current_setting('jobs.retention_completed') = '1d'").await
-        })
-        .await;
+        comes_true(&db, "current_setting('jobs.retention_completed') = '1d'").await;
     }
-    assert_eq!(
-        number(&db, "select count(*) from jobs.retention_change").await,
-        0
-    );
+    assert_eq!(count(&db, "jobs.retention_change").await, 0);
 }
 
 #[tokio::test]
 async fn a_setting_that_is_changed_counts_for_jobs_that_are_final_already() {
-    let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
-    let db = cluster.database("reloaded").await;
+    let (cluster, db) = with("reloaded", &[("jobs.interval", "50ms")]).await;
     run(&db, &completed("a", 3)).await;
     poll_until("the worker goes", SOON, async || {
         workers(&db, "reloaded").await == 0
@@ -438,11 +268,11 @@ async fn a_setting_that_is_changed_counts_for_jobs_that_are_final_already() {
 
 #[tokio::test]
 async fn who_is_just_completing_jobs_when_a_retention_is_changed_leaves_none_behind() {
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("max_prepared_transactions", 2)
-        .start();
-    let db = cluster.database("racing").await;
+    let (cluster, db) = with(
+        "racing",
+        &[("jobs.enabled", "off"), ("max_prepared_transactions", "2")],
+    )
+    .await;
     let other = cluster.connect("racing").await;
     run(&db, "create table public.snapshot (n integer)").await;
     for (level, is_prepared) in [
@@ -529,16 +359,12 @@ async fn who_is_just_completing_jobs_when_a_retention_is_changed_leaves_none_beh
     run(&other, "commit").await;
     run(&db, "select jobs.maintain()").await;
     assert_eq!(left(&db).await, "");
-    assert_eq!(
-        number(&db, "select count(*) from jobs.retention_change").await,
-        0
-    );
+    assert_eq!(count(&db, "jobs.retention_change").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_short_a_retention_is_no_job_is_left_behind() {
-    let cluster = Cluster::builder().set("jobs.interval", "20ms").start();
-    let db = cluster.database("short").await;
+    let (cluster, db) = with("short", &[("jobs.interval", "20ms")]).await;
     run(
         &db,
         "select jobs.configure_queue('q', retention_completed => '1 ms')",
@@ -570,11 +396,14 @@ async fn however_short_a_retention_is_no_job_is_left_behind() {
 
 #[tokio::test]
 async fn what_was_locked_is_pruned_in_time_also_by_statements() {
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "0.1s")
-        .start();
-    let db = cluster.database("locked").await;
+    let (cluster, db) = with(
+        "locked",
+        &[
+            ("jobs.interval", "50ms"),
+            ("jobs.retention_completed", "0.1s"),
+        ],
+    )
+    .await;
     // With a trigger the table is not written directly.
     run(
         &db,
@@ -597,116 +426,332 @@ async fn what_was_locked_is_pruned_in_time_also_by_statements() {
     comes_true(&db, "count(*) = 0 from jobs.job").await;
 }
 
-/// Whether the server has all the subtransactions of this session's transaction at hand, so that
-/// others need not look them up, and how many that are. Told from Postgres 16 on.
-async fn subtransactions(db: &Client, session: &Client) -> Option<(i32, bool)> {
-    if number(db, "select current_setting('server_version_num')::bigint").await < 160_000 {
-        return None;
-    }
-    let pid = number(session, "select pg_backend_pid()::bigint").await;
-    let told = format!(
-        "select s.subxact_count, s.subxact_overflowed from pg_stat_get_backend_idset() b, pg_stat_get_backend_subxact(b) s where pg_stat_get_backend_pid(b) = {pid}"
-    );
-    let row = db.query_one(&told, &[]).await.expect(&told);
-    Some((row.get(0), row.get(1)))
-}
-
-/// Batches that do not wait, under keys of which others are at work on some: under READ COMMITTED
-/// all of a transaction keep few, above that each may keep one (docs/uniqueness.md).
-#[tokio::test]
-async fn a_batch_that_does_not_wait_keeps_one_subtransaction_at_most() {
-    const BATCHES: i32 = 100;
-    let cluster = Cluster::builder().set("jobs.enabled", "off").start();
-    let db = cluster.database("batches").await;
-    let session = cluster.connect("batches").await;
-    let options = r#"{"by_args": true, "by_state": ["running"], "wait": false}"#;
-    let batch = |n: i32| {
-        format!(
-            "select count(*) from jobs.insert_batch('u', array(select to_jsonb(n) from generate_series({n} * 10, {n} * 10 + 9) n), '{options}')"
-        )
-    };
-    let all: Vec<String> = (0..BATCHES).map(batch).collect();
-    let all = all.join("; ");
-    for level in ["read committed", "repeatable read", "serializable"] {
-        // Each key is taken, and one of each batch is being worked on.
-        run(&db, &all).await;
-        let rival = cluster.connect("batches").await;
-        let busy = format!(
-            r#"begin; select count(jobs.insert('u', to_jsonb(n * 10), '{options}')) from generate_series(0, {BATCHES} - 1) n"#
-        );
-        run(&rival, &busy).await;
-        run(&session, &format!("begin isolation level {level}")).await;
-        run(&session, &all).await;
-        if let Some((count, has_more)) = subtransactions(&db, &session).await {
-            println!("{level}: {count}, more: {has_more}");
-            match level {
-                "read committed" => assert!(!has_more && count <= 48, "{count}"),
-                _ => assert!(
-                    has_more,
-                    "{level}: {count}: then docs/uniqueness.md is wrong"
-                ),
-            }
+/// Workers that came to a database within a while.
+async fn workers_come(db: &Client, within: Duration) -> bool {
+    let begun = Instant::now();
+    let condition = "count(*) > 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = current_database()";
+    while begun.elapsed() < within {
+        if is(db, condition).await {
+            return true;
         }
-        run(&session, "commit").await;
-        run(&rival, "rollback").await;
-        let inserted = "select count(*) from jobs.job";
-        assert_eq!(number(&db, inserted).await, 1900, "{level}");
-        run(&db, "select jobs.delete_many(kind => 'u')").await;
+        seconds(0.02).await;
     }
-}
-
-/// Runs it in a transaction, which then has few subtransactions.
-async fn keeps_few(db: &Client, session: &Client, level: &str, sql: &str) {
-    run(session, &format!("begin isolation level {level}")).await;
-    run(session, sql).await;
-    if let Some((count, has_more)) = subtransactions(db, session).await {
-        assert!(!has_more && count <= 48, "{count}, {level}: {sql}");
-    }
-    run(session, "commit").await;
+    false
 }
 
 #[tokio::test]
-async fn no_call_has_more_subtransactions_than_the_server_has_at_hand() {
-    let cluster = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("jobs.batch_size", 40)
-        .start();
-    let db = cluster.database("few").await;
-    let session = cluster.connect("few").await;
-    let due = "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 4000) n), queue => 'q', scheduled_at => clock_timestamp() + '0.1 s')";
-    // Many rounds; then some in which every other job fails.
-    run(&db, due).await;
-    seconds(0.15).await;
-    keeps_few(&db, &session, "read committed", "select jobs.maintain()").await;
-    assert!(is(&db, "count(*) = 4000 from jobs.ready").await);
-    run(
-        &db,
-        "create function public.refuse() returns trigger language plpgsql as $$ begin if new.job_id % 2 = 1 then raise 'refused'; end if; return new; end $$;
-         create trigger refuse before insert on jobs.ready for each row when (new.seq <> new.job_id) execute function public.refuse()",
+async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
+    let (_cluster, db) = with(
+        "kept",
+        &[
+            ("jobs.interval", "50ms"),
+            ("jobs.retention_completed", "1s"),
+        ],
     )
     .await;
-    run(&db, "select count(jobs.complete(f.id, f.token)) from jobs.fetch('q', 4000) f; update jobs.finished set finalized_at = finalized_at - interval '100 days'").await;
-    run(&db, due).await;
-    seconds(0.15).await;
-    keeps_few(&db, &session, "read committed", "select jobs.maintain()").await;
-    // The other tasks had room, too.
-    assert!(is(&db, "count(*) = 0 from jobs.finished").await);
-    assert!(is(&db, "count(*) > 10 from jobs.ready").await);
-    // Nor has who fetches what is due, job by job.
-    let fetch = "do $$ begin for n in 1 .. 200 loop perform jobs.insert('k', queue => 'r', scheduled_at => clock_timestamp() + '1 ms'); perform pg_sleep(0.002); perform jobs.fetch('r'); end loop; end $$";
-    run(&db, "drop trigger refuse on jobs.ready").await;
-    keeps_few(&db, &session, "read committed", fetch).await;
-    // Who does not wait for a key: in turn, and with others at work on some of them.
-    let one = r#"select count(jobs.insert('u', to_jsonb(n), '{"by_args": true, "wait": false}')) from generate_series(1, 300) n"#;
-    let busy = r#"begin; select count(jobs.insert('u', to_jsonb(1000 + n * 10), '{"by_args": true}')) from generate_series(0, 99) n"#;
-    let many = r#"select count(*) from jobs.insert_batch('u', array(select to_jsonb(1000 + n) from generate_series(0, 999) n), '{"by_args": true, "by_state": ["running"], "wait": false}')"#;
-    for level in ["read committed", "repeatable read", "serializable"] {
-        keeps_few(&db, &session, level, one).await;
-        let rival = cluster.connect("few").await;
-        run(&db, many).await;
-        run(&rival, busy).await;
-        keeps_few(&db, &session, level, many).await;
-        run(&rival, "rollback").await;
-        run(&db, "select jobs.delete_many(kind => 'u')").await;
+    let complete = async |queue: &str| {
+        let sql = format!(
+            "select jobs.insert('k', queue => '{queue}'); select jobs.complete(id, token) from jobs.fetch('{queue}')"
+        );
+        run(&db, &sql).await;
+    };
+    run(
+        &db,
+        "select jobs.configure_queue('audit', retention_completed => '-1 second');
+         select jobs.configure_queue('hour', retention_completed => '1 hour')",
+    )
+    .await;
+    for queue in ["audit", "hour", "mail"] {
+        complete(queue).await;
     }
+    let left =
+        |queues: &str| format!("array_agg(queue order by queue) = '{{{queues}}}' from jobs.jobs");
+    comes_true(&db, &left("audit,hour")).await;
+    history_is_written(&db).await;
+    // With nothing left to do the worker goes, and nobody sends for another one.
+    poll_until("the worker goes", SOON, async || {
+        !workers_come(&db, Duration::ZERO).await
+            && is(&db, "count(*) = 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'kept'").await
+    })
+    .await;
+    assert!(
+        !workers_come(&db, Duration::from_secs(8)).await,
+        "it comes back for nothing"
+    );
+    // What finishes later is pruned in time.
+    complete("mail").await;
+    complete("mail").await;
+    comes_true(&db, &left("audit,hour")).await;
+    // What is set anew takes effect on what was passed over.
+    run(
+        &db,
+        "select jobs.configure_queue('audit', retention_completed => '0.1 s')",
+    )
+    .await;
+    comes_true(&db, &left("hour")).await;
+    run(&db, "select jobs.configure_queue('hour')").await;
+    comes_true(&db, "count(*) = 0 from jobs.jobs").await;
+}
+
+#[tokio::test]
+async fn rounds_of_a_backlog_do_not_each_walk_over_what_is_kept_on() {
+    const KEPT: i64 = 2000;
+    const BACKLOG: i64 = 1000;
+    let (_cluster, db) = with(
+        "backlog",
+        &[
+            ("jobs.batch_size", "100"),
+            ("jobs.retention_completed", "1s"),
+        ],
+    )
+    .await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    // Those that their own window keeps became final before all others. No two did so in one
+    // moment.
+    run(
+        &db,
+        &format!(
+            "select count(jobs.insert('k', to_jsonb(n), unique_opts => '{{\"by_args\": true, \"window\": \"30 days\"}}')) from generate_series(1, {KEPT}) n;
+             select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[{BACKLOG}]));
+             select count(jobs.complete(id, token)) from jobs.fetch('default', {KEPT} + {BACKLOG});
+             update jobs.finished set finalized_at = now() + job_id * interval '1 us'"
+        ),
+    )
+    .await;
+    seconds(1.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    comes_true(&db, &format!("count(*) = {KEPT} from jobs.finished")).await;
+    workers_become(&db, "backlog", 0).await;
+    let walked =
+        "select idx_tup_read from pg_stat_user_indexes where indexrelname = 'finished_by_age'";
+    let walked = number(&db, walked).await;
+    assert!(
+        walked >= KEPT + BACKLOG,
+        "control: they are counted: {walked}"
+    );
+    // Each a few times: when it is dealt with, and until its entry is known to be dead.
+    assert!(
+        walked < 5 * (KEPT + BACKLOG),
+        "{walked} entries in thirty rounds"
+    );
+}
+
+#[tokio::test]
+async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
+    let (cluster, db) = with(
+        "busy",
+        &[
+            ("jobs.interval", "50ms"),
+            ("jobs.retention_completed", "1s"),
+        ],
+    )
+    .await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    run(
+        &db,
+        "select jobs.configure_queue('kept', retention_completed => '-1 second');
+         select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 2000) n), '{\"by_args\": true}', queue => 'old');
+         select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'kept')",
+    )
+    .await;
+    let complete = |queue: &str, jobs: i32| {
+        format!(
+            "with f as materialized (select id, token from jobs.fetch('{queue}', {jobs}))
+             select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
+        )
+    };
+    // Among the others in the order in which they became final.
+    let (completing, locker) = (cluster.connect("busy").await, cluster.connect("busy").await);
+    for n in 0..20 {
+        run(&db, &complete("old", if n == 0 { 90 } else { 100 })).await;
+        run(&db, &complete("kept", 15)).await;
+        if n == 7 {
+            run(&completing, "begin").await;
+            run(&completing, &complete("old", 10)).await;
+        }
+    }
+    run(
+        &locker,
+        "begin; select from jobs.finished f join jobs.job j on j.id = f.job_id where j.queue = 'old' and f.job_id % 7 = 0 for update of f",
+    )
+    .await;
+    // Until the retention is over.
+    seconds(1.2).await;
+    let finished = |queue: &str| {
+        format!(
+            "count(*) from jobs.finished f join jobs.job j on j.id = f.job_id where j.queue = '{queue}'"
+        )
+    };
+    let old = number(&db, &format!("select {}", finished("old"))).await;
+    assert_eq!(old, 1990, "all but those that are just completed");
+    let locked = format!("select {} and f.job_id % 7 = 0", finished("old"));
+    let locked = number(&db, &locked).await;
+    assert!(locked > 250, "control: {locked} are locked");
+    run(&db, "select jobs.resume_maintenance()").await;
+    comes_true(&db, &format!("(select {}) = {locked}", finished("old"))).await;
+    let claims = "select count(*) from jobs.unique_claim";
+    assert_eq!(number(&db, claims).await, locked + 10);
+    run(&completing, "commit").await;
+    run(&locker, "rollback").await;
+    comes_true(&db, &format!("(select {}) = 0", finished("old"))).await;
+    comes_true(&db, "count(*) = 0 from jobs.unique_claim").await;
+    assert_eq!(count(&db, "jobs.job").await, 300);
+    assert_eq!(
+        number(&db, &format!("select {}", finished("kept"))).await,
+        300
+    );
+}
+
+#[tokio::test]
+async fn a_job_that_gets_a_queue_where_it_is_kept_while_it_is_pruned_is_kept() {
+    let cluster = Cluster::builder()
+        .set("jobs.enabled", "off")
+        .set("jobs.retention_completed", "3s")
+        // Statements skip what is locked, and so wait for nobody.
+        .set("jobs.direct_access", "on")
+        .start();
+    let db = cluster.database("kept").await;
+    let update = |queue: &str| {
+        format!(
+            "select jobs.insert('last', queue => '{queue}', unique_opts => '{{\"by_state\": [\"completed\"], \"on_conflict\": {{\"update\": {{\"completed\": [\"queue\"]}}}}}}')"
+        )
+    };
+    // The last one of more than are deleted at a time; a row of the first of these is locked.
+    run(
+        &db,
+        &format!(
+            "select jobs.configure_queue('kept', retention_completed => '1 day');
+             select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'old'); {};
+             select jobs.complete(id, token) from jobs.fetch('old', 301)",
+            update("old")
+        ),
+    )
+    .await;
+    let (locker, pruner) = (cluster.connect("kept").await, cluster.connect("kept").await);
+    let updater = cluster.connect("kept").await;
+    run(&updater, &format!("begin; {}", update("kept"))).await;
+    // Until the retention is over.
+    seconds(3.1).await;
+    run(
+        &locker,
+        "begin; select from jobs.job where id = (select min(id) from jobs.job) for update",
+    )
+    .await;
+    let pruning = tokio::spawn(async move {
+        number(
+            &pruner,
+            "select rows from jobs.maintain() where task = 'prune'",
+        )
+        .await
+    });
+    blocked(&db, 1).await;
+    run(&updater, "commit").await;
+    run(&locker, "commit").await;
+    assert_eq!(pruning.await.expect("the pruner"), 300);
+    let left = "select count(*) from jobs.jobs where kind = 'last' and queue = 'kept' and state = 'completed'";
+    assert_eq!(number(&db, left).await, 1);
+    assert_eq!(count(&db, "jobs.job").await, 1);
+}
+
+#[tokio::test]
+async fn pruning_waits_for_nobody_who_has_an_answer_locked() {
+    let (cluster, db) = with(
+        "answers",
+        &[("jobs.enabled", "off"), ("jobs.retention_completed", "1s")],
+    )
+    .await;
+    let id = insert(&db, "'k'").await;
+    run(&db, "select jobs.release(id, token) from jobs.fetch()").await;
+    run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
+    assert_eq!(count(&db, "jobs.answer").await, 1);
+    let locker = cluster.connect("answers").await;
+    run(&locker, "begin; delete from jobs.answer").await;
+    seconds(1.2).await;
+    returns(&db, "select jobs.maintain()").await;
+    assert_eq!(state(&db, id).await, None);
+    assert!(is(&db, "count(*) = 0 from jobs.check()").await);
+    // Nobody can ask for it any more; its age gets it.
+    run(&locker, "rollback").await;
+    run(
+        &db,
+        "update jobs.answer set at = at - interval '2 hours'; select jobs.maintain()",
+    )
+    .await;
+    assert_eq!(count(&db, "jobs.answer").await, 0);
+}
+
+#[tokio::test]
+async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_pruned_in_time() {
+    let cluster = Cluster::builder()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "1s")
+        // Statements skip what is locked, and so wait for nobody.
+        .set("jobs.direct_access", "on")
+        .start();
+    let db = cluster.database("late").await;
+    run(&db, "select jobs.pause_maintenance()").await;
+    // More than are looked at together.
+    run(
+        &db,
+        "select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'early')",
+    )
+    .await;
+    let complete =
+        |queue: &str| format!("select jobs.complete(id, token) from jobs.fetch('{queue}', 300)");
+    run(&db, &complete("early")).await;
+    let late = cluster.connect("late").await;
+    run(&late, "begin").await;
+    let id = insert(&late, "'k', queue => 'late'").await;
+    run(&late, &complete("late")).await;
+    let locker = cluster.connect("late").await;
+    run(
+        &locker,
+        "begin; select from jobs.job where id = (select min(id) from jobs.job) for update",
+    )
+    .await;
+    // Until the retention is over.
+    seconds(1.2).await;
+    run(&db, "select jobs.resume_maintenance()").await;
+    comes_true(
+        &db,
+        "count(*) > 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'late' and wait_event_type = 'Lock'",
+    )
+    .await;
+    run(&late, "commit").await;
+    run(&locker, "rollback").await;
+    comes_true(&db, "count(*) = 0 from jobs.finished").await;
+    assert_eq!(state(&db, id).await, None);
+}
+
+#[tokio::test]
+async fn what_its_own_uniqueness_keeps_is_pruned_when_that_ends() {
+    let (_cluster, db) = with(
+        "kept",
+        &[("jobs.interval", "50ms"), ("jobs.retention_completed", "0")],
+    )
+    .await;
+    let window = 6.0;
+    run(
+        &db,
+        &format!(
+            "select jobs.insert('unique', unique_opts => '{{\"by_kind\": true, \"window\": {window}}}');
+             select jobs.complete(id, token) from jobs.fetch()"
+        ),
+    )
+    .await;
+    let created: String = scalar(
+        &db,
+        "select created_at::text from jobs.jobs where kind = 'unique'",
+    )
+    .await;
+    let is_over =
+        format!("clock_timestamp() >= '{created}'::timestamptz + {window} * interval '1 s'");
+    // The worker has gone past it by the time that what became final later is pruned.
+    run(&db, "select jobs.insert('other')").await;
+    run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
+    comes_true(&db, "count(*) = 0 from jobs.jobs where kind = 'other'").await;
+    let there = "(select count(*) = 1 from jobs.jobs where kind = 'unique')";
+    assert!(is(&db, &format!("{there} or {is_over}")).await);
+    comes_true(&db, &format!("not {there}")).await;
+    assert!(is(&db, &is_over).await);
 }
