@@ -1,25 +1,45 @@
 //! When queues were last fetched from, and for which kinds, in shared memory: who sees jobs wait
 //! wants to know whether anybody takes some. Hints, as all of it: a server that was started anew
 //! knows of none.
+//!
+//! Who needs room takes the earliest of a few places. Sessions that do so at once may take each
+//! other's.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use pgrx::prelude::*;
-use pgrx::{PgAtomic, pg_shmem_init};
+use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::things;
-use super::times::Times;
 
 /// Queues, and kinds of them, that can be told apart.
 const PLACES: usize = 4096;
+/// Where one may be.
+const WAYS: usize = 4;
 /// A time is not written anew so soon, in microseconds: sessions that fetch from one queue would
 /// keep taking its memory from each other.
 const COARSE: i64 = 500_000;
 
+/// A queue, or a kind of one, and its latest fetch.
+#[derive(Default)]
+struct Place {
+    /// Its number; 0 if the place is free.
+    thing: AtomicU64,
+    /// When that was; 0 if it is not known yet.
+    at: AtomicI64,
+}
+
+struct Shared([Place; PLACES]);
+
+// SAFETY: atomics only.
+unsafe impl PGRXSharedMemory for Shared {}
+
 // SAFETY: the name is this extension's own.
-static SHARED: PgAtomic<Times<PLACES>> = unsafe { PgAtomic::new(c"jobs fetches") };
+static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs fetches") };
 
 /// Asks for the shared memory.
 pub fn register() {
-    pg_shmem_init!(SHARED = Times::new());
+    pg_shmem_init!(SHARED = Shared(std::array::from_fn(|_| Place::default())));
 }
 
 /// Somebody fetches from a queue, whether there is a job or not; `None`: jobs of any kind.
@@ -27,8 +47,13 @@ pub fn note(queue: &str, kinds: Option<&[String]>, now: i64) {
     if !super::is_preloaded() {
         return;
     }
-    // Also where the clock was put back.
-    let note = |thing| SHARED.get().set(thing, now, COARSE, now);
+    let note = |thing| {
+        let place = find(thing).unwrap_or_else(|| settle(thing));
+        // Also where the clock was put back.
+        if (now - place.at.load(Ordering::Relaxed)).abs() >= COARSE {
+            place.at.store(now, Ordering::Relaxed);
+        }
+    };
     note(things::queue_here(queue));
     match kinds {
         None => note(things::kind_here(queue, None)),
@@ -53,9 +78,31 @@ pub fn last_for(queue: &str, kind: &str) -> Option<i64> {
 }
 
 fn at(thing: u64) -> Option<i64> {
-    super::is_preloaded()
-        .then(|| SHARED.get().get(thing))
-        .flatten()
+    let place = super::is_preloaded().then(|| find(thing)).flatten()?;
+    let at = place.at.load(Ordering::Relaxed);
+    (at != 0).then_some(at)
+}
+
+fn places(thing: u64) -> &'static [Place] {
+    let first = (thing as usize % (PLACES / WAYS)) * WAYS;
+    &SHARED.get().0[first..first + WAYS]
+}
+
+fn find(thing: u64) -> Option<&'static Place> {
+    let is = |place: &&Place| place.thing.load(Ordering::Relaxed) == thing;
+    places(thing).iter().find(is)
+}
+
+/// Takes the place of the earliest. Two sessions may take two for one thing: then the time in one
+/// of them is never found.
+fn settle(thing: u64) -> &'static Place {
+    let at = |place: &&Place| place.at.load(Ordering::Relaxed);
+    let earliest = places(thing).iter().min_by_key(at);
+    let earliest = earliest.expect("there are some");
+    // First: nobody is to take the time of one for that of the other.
+    earliest.at.store(0, Ordering::SeqCst);
+    earliest.thing.store(thing, Ordering::SeqCst);
+    earliest
 }
 
 #[cfg(any(test, feature = "pg_test"))]

@@ -18,7 +18,6 @@ pub mod puts;
 mod spinlock;
 pub mod tally;
 pub mod things;
-mod times;
 pub mod waiters;
 
 use std::sync::atomic::{AtomicBool, Ordering};
