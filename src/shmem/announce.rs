@@ -5,16 +5,16 @@
 
 use std::cell::RefCell;
 
-use super::bounded::{Filter, ManyNumbers, Numbers};
+use super::bounded::{Crowd, Filter, Numbers};
 use super::outbox::Content;
 use super::things;
 
 /// What one transaction announces.
 pub struct Announcement {
     /// queues in which a job became available, or waits for its time
-    pub queues: Numbers,
+    pub queues: Crowd,
     /// jobs that became final, or are gone
-    pub jobs: ManyNumbers,
+    pub jobs: Crowd,
     /// workers that have another command, or whose jobs are to be cancelled
     pub workers: Numbers,
     /// what listeners are told
@@ -44,7 +44,7 @@ pub fn waits(queue: &str) {
 /// A job became final, or is gone. Noted whether or not somebody waits for it: who does may come
 /// between now and the commit.
 pub fn over(id: i64) {
-    note(|announced| announced.jobs.push(things::job(id)));
+    note(|announced| announced.jobs.add(things::job(id)));
 }
 
 /// Somebody asked to cancel this running job of a worker.
@@ -83,8 +83,8 @@ pub fn end(tell: impl FnOnce(&Announcement)) {
 impl Announcement {
     const fn nothing() -> Announcement {
         Announcement {
-            queues: Numbers::new(),
-            jobs: ManyNumbers::new(),
+            queues: Crowd::new(),
+            jobs: Crowd::new(),
             workers: Numbers::new(),
             to_notify: Content::new(),
         }
@@ -106,13 +106,16 @@ impl Announcement {
             && self.workers.is_empty()
             && self.to_notify.is_empty()
     }
-
-    /// All of it that is known.
-    pub fn filter(&self) -> Filter {
-        let mut filter = Filter::default();
-        self.queues.add_to(&mut filter);
-        self.jobs.add_to(&mut filter);
-        self.workers.add_to(&mut filter);
+    /// All of it.
+    pub fn filter<const WORDS: usize>(&self) -> Filter<WORDS> {
+        let mut filter = Filter::new();
+        filter.add_all(&self.queues);
+        filter.add_all(&self.jobs);
+        let workers = self.workers.as_slice().iter();
+        workers.for_each(|worker| filter.add(*worker));
+        if self.workers.has_more() {
+            filter.add_more();
+        }
         filter
     }
 }

@@ -22,17 +22,16 @@ impl Numbers {
 
     /// Adds a number.
     pub fn add(&mut self, number: u64) {
-        if !self.as_slice().contains(&number) && !self.push(number) {
-            self.more = true;
+        if self.as_slice().contains(&number) {
+            return;
         }
-    }
-
-    /// Adds a number that is not among them; whether it fitted.
-    fn push(&mut self, number: u64) -> bool {
-        let free = self.numbers.get_mut(self.count);
-        let fits = free.map(|free| *free = number).is_some();
-        self.count += usize::from(fits);
-        fits
+        match self.numbers.get_mut(self.count) {
+            Some(free) => {
+                *free = number;
+                self.count += 1;
+            }
+            None => self.more = true,
+        }
     }
 
     /// Those that fitted.
@@ -64,13 +63,6 @@ impl Numbers {
         self.more || self.as_slice().contains(&number)
     }
 
-    /// Adds them to a filter.
-    pub fn add_to(&self, filter: &mut Filter) {
-        self.as_slice()
-            .iter()
-            .for_each(|number| filter.add(*number));
-    }
-
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && !self.more
@@ -82,94 +74,73 @@ impl Numbers {
     }
 }
 
-/// Numbers, however many: those that do not fit are bits of a Bloom filter.
-pub struct ManyNumbers {
-    few: Numbers,
-    others: [u64; ManyNumbers::WORDS],
-    has_others: bool,
+/// Numbers, however many, as bits of a Bloom filter with so many words, a power of 2: a number that
+/// is not among them is rarely taken for one of them.
+pub struct Filter<const WORDS: usize> {
+    words: [u64; WORDS],
+    is_filled: bool,
 }
 
-impl ManyNumbers {
-    /// Among a thousand others one in sixteen is taken for one of them.
-    const WORDS: usize = 256;
+/// Among a thousand others one in sixteen is taken for one of them.
+pub type Crowd = Filter<256>;
 
+impl<const WORDS: usize> Filter<WORDS> {
     /// None.
-    pub const fn new() -> ManyNumbers {
-        ManyNumbers {
-            few: Numbers::new(),
-            others: [0; ManyNumbers::WORDS],
-            has_others: false,
+    pub const fn new() -> Self {
+        Filter {
+            words: [0; WORDS],
+            is_filled: false,
         }
     }
 
     /// Adds a number. That is all that a job costs which becomes final.
-    pub fn push(&mut self, number: u64) {
-        if !self.few.push(number) {
-            let (word, bit) = place(number, ManyNumbers::WORDS);
-            self.others[word] |= bit;
-            self.has_others = true;
+    pub fn add(&mut self, number: u64) {
+        let (word, bit) = Self::place(number);
+        self.words[word] |= bit;
+        self.is_filled = true;
+    }
+
+    /// Adds those of a longer one: a number is at the remainder of its word there.
+    pub fn add_all<const MORE: usize>(&mut self, others: &Filter<MORE>) {
+        if others.is_filled {
+            for (word, bits) in others.words.iter().enumerate() {
+                self.words[word % WORDS] |= bits;
+            }
+            self.is_filled = true;
         }
     }
 
-    /// Adds some that are not known.
+    /// Adds some that are not known: it may be any.
     pub fn add_more(&mut self) {
-        self.few.add_more();
-    }
-
-    /// Whether others are not known.
-    pub fn has_more(&self) -> bool {
-        self.few.has_more()
+        (self.words, self.is_filled) = ([u64::MAX; WORDS], true);
     }
 
     /// Whether it may be one of them.
     pub fn may_have(&self, number: u64) -> bool {
-        let (word, bit) = place(number, ManyNumbers::WORDS);
-        self.few.may_have(number) || self.has_others && self.others[word] & bit != 0
+        let (word, bit) = Self::place(number);
+        self.words[word] & bit != 0
+    }
+
+    /// Its words.
+    pub fn words(&self) -> &[u64; WORDS] {
+        &self.words
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.few.is_empty()
-    }
-
-    /// Adds them to a filter.
-    pub fn add_to(&self, filter: &mut Filter) {
-        self.few.add_to(filter);
-        if self.has_others {
-            for (word, bits) in self.others.iter().enumerate() {
-                filter.0[word % Filter::WORDS] |= bits;
-            }
-        }
+        !self.is_filled
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.few.clear();
-        if self.has_others {
-            (self.others, self.has_others) = ([0; ManyNumbers::WORDS], false);
+        if self.is_filled {
+            *self = Self::new();
         }
     }
-}
 
-/// Numbers as a Bloom filter.
-#[derive(Default)]
-pub struct Filter(pub [u64; Filter::WORDS]);
-
-impl Filter {
-    /// So many words: no number is told for certain, but most that are not among them.
-    pub const WORDS: usize = 8;
-
-    /// Adds a number.
-    pub fn add(&mut self, number: u64) {
-        let (word, bit) = place(number, Filter::WORDS);
-        self.0[word] |= bit;
+    fn place(number: u64) -> (usize, u64) {
+        ((number >> 6) as usize % WORDS, 1 << (number % 64))
     }
-}
-
-/// Where a number is in a filter of so many words, a power of 2: in a shorter one it is at the
-/// remainder of the word's number.
-fn place(number: u64, words: usize) -> (usize, u64) {
-    ((number >> 6) as usize % words, 1 << (number % 64))
 }
 
 /// Names, as many as fit.
@@ -261,7 +232,7 @@ impl Names {
 mod tests {
     use pgrx::prelude::*;
 
-    use super::{Filter, ManyNumbers, Names, Numbers};
+    use super::{Crowd, Filter, Names, Numbers};
 
     #[pg_test]
     fn numbers_are_kept_once_and_what_does_not_fit_may_be_any() {
@@ -286,31 +257,22 @@ mod tests {
 
     #[pg_test]
     fn a_crowd_has_all_that_were_pushed_and_few_others() {
-        let mut many = ManyNumbers::new();
+        let mut many = Crowd::new();
         assert!(many.is_empty() && !many.may_have(number(0)));
-        for count in [Numbers::ROOM as u64, 1000] {
-            (0..count).for_each(|n| many.push(number(n)));
+        for count in [32, 1000] {
+            (0..count).for_each(|n| many.add(number(n)));
             assert!((0..count).all(|n| many.may_have(number(n))));
             let wrong = (1000..2000).filter(|n| many.may_have(number(*n))).count();
-            let most = if count < 1000 { 0 } else { 120 };
+            let most = if count < 1000 { 10 } else { 120 };
             assert!(wrong <= most, "{count}: {wrong}");
-            let mut filter = Filter::default();
-            many.add_to(&mut filter);
-            for n in 0..count {
-                let mut one = Filter::default();
-                one.add(number(n));
-                assert!(
-                    one.0
-                        .iter()
-                        .zip(filter.0)
-                        .all(|(one, all)| one & all == *one)
-                );
-            }
+            let mut filter = Filter::<8>::new();
+            filter.add_all(&many);
+            assert!((0..count).all(|n| filter.may_have(number(n))));
             many.clear();
             assert!(many.is_empty() && !many.may_have(number(0)) && !many.may_have(number(999)));
         }
         many.add_more();
-        assert!(!many.is_empty() && many.has_more() && many.may_have(number(5)));
+        assert!(!many.is_empty() && many.may_have(number(5)));
     }
 
     fn all(names: &Names) -> Vec<String> {

@@ -37,7 +37,7 @@ pub const WORKERS: Kinds = 4;
 /// What a session waits for that has only a filter of it.
 const MANY: u8 = u8::MAX;
 /// As many things have a word each.
-pub const FEW: usize = Filter::WORDS;
+pub const FEW: usize = 8;
 
 /// One session that waits.
 #[derive(Default)]
@@ -186,23 +186,21 @@ impl Waiters {
 
 impl Seat {
     /// Whether it may be one of the things that are waited for here.
-    fn may_wait_for(&self, announced: &Announcement, kinds: Kinds, filter: &Filter) -> bool {
+    fn may_wait_for(&self, announced: &Announcement, kinds: Kinds, filter: &Filter<FEW>) -> bool {
         let kinds = kinds & self.kinds.load(Ordering::SeqCst);
-        let (queues, jobs, workers) = (kinds & QUEUES, kinds & JOBS, kinds & WORKERS);
-        let is_any = queues != 0 && announced.queues.has_more()
-            || jobs != 0 && announced.jobs.has_more()
-            || workers != 0 && announced.workers.has_more();
+        let is = |kind: Kinds, may_be: bool| kinds & kind != 0 && may_be;
         let has = |word: u64| {
-            queues != 0 && announced.queues.may_have(word)
-                || jobs != 0 && announced.jobs.may_have(word)
-                || workers != 0 && announced.workers.may_have(word)
+            is(QUEUES, announced.queues.may_have(word))
+                || is(JOBS, announced.jobs.may_have(word))
+                || is(WORKERS, announced.workers.may_have(word))
         };
         let words = self.words.iter().map(|word| word.load(Ordering::SeqCst));
-        is_any
-            || match self.count.load(Ordering::SeqCst) {
-                MANY => words.zip(filter.0).any(|(word, bits)| word & bits != 0),
-                count => words.take(count.into()).any(has),
-            }
+        match self.count.load(Ordering::SeqCst) {
+            MANY => words
+                .zip(filter.words())
+                .any(|(word, bits)| word & bits != 0),
+            count => words.take(count.into()).any(has),
+        }
     }
 }
 
@@ -255,9 +253,9 @@ impl Taken {
                 .zip(things)
                 .for_each(|(word, thing)| *word = thing);
         } else {
-            let mut filter = Filter::default();
+            let mut filter = Filter::new();
             things.for_each(|thing| filter.add(thing));
-            words = filter.0;
+            words = *filter.words();
         }
         for (word, value) in self.0.words.iter().zip(words) {
             word.store(value, Ordering::SeqCst);
