@@ -52,16 +52,13 @@ pub fn scheduled(queue: &str, now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
 /// Discards available and waiting jobs whose `expires_at` has passed, but not these; how many.
 pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
     // Planned while hardly any job expires, the statements read all that waits.
-    let is_due = |first: Option<Option<i64>>| first.is_none_or(|at| at.is_some_and(|at| at <= now));
+    let is_due = |first: &Plan| first.value(&[]).is_some_and(|at: i64| at <= now);
     [
-        (
-            &EXPIRE_READY,
-            direct::due::first_ready_to_expire as fn() -> _,
-        ),
-        (&EXPIRE_SCHEDULED, direct::due::first_scheduled_to_expire),
+        (&EXPIRE_READY, &NEXT_READY_EXPIRES),
+        (&EXPIRE_SCHEDULED, &NEXT_SCHEDULED_EXPIRES),
     ]
     .into_iter()
-    .filter(|(_, first)| is_due(first()))
+    .filter(|(_, first)| is_due(first))
     .fold(0, |expired, (plan, _)| {
         let left = big(limit - expired as i64);
         let gone = plan.values(&[big(now), left, bigs(but), Some(details)]);
@@ -190,13 +187,10 @@ pub fn next_due(looked_at: i64) -> Option<i64> {
         }),
     };
     let scheduled = direct::due::first_due().unwrap_or_else(|| next(&NEXT_SCHEDULED));
-    let expires = [
-        direct::due::first_ready_to_expire().unwrap_or_else(|| next(&NEXT_READY_EXPIRES)),
-        direct::due::first_scheduled_to_expire().unwrap_or_else(|| next(&NEXT_SCHEDULED_EXPIRES)),
-    ];
-    [lease, scheduled, next(&NEXT_PERIODIC)]
+    let others = [&NEXT_READY_EXPIRES, &NEXT_SCHEDULED_EXPIRES, &NEXT_PERIODIC];
+    [lease, scheduled]
         .into_iter()
-        .chain(expires)
+        .chain(others.map(next))
         .flatten()
         .map(|at| unless_looked_at(at, looked_at))
         .min()

@@ -1,5 +1,4 @@
-//! What maintenance is to act on, found without statements: scheduled jobs, those that expire,
-//! leases that ran out.
+//! What maintenance is to act on, found without statements: scheduled jobs, leases that ran out.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -7,12 +6,12 @@ use std::time::Instant;
 use pgrx::IntoDatum;
 use smallvec::SmallVec;
 
-use super::shapes::{self, ready, running, scheduled};
+use super::shapes::{self, running, scheduled};
 use super::walk::{WORTH_A_FLOOR, seen};
 use crate::pg::index::IndexShape;
 use crate::pg::row::Row;
 use crate::pg::scan::Key;
-use crate::pg::table::{Shape, Table};
+use crate::pg::table::Table;
 use crate::pg::time;
 use crate::pg::transaction;
 use crate::shmem::floors::{self, Lane};
@@ -288,30 +287,6 @@ fn look_for_due(
         }
     }
     found
-}
-
-/// When the first available job expires; `None`: use a statement.
-pub fn first_ready_to_expire() -> Option<Option<i64>> {
-    first_along(&shapes::READY, &shapes::READY_EXPIRES, ready::EXPIRES_AT)
-}
-
-/// When the first waiting job expires; `None`: use a statement.
-pub fn first_scheduled_to_expire() -> Option<Option<i64>> {
-    let index = &shapes::SCHEDULED_EXPIRES;
-    first_along(&shapes::SCHEDULED, index, scheduled::EXPIRES_AT)
-}
-
-/// The column's value in the first row along an index.
-fn first_along(
-    shape: &'static Shape,
-    index: &'static IndexShape,
-    column: i32,
-) -> Option<Option<i64>> {
-    let table = Table::open_to_read(shape, index)?;
-    transaction::make_visible();
-    let seen = seen();
-    let mut scan = table.scan(index, &seen, 0);
-    Some(scan.first(&[]).and_then(|row| row.big(column)))
 }
 
 /// Jobs whose leases ran out, but not these; `None`: use a statement.
