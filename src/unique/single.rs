@@ -193,27 +193,6 @@ mod tests {
     }
 
     #[pg_test]
-    fn a_folded_job_that_is_retried_is_known_again() {
-        let (first, _) = insert(r#"["available"]"#);
-        Spi::run(&format!("SELECT jobs.cancel({first})")).expect("cancel");
-        let (second, _) = insert(r#"["available"]"#);
-        Spi::run(&format!("SELECT jobs.cancel({second})")).expect("cancel");
-        let (third, _) = insert(r#"["available"]"#);
-        assert!(!holders().contains(&first), "folded away");
-        Spi::run(&format!("SELECT jobs.cancel({third}), jobs.retry({first})")).expect("retry");
-        assert_eq!(insert(r#"["available"]"#), (first, true));
-    }
-
-    #[pg_test]
-    fn duplicates_cost_no_ids() {
-        let (id, _) = insert(r#"["available"]"#);
-        for _ in 0..10 {
-            assert_eq!(insert(r#"["available"]"#), (id, true));
-        }
-        assert_eq!(one::<i64>("SELECT currval('jobs.job_seq')"), id);
-    }
-
-    #[pg_test]
     fn single_inserts_take_sixteen_locks_and_batches_none() {
         let locks = || {
             one::<i64>(

@@ -3,17 +3,16 @@
 //!
 //! `JOBS_SEED=<seed> ./dev test server:policy_fuzz` repeats a run.
 
-use jobs_tests::{Client, Cluster, rng};
+use jobs_tests::{Client, quiet, rng, run};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use serde_json::Value;
 use tokio_postgres::Row;
 
-/// A cluster whose background worker leaves everything to the tests.
-fn quiet() -> Cluster {
-    Cluster::builder().set("jobs.enabled", "off").start()
-}
+#[path = "../../core/tests/core/policy_words.rs"]
+mod policy_words;
+use policy_words::{FIELDS, WORDS};
 
 /// JSON as it is written: numbers as they are spelled, members in their order, and more than once.
 #[derive(Clone, Debug)]
@@ -110,115 +109,7 @@ const ACCEPTED: [&str; 17] = [
     r#"{"ojs": {}, "on_conflict": {"update": {"available": ["scheduled_at", "max_attempts"]}}}"#,
 ];
 
-const FIELDS: [&str; 40] = [
-    "by_kind",
-    "by_args",
-    "by_meta",
-    "by_queue",
-    "by_period",
-    "by_state",
-    "key",
-    "exclude_kind",
-    "window",
-    "window_from",
-    "hold_for",
-    "hold_until",
-    "on_conflict",
-    "wait",
-    "update",
-    "*",
-    "running",
-    "available",
-    "executing",
-    "oban",
-    "period",
-    "fields",
-    "keys",
-    "states",
-    "timestamp",
-    "replace",
-    "faktory",
-    "unique_for",
-    "unique_until",
-    "ojs",
-    "args_keys",
-    "meta_keys",
-    "args_required",
-    "args_optional",
-    "meta_optional",
-    "final_conflict",
-    "by_arg",
-    "",
-    "é",
-    "a.b",
-];
-
-const TEXTS: [&str; 62] = [
-    "",
-    "*",
-    "a",
-    "b.c",
-    "a.b",
-    "a\\.b",
-    "a..b",
-    "\\",
-    "\\\\",
-    "user_id",
-    "id",
-    "t",
-    "tenant_id",
-    "absent",
-    "cafe\u{301}",
-    "\u{1f600}",
-    "skip",
-    "reject",
-    "replace",
-    "replace_except_schedule",
-    "ignore",
-    "update",
-    "available",
-    "scheduled",
-    "pending",
-    "running",
-    "retryable",
-    "completed",
-    "cancelled",
-    "discarded",
-    "executing",
-    "suspended",
-    "active",
-    "all",
-    "incomplete",
-    "successful",
-    "worker",
-    "type",
-    "queue",
-    "args",
-    "meta",
-    "kind",
-    "priority",
-    "max_attempts",
-    "tags",
-    "created_at",
-    "inserted_at",
-    "scheduled_at",
-    "success",
-    "start",
-    "infinity",
-    "15 minutes",
-    "1 month",
-    "-1 day",
-    "1 month -30 days",
-    "PT15M",
-    "P1M",
-    "P1Y2M3DT4H5M6.7S",
-    "PT0.000001S",
-    "178000000 years",
-    "106751991 days",
-    "minutes",
-];
-
-const WORDS: [&str; 24] = [
+const BARE: [&str; 24] = [
     "null",
     "true",
     "true",
@@ -247,9 +138,9 @@ const WORDS: [&str; 24] = [
 
 fn scalar(rng: &mut StdRng) -> Json {
     if rng.random_bool(0.5) {
-        Json::Text(TEXTS.choose(rng).unwrap().to_string())
+        Json::Text(WORDS.choose(rng).unwrap().to_string())
     } else {
-        Json::Word(WORDS.choose(rng).unwrap().to_string())
+        Json::Word(BARE.choose(rng).unwrap().to_string())
     }
 }
 
@@ -474,9 +365,8 @@ async fn probe(db: &Client, options: &[String]) -> Vec<Probe> {
 
 #[tokio::test]
 async fn any_options_are_accepted_or_refused_and_what_is_accepted_is_shown_as_it_is() {
-    let cluster = quiet();
-    let db = cluster.database("fuzz").await;
-    db.batch_execute(PROBE).await.unwrap();
+    let (_cluster, db) = quiet("fuzz").await;
+    run(&db, PROBE).await;
     let options = ACCEPTED.map(String::from);
     for probe in probe(&db, &options).await {
         assert!(probe.is_accepted() && probe.key.is_some(), "{probe:#?}");
@@ -522,9 +412,8 @@ async fn any_options_are_accepted_or_refused_and_what_is_accepted_is_shown_as_it
 
 #[tokio::test]
 async fn options_that_are_deep_or_large_are_refused_or_read() {
-    let cluster = quiet();
-    let db = cluster.database("deep").await;
-    db.batch_execute(PROBE).await.unwrap();
+    let (_cluster, db) = quiet("deep").await;
+    run(&db, PROBE).await;
     let deep = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
     let nested = |depth: usize| format!("{}1{}", "{\"a\": ".repeat(depth), "}".repeat(depth));
     let long = |count: usize| {
@@ -770,8 +659,7 @@ fn changed(value: &Json, rng: &mut StdRng) -> Json {
 /// The server's own equality of jsonb is the judge, after the server's own normalisation of text.
 #[tokio::test]
 async fn args_have_one_key_exactly_if_they_are_one_value() {
-    let cluster = quiet();
-    let db = cluster.database("keys").await;
+    let (_cluster, db) = quiet("keys").await;
     let mut rng = rng();
     let (mut same, mut different) = (0, 0);
     for _ in 0..20 {

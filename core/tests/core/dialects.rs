@@ -5,6 +5,7 @@ use jobs_core::policy::{self, Policy};
 use serde_json::{Value, json};
 
 use crate::duration;
+use crate::support::{refusal, rows};
 
 fn parse(value: &Value) -> Result<Option<Policy>, Invalid> {
     policy::parse(value, &duration::read)
@@ -35,13 +36,20 @@ fn translated(dialect: Value, native: Value) {
 
 #[track_caller]
 fn refused(value: Value, message: &str, hint: Option<&str>) {
-    let invalid = parse(&value).expect_err(&value.to_string());
-    assert_eq!(invalid.message, message);
-    assert!(invalid.detail.ends_with('.'), "{invalid:?}");
-    // What it is about is named in it.
-    assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
+    let said = refusal(&parse(&value).expect_err(&value.to_string()));
+    assert_eq!(said.0, message);
     if let Some(hint) = hint {
-        assert_eq!(invalid.hint, Some(format!("Did you mean \"{hint}\"?")));
+        assert_eq!(said.1, Some(format!("Did you mean \"{hint}\"?")));
+    }
+}
+
+/// Refusals of a dialect, a line each: its options, the message, and the word of the hint.
+#[track_caller]
+fn all_refused(dialect: &str, table: &str) {
+    for [options, message, hint] in rows(table) {
+        let options: Value = serde_json::from_str(options).expect(options);
+        let hint = (!hint.is_empty()).then_some(hint);
+        refused(json!({ dialect: options }), message, hint);
     }
 }
 
@@ -286,62 +294,20 @@ mod oban {
 
     #[test]
     fn states() {
-        for (states, native) in [
-            (
-                json!("all"),
-                json!([
-                    "available",
-                    "scheduled",
-                    "pending",
-                    "running",
-                    "retryable",
-                    "completed",
-                    "cancelled",
-                    "discarded"
-                ]),
-            ),
-            (
-                json!("incomplete"),
-                json!(["available", "scheduled", "pending", "running", "retryable"]),
-            ),
-            (json!("scheduled"), json!(["scheduled"])),
-            (
-                json!("successful"),
-                json!([
-                    "available",
-                    "scheduled",
-                    "pending",
-                    "running",
-                    "retryable",
-                    "completed"
-                ]),
-            ),
-            (json!(["executing"]), json!(["running"])),
-            (json!(["suspended"]), json!(["pending"])),
-            (json!(["scheduled"]), json!(["scheduled"])),
-            (
-                json!([
-                    "discarded",
-                    "cancelled",
-                    "completed",
-                    "retryable",
-                    "executing",
-                    "suspended",
-                    "scheduled",
-                    "available"
-                ]),
-                json!([
-                    "available",
-                    "scheduled",
-                    "pending",
-                    "running",
-                    "retryable",
-                    "completed",
-                    "cancelled",
-                    "discarded"
-                ]),
-            ),
-        ] {
+        for [states, native] in rows(
+            r#"
+                "all" | [ "available", "scheduled", "pending", "running", "retryable", "completed", "cancelled", "discarded" ]
+                "incomplete" | ["available", "scheduled", "pending", "running", "retryable"]
+                "scheduled" | ["scheduled"]
+                "successful" | [ "available", "scheduled", "pending", "running", "retryable", "completed" ]
+                ["executing"] | ["running"]
+                ["suspended"] | ["pending"]
+                ["scheduled"] | ["scheduled"]
+                [ "discarded", "cancelled", "completed", "retryable", "executing", "suspended", "scheduled", "available" ] | [ "available", "scheduled", "pending", "running", "retryable", "completed", "cancelled", "discarded" ]
+            "#,
+        ) {
+            let states: Value = serde_json::from_str(states).expect(states);
+            let native: Value = serde_json::from_str(native).expect(native);
             let options = json!({ "oban": { "states": states } });
             assert_eq!(shown(&options)["by_state"], native);
         }
@@ -367,26 +333,15 @@ mod oban {
 
     #[test]
     fn replace_is_an_update() {
-        for (replace, update) in [
-            (
-                json!([
-                    "args",
-                    "max_attempts",
-                    "meta",
-                    "priority",
-                    "queue",
-                    "scheduled_at",
-                    "tags",
-                    "worker"
-                ]),
-                json!({ "*": ["args", "kind", "max_attempts", "meta", "priority", "queue", "scheduled_at", "tags"] }),
-            ),
-            (json!(["worker"]), json!({ "*": ["kind"] })),
-            (
-                json!({ "executing": ["args"], "suspended": ["worker", "tags"], "completed": ["meta"] }),
-                json!({ "running": ["args"], "pending": ["kind", "tags"], "completed": ["meta"] }),
-            ),
-        ] {
+        for [replace, update] in rows(
+            r#"
+                [ "args", "max_attempts", "meta", "priority", "queue", "scheduled_at", "tags", "worker" ] | { "*": ["args", "kind", "max_attempts", "meta", "priority", "queue", "scheduled_at", "tags"] }
+                ["worker"] | { "*": ["kind"] }
+                { "executing": ["args"], "suspended": ["worker", "tags"], "completed": ["meta"] } | { "running": ["args"], "pending": ["kind", "tags"], "completed": ["meta"] }
+            "#,
+        ) {
+            let replace: Value = serde_json::from_str(replace).expect(replace);
+            let update: Value = serde_json::from_str(update).expect(update);
             let native = json!({ "by_args": true, "by_queue": true, "window": 60, "on_conflict": { "update": update } });
             translated(json!({ "oban": { "replace": replace } }), native);
         }
@@ -394,140 +349,37 @@ mod oban {
 
     #[test]
     fn what_oban_does_not_know_is_refused() {
-        for (options, message, hint) in [
-            (
-                json!({ "perod": 1 }),
-                "field \"perod\" of oban is not known",
-                Some("period"),
-            ),
-            (
-                json!({ "on_conflict": "skip" }),
-                "field \"on_conflict\" of oban is not known",
-                None,
-            ),
-            (
-                json!({ "fields": ["workr"] }),
-                "field \"workr\" of oban.fields is not known",
-                Some("worker"),
-            ),
-            (
-                json!({ "fields": ["kind"] }),
-                "field \"kind\" of oban.fields is not known",
-                None,
-            ),
-            (
-                json!({ "fields": [] }),
-                "oban.fields must not be an empty list",
-                None,
-            ),
-            (
-                json!({ "fields": "args" }),
-                "oban.fields must not be a string",
-                None,
-            ),
-            (
-                json!({ "keys": "url" }),
-                "oban.keys must not be a string",
-                None,
-            ),
-            (
-                json!({ "keys": [1] }),
-                "an element of oban.keys must not be a number",
-                None,
-            ),
-            (
-                json!({ "keys": [""] }),
-                "path \"\" of oban.keys has an empty name",
-                None,
-            ),
-            (
-                json!({ "fields": ["worker", "queue"], "keys": ["url"] }),
-                "oban.keys needs args or meta in oban.fields",
-                None,
-            ),
-            (
-                json!({ "states": "succesful" }),
-                "oban.states \"succesful\" is not known",
-                Some("successful"),
-            ),
-            (
-                json!({ "states": "running" }),
-                "oban.states \"running\" is not known",
-                None,
-            ),
-            (
-                json!({ "states": ["executin"] }),
-                "state \"executin\" of oban.states is not known",
-                Some("executing"),
-            ),
-            (
-                json!({ "states": ["pending"] }),
-                "state \"pending\" of oban.states is not known",
-                None,
-            ),
-            (
-                json!({ "states": ["incomplete"] }),
-                "state \"incomplete\" of oban.states is not known",
-                None,
-            ),
-            (
-                json!({ "states": [] }),
-                "oban.states must not be an empty list",
-                None,
-            ),
-            (
-                json!({ "states": 1 }),
-                "oban.states must not be a number",
-                None,
-            ),
-            (
-                json!({ "timestamp": "created_at" }),
-                "oban.timestamp \"created_at\" is not known",
-                None,
-            ),
-            (
-                json!({ "timestamp": "insertd_at" }),
-                "oban.timestamp \"insertd_at\" is not known",
-                Some("inserted_at"),
-            ),
-            (
-                json!({ "replace": [] }),
-                "oban.replace must not be an empty list",
-                None,
-            ),
-            (
-                json!({ "replace": {} }),
-                "oban.replace must not be empty",
-                None,
-            ),
-            (
-                json!({ "replace": ["kind"] }),
-                "field \"kind\" of oban.replace is not known",
-                None,
-            ),
-            (
-                json!({ "replace": { "*": ["args"] } }),
-                "state \"*\" of oban.replace is not known",
-                None,
-            ),
-            (
-                json!({ "replace": { "executing": [] } }),
-                "oban.replace.executing must not be an empty list",
-                None,
-            ),
-            (
-                json!({ "replace": { "running": ["args"] } }),
-                "state \"running\" of oban.replace is not known",
-                None,
-            ),
-            (
-                json!({ "replace": "args" }),
-                "oban.replace must not be a string",
-                None,
-            ),
-        ] {
-            refused(json!({ "oban": options }), message, hint);
-        }
+        all_refused(
+            "oban",
+            r#"
+                { "perod": 1 } | field "perod" of oban is not known | period
+                { "on_conflict": "skip" } | field "on_conflict" of oban is not known
+                { "fields": ["workr"] } | field "workr" of oban.fields is not known | worker
+                { "fields": ["kind"] } | field "kind" of oban.fields is not known
+                { "fields": [] } | oban.fields must not be an empty list
+                { "fields": "args" } | oban.fields must not be a string
+                { "keys": "url" } | oban.keys must not be a string
+                { "keys": [1] } | an element of oban.keys must not be a number
+                { "keys": [""] } | path "" of oban.keys has an empty name
+                { "fields": ["worker", "queue"], "keys": ["url"] } | oban.keys needs args or meta in oban.fields
+                { "states": "succesful" } | oban.states "succesful" is not known | successful
+                { "states": "running" } | oban.states "running" is not known
+                { "states": ["executin"] } | state "executin" of oban.states is not known | executing
+                { "states": ["pending"] } | state "pending" of oban.states is not known
+                { "states": ["incomplete"] } | state "incomplete" of oban.states is not known
+                { "states": [] } | oban.states must not be an empty list
+                { "states": 1 } | oban.states must not be a number
+                { "timestamp": "created_at" } | oban.timestamp "created_at" is not known
+                { "timestamp": "insertd_at" } | oban.timestamp "insertd_at" is not known | inserted_at
+                { "replace": [] } | oban.replace must not be an empty list
+                { "replace": {} } | oban.replace must not be empty
+                { "replace": ["kind"] } | field "kind" of oban.replace is not known
+                { "replace": { "*": ["args"] } } | state "*" of oban.replace is not known
+                { "replace": { "executing": [] } } | oban.replace.executing must not be an empty list
+                { "replace": { "running": ["args"] } } | state "running" of oban.replace is not known
+                { "replace": "args" } | oban.replace must not be a string
+            "#,
+        );
     }
 }
 
@@ -536,21 +388,15 @@ mod faktory {
 
     #[test]
     fn a_job_holds_its_key() {
-        for (options, until) in [
-            (json!({ "unique_for": 600.0 }), "success"),
-            (
-                json!({ "unique_for": 600, "unique_until": null }),
-                "success",
-            ),
-            (
-                json!({ "unique_for": 600, "unique_until": "success" }),
-                "success",
-            ),
-            (
-                json!({ "unique_for": 600, "unique_until": "start" }),
-                "start",
-            ),
-        ] {
+        for [options, until] in rows(
+            r#"
+                { "unique_for": 600.0 } | success
+                { "unique_for": 600, "unique_until": null } | success
+                { "unique_for": 600, "unique_until": "success" } | success
+                { "unique_for": 600, "unique_until": "start" } | start
+            "#,
+        ) {
+            let options: Value = serde_json::from_str(options).expect(options);
             translated(
                 json!({ "faktory": options }),
                 json!({
@@ -574,45 +420,18 @@ mod faktory {
 
     #[test]
     fn what_faktory_does_not_know_is_refused() {
-        for (options, message, hint) in [
-            (
-                json!({ "unique_fro": 1 }),
-                "field \"unique_fro\" of faktory is not known",
-                Some("unique_for"),
-            ),
-            (
-                json!({ "unique_for": "10 minutes" }),
-                "faktory.unique_for must not be a string",
-                None,
-            ),
-            (
-                json!({ "unique_for": true }),
-                "faktory.unique_for must not be true",
-                None,
-            ),
-            (
-                json!({ "unique_for": 0 }),
-                "faktory.unique_for 0 is too short",
-                None,
-            ),
-            (
-                json!({ "unique_for": -1.5 }),
-                "faktory.unique_for -1.5 is too short",
-                None,
-            ),
-            (
-                json!({ "unique_for": 1, "unique_until": "sucess" }),
-                "faktory.unique_until \"sucess\" is not known",
-                Some("success"),
-            ),
-            (
-                json!({ "unique_for": 1, "unique_until": true }),
-                "faktory.unique_until must not be true",
-                None,
-            ),
-        ] {
-            refused(json!({ "faktory": options }), message, hint);
-        }
+        all_refused(
+            "faktory",
+            r#"
+                { "unique_fro": 1 } | field "unique_fro" of faktory is not known | unique_for
+                { "unique_for": "10 minutes" } | faktory.unique_for must not be a string
+                { "unique_for": true } | faktory.unique_for must not be true
+                { "unique_for": 0 } | faktory.unique_for 0 is too short
+                { "unique_for": -1.5 } | faktory.unique_for -1.5 is too short
+                { "unique_for": 1, "unique_until": "sucess" } | faktory.unique_until "sucess" is not known | success
+                { "unique_for": 1, "unique_until": true } | faktory.unique_until must not be true
+            "#,
+        );
     }
 }
 
@@ -696,31 +515,14 @@ mod ojs {
 
     #[test]
     fn states() {
-        for (states, expected) in [
-            (json!(["active"]), json!(["running"])),
-            (
-                json!([
-                    "scheduled",
-                    "available",
-                    "pending",
-                    "active",
-                    "completed",
-                    "retryable",
-                    "cancelled",
-                    "discarded"
-                ]),
-                json!([
-                    "available",
-                    "scheduled",
-                    "pending",
-                    "running",
-                    "retryable",
-                    "completed",
-                    "cancelled",
-                    "discarded"
-                ]),
-            ),
-        ] {
+        for [states, expected] in rows(
+            r#"
+                ["active"] | ["running"]
+                [ "scheduled", "available", "pending", "active", "completed", "retryable", "cancelled", "discarded" ] | [ "available", "scheduled", "pending", "running", "retryable", "completed", "cancelled", "discarded" ]
+            "#,
+        ) {
+            let states: Value = serde_json::from_str(states).expect(states);
+            let expected: Value = serde_json::from_str(expected).expect(expected);
             assert_eq!(
                 shown(&json!({ "ojs": { "states": states } }))["by_state"],
                 expected
@@ -808,129 +610,34 @@ mod ojs {
 
     #[test]
     fn what_open_job_spec_does_not_know_is_refused() {
-        for (options, message, hint) in [
-            (
-                json!({ "key": ["type"] }),
-                "field \"key\" of ojs is not known",
-                Some("keys"),
-            ),
-            (
-                json!({ "keys": ["argz"] }),
-                "dimension \"argz\" of ojs.keys is not known",
-                Some("args"),
-            ),
-            (
-                json!({ "keys": ["Type"] }),
-                "dimension \"Type\" of ojs.keys is not known",
-                Some("type"),
-            ),
-            (
-                json!({ "keys": ["kind"] }),
-                "dimension \"kind\" of ojs.keys is not known",
-                None,
-            ),
-            (
-                json!({ "keys": "args" }),
-                "ojs.keys must not be a string",
-                None,
-            ),
-            (
-                json!({ "keys": ["meta"] }),
-                "meta in ojs.keys needs ojs.meta_keys",
-                None,
-            ),
-            (
-                json!({ "keys": ["meta"], "meta_keys": [] }),
-                "meta in ojs.keys needs ojs.meta_keys",
-                None,
-            ),
-            (
-                json!({ "keys": ["meta"], "meta_keys": null }),
-                "meta in ojs.keys needs ojs.meta_keys",
-                None,
-            ),
-            (
-                json!({ "keys": ["meta"], "meta_keys": [""] }),
-                "path \"\" of ojs.meta_keys has an empty name",
-                None,
-            ),
-            (
-                json!({ "keys": ["args"], "args_keys": [""] }),
-                "path \"\" of ojs.args_keys has an empty name",
-                None,
-            ),
-            (
-                json!({ "keys": ["args"], "args_keys": [1] }),
-                "an element of ojs.args_keys must not be a number",
-                None,
-            ),
-            (
-                json!({ "keys": ["args"], "args_keys": "id" }),
-                "ojs.args_keys must not be a string",
-                None,
-            ),
-            (
-                json!({ "args_keys": [1] }),
-                "an element of ojs.args_keys must not be a number",
-                None,
-            ),
-            (
-                json!({ "keys": ["type", "args", "type"] }),
-                "\"type\" stands twice in ojs.keys",
-                None,
-            ),
-            (
-                json!({ "keys": ["args"], "args_keys": ["a", "b", "a"] }),
-                "\"a\" stands twice in ojs.args_keys",
-                None,
-            ),
-            (
-                json!({ "meta_keys": ["a", "a"] }),
-                "\"a\" stands twice in ojs.meta_keys",
-                None,
-            ),
-            (
-                json!({ "states": ["active", "active"] }),
-                "\"active\" stands twice in ojs.states",
-                None,
-            ),
-            (
-                json!({ "states": ["activ"] }),
-                "state \"activ\" of ojs.states is not known",
-                Some("active"),
-            ),
-            (
-                json!({ "states": ["running"] }),
-                "state \"running\" of ojs.states is not known",
-                None,
-            ),
-            (
-                json!({ "states": [] }),
-                "ojs.states must not be an empty list",
-                None,
-            ),
-            (
-                json!({ "states": "active" }),
-                "ojs.states must not be a string",
-                None,
-            ),
-            (
-                json!({ "on_conflict": "skip" }),
-                "ojs.on_conflict \"skip\" is not known",
-                None,
-            ),
-            (
-                json!({ "on_conflict": "ignor" }),
-                "ojs.on_conflict \"ignor\" is not known",
-                Some("ignore"),
-            ),
-            (
-                json!({ "on_conflict": { "update": { "*": ["args"] } } }),
-                "ojs.on_conflict must not be an object",
-                None,
-            ),
-        ] {
-            refused(json!({ "ojs": options }), message, hint);
-        }
+        all_refused(
+            "ojs",
+            r#"
+                { "key": ["type"] } | field "key" of ojs is not known | keys
+                { "keys": ["argz"] } | dimension "argz" of ojs.keys is not known | args
+                { "keys": ["Type"] } | dimension "Type" of ojs.keys is not known | type
+                { "keys": ["kind"] } | dimension "kind" of ojs.keys is not known
+                { "keys": "args" } | ojs.keys must not be a string
+                { "keys": ["meta"] } | meta in ojs.keys needs ojs.meta_keys
+                { "keys": ["meta"], "meta_keys": [] } | meta in ojs.keys needs ojs.meta_keys
+                { "keys": ["meta"], "meta_keys": null } | meta in ojs.keys needs ojs.meta_keys
+                { "keys": ["meta"], "meta_keys": [""] } | path "" of ojs.meta_keys has an empty name
+                { "keys": ["args"], "args_keys": [""] } | path "" of ojs.args_keys has an empty name
+                { "keys": ["args"], "args_keys": [1] } | an element of ojs.args_keys must not be a number
+                { "keys": ["args"], "args_keys": "id" } | ojs.args_keys must not be a string
+                { "args_keys": [1] } | an element of ojs.args_keys must not be a number
+                { "keys": ["type", "args", "type"] } | "type" stands twice in ojs.keys
+                { "keys": ["args"], "args_keys": ["a", "b", "a"] } | "a" stands twice in ojs.args_keys
+                { "meta_keys": ["a", "a"] } | "a" stands twice in ojs.meta_keys
+                { "states": ["active", "active"] } | "active" stands twice in ojs.states
+                { "states": ["activ"] } | state "activ" of ojs.states is not known | active
+                { "states": ["running"] } | state "running" of ojs.states is not known
+                { "states": [] } | ojs.states must not be an empty list
+                { "states": "active" } | ojs.states must not be a string
+                { "on_conflict": "skip" } | ojs.on_conflict "skip" is not known
+                { "on_conflict": "ignor" } | ojs.on_conflict "ignor" is not known | ignore
+                { "on_conflict": { "update": { "*": ["args"] } } } | ojs.on_conflict must not be an object
+            "#,
+        );
     }
 }

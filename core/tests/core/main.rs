@@ -8,6 +8,7 @@ mod duration;
 mod keys;
 mod policy;
 mod policy_properties;
+mod policy_words;
 mod properties;
 mod retry;
 mod retry_properties;

@@ -8,6 +8,7 @@ use jobs_core::state::{State, States};
 use serde_json::{Value, json};
 
 use crate::duration;
+use crate::support::{refusal, rows};
 
 fn parse(value: &Value) -> Result<Option<Policy>, jobs_core::Invalid> {
     policy::parse(value, &duration::read)
@@ -21,19 +22,7 @@ fn policy(value: Value) -> Policy {
 
 /// The refusal of these options: message and hint.
 fn refused(value: Value) -> (String, Option<String>) {
-    let invalid = parse(&value).expect_err(&value.to_string());
-    assert!(invalid.detail.ends_with('.'), "{invalid:?}");
-    assert!(!invalid.message.ends_with('.'), "{invalid:?}");
-    // What it is about is named in it.
-    assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
-    assert!(
-        invalid
-            .hint
-            .as_ref()
-            .is_none_or(|hint| hint.ends_with(['.', '?'])),
-        "{invalid:?}"
-    );
-    (invalid.message, invalid.hint)
+    refusal(&parse(&value).expect_err(&value.to_string()))
 }
 
 /// These members of the policy as it is shown.
@@ -158,26 +147,20 @@ fn each_identity_is_enough() {
 
 #[test]
 fn modifiers_alone_are_refused() {
-    for (value, field) in [
-        (json!({ "exclude_kind": true }), "exclude_kind"),
-        (json!({ "window": 60 }), "window"),
-        (
-            json!({ "window": 60, "window_from": "created_at" }),
-            "window",
-        ),
-        (json!({ "hold_for": 60 }), "hold_for"),
-        (json!({ "hold_for": 60, "hold_until": "start" }), "hold_for"),
-        (
-            json!({ "on_conflict": "skip", "by_args": false }),
-            "on_conflict",
-        ),
-        (
-            json!({ "on_conflict": { "update": { "*": ["args"] } } }),
-            "on_conflict",
-        ),
-        (json!({ "wait": true }), "wait"),
-        (json!({ "wait": false, "by_kind": null }), "wait"),
-    ] {
+    for [value, field] in rows(
+        r#"
+            { "exclude_kind": true } | exclude_kind
+            { "window": 60 } | window
+            { "window": 60, "window_from": "created_at" } | window
+            { "hold_for": 60 } | hold_for
+            { "hold_for": 60, "hold_until": "start" } | hold_for
+            { "on_conflict": "skip", "by_args": false } | on_conflict
+            { "on_conflict": { "update": { "*": ["args"] } } } | on_conflict
+            { "wait": true } | wait
+            { "wait": false, "by_kind": null } | wait
+        "#,
+    ) {
+        let value: Value = serde_json::from_str(value).expect(value);
         assert_eq!(
             refused(value).0,
             format!("{field} alone makes no job unique")
@@ -187,20 +170,14 @@ fn modifiers_alone_are_refused() {
 
 #[test]
 fn a_field_about_another_is_refused_without_it() {
-    for (value, message) in [
-        (
-            json!({ "by_args": true, "window_from": "created_at" }),
-            "window_from needs window beside it",
-        ),
-        (
-            json!({ "by_args": true, "window_from": "created_at", "window": false }),
-            "window_from needs window beside it",
-        ),
-        (
-            json!({ "by_args": true, "hold_until": "success", "window": 1 }),
-            "hold_until needs hold_for beside it",
-        ),
-    ] {
+    for [value, message] in rows(
+        r#"
+            { "by_args": true, "window_from": "created_at" } | window_from needs window beside it
+            { "by_args": true, "window_from": "created_at", "window": false } | window_from needs window beside it
+            { "by_args": true, "hold_until": "success", "window": 1 } | hold_until needs hold_for beside it
+        "#,
+    ) {
+        let value = serde_json::from_str(value).expect(value);
         assert_eq!(refused(value).0, message);
     }
 }
@@ -245,78 +222,26 @@ fn every_state_can_count() {
 
 #[test]
 fn unknown_words_are_refused_with_the_nearest() {
-    for (value, message, hint) in [
-        (
-            json!({ "by_arg": true }),
-            "field \"by_arg\" of unique_opts is not known",
-            Some("by_args"),
-        ),
-        (
-            json!({ "hold_fro": 1 }),
-            "field \"hold_fro\" of unique_opts is not known",
-            Some("hold_for"),
-        ),
-        (
-            json!({ "priority": null }),
-            "field \"priority\" of unique_opts is not known",
-            None,
-        ),
-        (
-            json!({ "by_state": ["runing"] }),
-            "state \"runing\" of by_state is not known",
-            Some("running"),
-        ),
-        (
-            json!({ "by_state": ["executing"] }),
-            "state \"executing\" of by_state is not known",
-            None,
-        ),
-        (
-            json!({ "by_kind": true, "window": 1, "window_from": "schedule_at" }),
-            "window_from \"schedule_at\" is not known",
-            Some("scheduled_at"),
-        ),
-        (
-            json!({ "by_kind": true, "hold_for": 1, "hold_until": "Start" }),
-            "hold_until \"Start\" is not known",
-            Some("start"),
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": "rejct" }),
-            "on_conflict \"rejct\" is not known",
-            Some("reject"),
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": "" }),
-            "on_conflict \"\" is not known",
-            None,
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": "update" }),
-            "on_conflict \"update\" is not known",
-            None,
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "skip": 1 } }),
-            "field \"skip\" of on_conflict is not known",
-            None,
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": { "runing": ["args"] } } }),
-            "state \"runing\" of on_conflict.update is not known",
-            Some("running"),
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": { "*": ["tag"] } } }),
-            "field \"tag\" of on_conflict.update.* is not known",
-            Some("tags"),
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": { "running": ["timeout"] } } }),
-            "field \"timeout\" of on_conflict.update.running is not known",
-            None,
-        ),
-    ] {
+    for [value, message, hint] in rows(
+        r#"
+            { "by_arg": true } | field "by_arg" of unique_opts is not known | by_args
+            { "hold_fro": 1 } | field "hold_fro" of unique_opts is not known | hold_for
+            { "priority": null } | field "priority" of unique_opts is not known
+            { "by_state": ["runing"] } | state "runing" of by_state is not known | running
+            { "by_state": ["executing"] } | state "executing" of by_state is not known
+            { "by_kind": true, "window": 1, "window_from": "schedule_at" } | window_from "schedule_at" is not known | scheduled_at
+            { "by_kind": true, "hold_for": 1, "hold_until": "Start" } | hold_until "Start" is not known | start
+            { "by_kind": true, "on_conflict": "rejct" } | on_conflict "rejct" is not known | reject
+            { "by_kind": true, "on_conflict": "" } | on_conflict "" is not known
+            { "by_kind": true, "on_conflict": "update" } | on_conflict "update" is not known
+            { "by_kind": true, "on_conflict": { "skip": 1 } } | field "skip" of on_conflict is not known
+            { "by_kind": true, "on_conflict": { "update": { "runing": ["args"] } } } | state "runing" of on_conflict.update is not known | running
+            { "by_kind": true, "on_conflict": { "update": { "*": ["tag"] } } } | field "tag" of on_conflict.update.* is not known | tags
+            { "by_kind": true, "on_conflict": { "update": { "running": ["timeout"] } } } | field "timeout" of on_conflict.update.running is not known
+        "#,
+    ) {
+        let hint = Some(hint).filter(|hint| !hint.is_empty());
+        let value: Value = serde_json::from_str(value).expect(value);
         let hint = hint.map(|word| format!("Did you mean \"{word}\"?"));
         assert_eq!(refused(value), (message.to_string(), hint));
     }
@@ -324,156 +249,69 @@ fn unknown_words_are_refused_with_the_nearest() {
 
 #[test]
 fn wrong_types_are_refused() {
-    for (value, message) in [
-        (json!(null), "unique_opts must not be null"),
-        (json!(true), "unique_opts must not be true"),
-        (json!(["by_args"]), "unique_opts must not be an array"),
-        (json!({ "by_kind": 1 }), "by_kind must not be a number"),
-        (json!({ "by_kind": [] }), "by_kind must not be an array"),
-        (
-            json!({ "by_queue": "true" }),
-            "by_queue must not be a string",
-        ),
-        (
-            json!({ "by_args": "user_id" }),
-            "by_args must not be a string",
-        ),
-        (json!({ "by_args": {} }), "by_args must not be an object"),
-        (
-            json!({ "by_args": ["a", 1] }),
-            "an element of by_args must not be a number",
-        ),
-        (
-            json!({ "by_args": [null] }),
-            "an element of by_args must not be null",
-        ),
-        (json!({ "by_meta": true }), "by_meta must not be true"),
-        (
-            json!({ "by_meta": [["a"]] }),
-            "an element of by_meta must not be an array",
-        ),
-        (
-            json!({ "by_state": "running" }),
-            "by_state must not be a string",
-        ),
-        (json!({ "by_state": true }), "by_state must not be true"),
-        (json!({ "by_period": true }), "by_period must not be true"),
-        (
-            json!({ "by_period": [2, "minutes"] }),
-            "by_period must not be an array",
-        ),
-        (
-            json!({ "exclude_kind": "yes" }),
-            "exclude_kind must not be a string",
-        ),
-        (json!({ "key": true }), "key must not be true"),
-        (json!({ "key": 7 }), "key must not be a number"),
-        (
-            json!({ "by_kind": true, "wait": 0 }),
-            "wait must not be a number",
-        ),
-        (
-            json!({ "by_kind": true, "window": true }),
-            "window must not be true",
-        ),
-        (
-            json!({ "by_kind": true, "window": 1, "window_from": true }),
-            "window_from must not be true",
-        ),
-        (
-            json!({ "by_kind": true, "hold_for": {} }),
-            "hold_for must not be an object",
-        ),
-        (
-            json!({ "by_kind": true, "hold_for": 1, "hold_until": 1 }),
-            "hold_until must not be a number",
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": true }),
-            "on_conflict must not be true",
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": ["skip"] }),
-            "on_conflict must not be an array",
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": {} }),
-            "on_conflict.update must not be null",
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": ["args"] } }),
-            "on_conflict.update must not be an array",
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": { "*": "args" } } }),
-            "on_conflict.update.* must not be a string",
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": { "running": [1] } } }),
-            "an element of on_conflict.update.running must not be a number",
-        ),
-        (json!({ "oban": 1 }), "oban must not be a number"),
-        (json!({ "faktory": true }), "faktory must not be true"),
-        (json!({ "ojs": true }), "ojs must not be true"),
-    ] {
+    for [value, message] in rows(
+        r#"
+            null | unique_opts must not be null
+            true | unique_opts must not be true
+            ["by_args"] | unique_opts must not be an array
+            { "by_kind": 1 } | by_kind must not be a number
+            { "by_kind": [] } | by_kind must not be an array
+            { "by_queue": "true" } | by_queue must not be a string
+            { "by_args": "user_id" } | by_args must not be a string
+            { "by_args": {} } | by_args must not be an object
+            { "by_args": ["a", 1] } | an element of by_args must not be a number
+            { "by_args": [null] } | an element of by_args must not be null
+            { "by_meta": true } | by_meta must not be true
+            { "by_meta": [["a"]] } | an element of by_meta must not be an array
+            { "by_state": "running" } | by_state must not be a string
+            { "by_state": true } | by_state must not be true
+            { "by_period": true } | by_period must not be true
+            { "by_period": [2, "minutes"] } | by_period must not be an array
+            { "exclude_kind": "yes" } | exclude_kind must not be a string
+            { "key": true } | key must not be true
+            { "key": 7 } | key must not be a number
+            { "by_kind": true, "wait": 0 } | wait must not be a number
+            { "by_kind": true, "window": true } | window must not be true
+            { "by_kind": true, "window": 1, "window_from": true } | window_from must not be true
+            { "by_kind": true, "hold_for": {} } | hold_for must not be an object
+            { "by_kind": true, "hold_for": 1, "hold_until": 1 } | hold_until must not be a number
+            { "by_kind": true, "on_conflict": true } | on_conflict must not be true
+            { "by_kind": true, "on_conflict": ["skip"] } | on_conflict must not be an array
+            { "by_kind": true, "on_conflict": {} } | on_conflict.update must not be null
+            { "by_kind": true, "on_conflict": { "update": ["args"] } } | on_conflict.update must not be an array
+            { "by_kind": true, "on_conflict": { "update": { "*": "args" } } } | on_conflict.update.* must not be a string
+            { "by_kind": true, "on_conflict": { "update": { "running": [1] } } } | an element of on_conflict.update.running must not be a number
+            { "oban": 1 } | oban must not be a number
+            { "faktory": true } | faktory must not be true
+            { "ojs": true } | ojs must not be true
+        "#,
+    ) {
+        let value = serde_json::from_str(value).expect(value);
         assert_eq!(refused(value).0, message);
     }
 }
 
 #[test]
 fn values_out_of_range_are_refused() {
-    for (value, message) in [
-        (
-            json!({ "by_args": [] }),
-            "by_args must not be an empty list",
-        ),
-        (
-            json!({ "by_meta": [] }),
-            "by_meta must not be an empty list",
-        ),
-        (
-            json!({ "by_args": ["a..b"] }),
-            "path \"a..b\" of by_args has an empty name",
-        ),
-        (json!({ "by_period": 0 }), "by_period 0 is too short"),
-        (
-            json!({ "by_period": 0.999_999 }),
-            "by_period 0.999999 is too short",
-        ),
-        (
-            json!({ "by_period": "-1 day" }),
-            "by_period \"-1 day\" is too short",
-        ),
-        (
-            json!({ "by_period": "1 month" }),
-            "by_period \"1 month\" has no fixed length",
-        ),
-        (
-            json!({ "by_period": "P1Y" }),
-            "by_period \"P1Y\" has no fixed length",
-        ),
-        (
-            json!({ "by_period": "weekly" }),
-            "by_period \"weekly\" is not a duration",
-        ),
-        (json!({ "key": "" }), "key must not be empty"),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": {} } }),
-            "on_conflict.update must not be empty",
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": { "*": null } } }),
-            "on_conflict.update must not be empty",
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": { "running": [] } } }),
-            "on_conflict.update.running must not be an empty list",
-        ),
-        (
-            json!({ "by_kind": true, "on_conflict": { "update": { "*": [], "running": ["args"] } } }),
-            "on_conflict.update.* must not be an empty list",
-        ),
-    ] {
+    for [value, message] in rows(
+        r#"
+            { "by_args": [] } | by_args must not be an empty list
+            { "by_meta": [] } | by_meta must not be an empty list
+            { "by_args": ["a..b"] } | path "a..b" of by_args has an empty name
+            { "by_period": 0 } | by_period 0 is too short
+            { "by_period": 0.999999 } | by_period 0.999999 is too short
+            { "by_period": "-1 day" } | by_period "-1 day" is too short
+            { "by_period": "1 month" } | by_period "1 month" has no fixed length
+            { "by_period": "P1Y" } | by_period "P1Y" has no fixed length
+            { "by_period": "weekly" } | by_period "weekly" is not a duration
+            { "key": "" } | key must not be empty
+            { "by_kind": true, "on_conflict": { "update": {} } } | on_conflict.update must not be empty
+            { "by_kind": true, "on_conflict": { "update": { "*": null } } } | on_conflict.update must not be empty
+            { "by_kind": true, "on_conflict": { "update": { "running": [] } } } | on_conflict.update.running must not be an empty list
+            { "by_kind": true, "on_conflict": { "update": { "*": [], "running": ["args"] } } } | on_conflict.update.* must not be an empty list
+        "#,
+    ) {
+        let value = serde_json::from_str(value).expect(value);
         assert_eq!(refused(value).0, message);
     }
     for field in ["window", "hold_for"] {

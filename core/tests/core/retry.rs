@@ -5,6 +5,7 @@ use jobs_core::retry::{self, Attempts, Backoff, Delay, Retry, Strategy, Tried};
 use serde_json::{Value, json};
 
 use crate::duration;
+use crate::support::{refusal, rows};
 
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -26,25 +27,9 @@ fn backoff(value: Value) -> Backoff {
     }
 }
 
-fn refusal(value: Value) -> Invalid {
-    let invalid = parse(&value).expect_err(&value.to_string());
-    assert!(invalid.detail.ends_with('.'), "{invalid:?}");
-    assert!(!invalid.message.ends_with('.'), "{invalid:?}");
-    assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
-    assert!(
-        invalid
-            .hint
-            .as_ref()
-            .is_none_or(|hint| hint.ends_with(['.', '?'])),
-        "{invalid:?}"
-    );
-    invalid
-}
-
 /// The refusal of this policy: message and hint.
 fn refused(value: Value) -> (String, Option<String>) {
-    let invalid = refusal(value);
-    (invalid.message, invalid.hint)
+    refusal(&parse(&value).expect_err(&value.to_string()))
 }
 
 /// The delay after the attempt failed, each failure before having left an error.
@@ -119,22 +104,16 @@ fn a_lost_lease_may_have_a_delay_of_its_own() {
     ] {
         assert_eq!(after(value.clone()), Some(micros), "{value}");
     }
-    for (value, message) in [
-        (json!(-1), "retry.after_lease -1 is too short"),
-        (
-            json!("P365001D"),
-            "retry.after_lease \"P365001D\" is too long",
-        ),
-        (
-            json!("1 month"),
-            "retry.after_lease \"1 month\" has no fixed length",
-        ),
-        (json!(true), "retry.after_lease must not be true"),
-        (
-            json!("soon"),
-            "retry.after_lease \"soon\" is not a duration",
-        ),
-    ] {
+    for [value, message] in rows(
+        r#"
+            -1 | retry.after_lease -1 is too short
+            "P365001D" | retry.after_lease "P365001D" is too long
+            "1 month" | retry.after_lease "1 month" has no fixed length
+            true | retry.after_lease must not be true
+            "soon" | retry.after_lease "soon" is not a duration
+        "#,
+    ) {
+        let value: Value = serde_json::from_str(value).expect(value);
         assert_eq!(refused(json!({ "after_lease": value })).0, message);
     }
 }
@@ -225,78 +204,25 @@ mod ojs {
 
     #[test]
     fn what_the_specification_does_not_have_is_refused() {
-        for (field, value, message) in [
-            (
-                "max_attempts",
-                json!(-1),
-                "retry.ojs.max_attempts -1 is out of range",
-            ),
-            (
-                "max_attempts",
-                json!(2.5),
-                "retry.ojs.max_attempts 2.5 is not a whole number",
-            ),
-            (
-                "max_attempts",
-                json!("3"),
-                "retry.ojs.max_attempts must not be a string",
-            ),
-            (
-                "max_attempts",
-                json!(3e9),
-                "retry.ojs.max_attempts 3000000000.0 is out of range",
-            ),
-            (
-                "initial_interval",
-                json!(1),
-                "retry.ojs.initial_interval 1 is not an ISO 8601 duration",
-            ),
-            (
-                "initial_interval",
-                json!("1 s"),
-                "retry.ojs.initial_interval \"1 s\" is not an ISO 8601 duration",
-            ),
-            (
-                "initial_interval",
-                json!("PT0S"),
-                "retry.ojs.initial_interval \"PT0S\" is too short",
-            ),
-            (
-                "max_interval",
-                json!("P1M"),
-                "retry.ojs.max_interval \"P1M\" has no fixed length",
-            ),
-            (
-                "backoff_coefficient",
-                json!(0.5),
-                "retry.ojs.backoff_coefficient 0.5 is out of range",
-            ),
-            (
-                "jitter",
-                json!(0.5),
-                "retry.ojs.jitter must not be a number",
-            ),
-            (
-                "non_retryable_errors",
-                json!("auth"),
-                "retry.ojs.non_retryable_errors must not be a string",
-            ),
-            (
-                "non_retryable_errors",
-                json!(["*"]),
-                "\"*\" of retry.ojs.non_retryable_errors matches no error type",
-            ),
-            (
-                "on_exhaustion",
-                json!("keep"),
-                "retry.ojs.on_exhaustion \"keep\" is not known",
-            ),
-            (
-                "backoff_strategy",
-                json!("constant"),
-                "retry.ojs.backoff_strategy \"constant\" is not known",
-            ),
-        ] {
+        for [field, value, message] in rows(
+            r#"
+                max_attempts | -1 | retry.ojs.max_attempts -1 is out of range
+                max_attempts | 2.5 | retry.ojs.max_attempts 2.5 is not a whole number
+                max_attempts | "3" | retry.ojs.max_attempts must not be a string
+                max_attempts | 3000000000.0 | retry.ojs.max_attempts 3000000000.0 is out of range
+                initial_interval | 1 | retry.ojs.initial_interval 1 is not an ISO 8601 duration
+                initial_interval | "1 s" | retry.ojs.initial_interval "1 s" is not an ISO 8601 duration
+                initial_interval | "PT0S" | retry.ojs.initial_interval "PT0S" is too short
+                max_interval | "P1M" | retry.ojs.max_interval "P1M" has no fixed length
+                backoff_coefficient | 0.5 | retry.ojs.backoff_coefficient 0.5 is out of range
+                jitter | 0.5 | retry.ojs.jitter must not be a number
+                non_retryable_errors | "auth" | retry.ojs.non_retryable_errors must not be a string
+                non_retryable_errors | ["*"] | "*" of retry.ojs.non_retryable_errors matches no error type
+                on_exhaustion | "keep" | retry.ojs.on_exhaustion "keep" is not known
+                backoff_strategy | "constant" | retry.ojs.backoff_strategy "constant" is not known
+            "#,
+        ) {
+            let value: Value = serde_json::from_str(value).expect(value);
             assert_eq!(refused(ojs(json!({ field: value }))).0, message);
         }
         assert_eq!(
@@ -449,73 +375,40 @@ fn unknown_strategies_are_refused_with_the_nearest() {
 
 #[test]
 fn wrong_types_are_refused() {
-    for (value, message) in [
-        (
-            json!({ "strategy": 1 }),
-            "retry.strategy must not be a number",
-        ),
-        (json!({ "initial": true }), "retry.initial must not be true"),
-        (
-            json!({ "initial": [1] }),
-            "retry.initial must not be an array",
-        ),
-        (json!({ "max": {} }), "retry.max must not be an object"),
-        (
-            json!({ "coefficient": "2" }),
-            "retry.coefficient must not be a string",
-        ),
-        (
-            json!({ "coefficient": true }),
-            "retry.coefficient must not be true",
-        ),
-        (
-            json!({ "jitter": "full" }),
-            "retry.jitter must not be a string",
-        ),
-        (
-            json!({ "non_retryable": "a" }),
-            "retry.non_retryable must not be a string",
-        ),
-        (
-            json!({ "non_retryable": ["a", null] }),
-            "an element of retry.non_retryable must not be null",
-        ),
-        (
-            json!({ "non_retryable": ["a", ""] }),
-            "an element of retry.non_retryable must not be empty",
-        ),
-        (
-            json!({ "non_retryable": ["*"] }),
-            "\"*\" of retry.non_retryable matches no error type",
-        ),
-    ] {
+    for [value, message] in rows(
+        r#"
+            { "strategy": 1 } | retry.strategy must not be a number
+            { "initial": true } | retry.initial must not be true
+            { "initial": [1] } | retry.initial must not be an array
+            { "max": {} } | retry.max must not be an object
+            { "coefficient": "2" } | retry.coefficient must not be a string
+            { "coefficient": true } | retry.coefficient must not be true
+            { "jitter": "full" } | retry.jitter must not be a string
+            { "non_retryable": "a" } | retry.non_retryable must not be a string
+            { "non_retryable": ["a", null] } | an element of retry.non_retryable must not be null
+            { "non_retryable": ["a", ""] } | an element of retry.non_retryable must not be empty
+            { "non_retryable": ["*"] } | "*" of retry.non_retryable matches no error type
+        "#,
+    ) {
+        let value: Value = serde_json::from_str(value).expect(value);
         assert_eq!(refused(value).0, message);
     }
 }
 
 #[test]
 fn lengths_that_cannot_be_are_refused() {
-    for (value, message) in [
-        (json!({ "initial": 0 }), "retry.initial 0 is too short"),
-        (json!({ "initial": -1 }), "retry.initial -1 is too short"),
-        (
-            json!({ "initial": "-1 day" }),
-            "retry.initial \"-1 day\" is too short",
-        ),
-        (json!({ "max": "PT0S" }), "retry.max \"PT0S\" is too short"),
-        (
-            json!({ "max": "P365001D" }),
-            "retry.max \"P365001D\" is too long",
-        ),
-        (
-            json!({ "max": "soon" }),
-            "retry.max \"soon\" is not a duration",
-        ),
-        (
-            json!({ "max": "1 month" }),
-            "retry.max \"1 month\" has no fixed length",
-        ),
-    ] {
+    for [value, message] in rows(
+        r#"
+            { "initial": 0 } | retry.initial 0 is too short
+            { "initial": -1 } | retry.initial -1 is too short
+            { "initial": "-1 day" } | retry.initial "-1 day" is too short
+            { "max": "PT0S" } | retry.max "PT0S" is too short
+            { "max": "P365001D" } | retry.max "P365001D" is too long
+            { "max": "soon" } | retry.max "soon" is not a duration
+            { "max": "1 month" } | retry.max "1 month" has no fixed length
+        "#,
+    ) {
+        let value: Value = serde_json::from_str(value).expect(value);
         assert_eq!(refused(value).0, message);
     }
     assert_eq!(backoff(json!({ "max": "P365000D" })).max, THOUSAND_YEARS);
@@ -530,7 +423,7 @@ fn a_first_delay_beyond_the_longest_is_refused() {
             Some("Give both.".into())
         )
     );
-    let of_default = refusal(json!({ "strategy": "constant", "initial": "PT1H" }));
+    let of_default = parse(&json!({ "strategy": "constant", "initial": "PT1H" })).unwrap_err();
     assert_eq!(
         of_default.message,
         "retry.initial PT1H is longer than retry.max PT5M"
@@ -567,7 +460,7 @@ fn numbers_that_cannot_be_are_refused() {
         assert_eq!(refused(serde_json::from_str(text).unwrap()).0, message);
     }
     assert_eq!(
-        refusal(json!({ "jitter": 2 })).detail,
+        parse(&json!({ "jitter": 2 })).unwrap_err().detail,
         "retry.jitter is a number from 0 to 1."
     );
 }

@@ -5,6 +5,7 @@ use jobs_core::interval::Interval;
 use jobs_core::schedule::{self, Schedule};
 
 use crate::duration;
+use crate::support::{refusal, rows};
 use crate::time::{at, text};
 
 /// Reads durations as the server does, as far as the tests need it.
@@ -58,18 +59,7 @@ fn ticks<const N: usize>(schedule: &str, after: &str) -> [String; N] {
 
 /// The refusal: message and hint.
 fn refused(text: &str) -> (String, Option<String>) {
-    let invalid = parse(text).expect_err(text);
-    assert!(invalid.detail.ends_with('.'), "{invalid:?}");
-    assert!(!invalid.message.ends_with('.'), "{invalid:?}");
-    assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
-    assert!(
-        invalid
-            .hint
-            .as_ref()
-            .is_none_or(|hint| hint.ends_with(['.', '?'])),
-        "{invalid:?}"
-    );
-    (invalid.message, invalid.hint)
+    refusal(&parse(text).expect_err(text))
 }
 
 /// A Thursday.
@@ -460,33 +450,20 @@ fn what_is_no_item_of_a_list_is_refused() {
 
 #[test]
 fn names_elsewhere_and_misspelled_names_are_refused() {
-    for (cron, message, hint) in [
-        ("* * * tue *", "month \"tue\"", None),
-        ("* * * * jan", "day of week \"jan\"", None),
-        ("jan * * * *", "minute \"jan\"", None),
-        (
-            "* * * jnu *",
-            "month \"jnu\"",
-            Some("Did you mean \"jun\"?"),
-        ),
-        (
-            "* * * * Monday",
-            "day of week \"Monday\"",
-            Some("Did you mean \"mon\"?"),
-        ),
-        (
-            "* * * * mon-thurs",
-            "day of week \"mon-thurs\"",
-            Some("Did you mean \"thu\"?"),
-        ),
-        (
-            "* * * 1-jann *",
-            "month \"1-jann\"",
-            Some("Did you mean \"jan\"?"),
-        ),
-        ("* * * 12sept *", "month \"12sept\"", None),
-        ("* * * * lunes", "day of week \"lunes\"", None),
-    ] {
+    for [cron, message, hint] in rows(
+        r#"
+            * * * tue * | month "tue"
+            * * * * jan | day of week "jan"
+            jan * * * * | minute "jan"
+            * * * jnu * | month "jnu" | Did you mean "jun"?
+            * * * * Monday | day of week "Monday" | Did you mean "mon"?
+            * * * * mon-thurs | day of week "mon-thurs" | Did you mean "thu"?
+            * * * 1-jann * | month "1-jann" | Did you mean "jan"?
+            * * * 12sept * | month "12sept"
+            * * * * lunes | day of week "lunes"
+        "#,
+    ) {
+        let hint = Some(hint).filter(|hint| !hint.is_empty());
         assert_eq!(
             refused(cron),
             (
@@ -499,40 +476,18 @@ fn names_elsewhere_and_misspelled_names_are_refused() {
 
 #[test]
 fn what_is_likely_meant_is_said() {
-    for (cron, item, hint) in [
-        (
-            "0/15 * * * *",
-            "minute \"0/15\"",
-            "Write \"0-59/15 * * * *\".",
-        ),
-        (
-            "0 0 1 mar/3 *",
-            "month \"mar/3\"",
-            "Write \"0 0 1 3-12/3 *\".",
-        ),
-        (
-            "*/90 * * * *",
-            "minute \"*/90\"",
-            "Write \"every 90 minutes\".",
-        ),
-        ("0 */48 * * *", "hour \"*/48\"", "Write \"every 48 hours\"."),
-        ("0 0 ? * 1", "day of month \"?\"", "Write \"0 0 * * 1\"."),
-        (
-            "0 22-4 * * *",
-            "hour \"22-4\"",
-            "Write \"0 22-23,0-4 * * *\".",
-        ),
-        (
-            "0 0 * * 3,fri-mon",
-            "day of week \"fri-mon\"",
-            "Write \"0 0 * * 3,5-6,0-1\".",
-        ),
-        (
-            "0 0 L,LW * *",
-            "day of month \"L,LW\"",
-            "L and LW cannot be in the same list.",
-        ),
-    ] {
+    for [cron, item, hint] in rows(
+        r#"
+            0/15 * * * * | minute "0/15" | Write "0-59/15 * * * *".
+            0 0 1 mar/3 * | month "mar/3" | Write "0 0 1 3-12/3 *".
+            */90 * * * * | minute "*/90" | Write "every 90 minutes".
+            0 */48 * * * | hour "*/48" | Write "every 48 hours".
+            0 0 ? * 1 | day of month "?" | Write "0 0 * * 1".
+            0 22-4 * * * | hour "22-4" | Write "0 22-23,0-4 * * *".
+            0 0 * * 3,fri-mon | day of week "fri-mon" | Write "0 0 * * 3,5-6,0-1".
+            0 0 L,LW * * | day of month "L,LW" | L and LW cannot be in the same list.
+        "#,
+    ) {
         assert_eq!(
             refused(cron),
             (
@@ -669,44 +624,19 @@ fn days_that_never_come_are_refused() {
 
 #[test]
 fn other_durations_than_fixed_ones_are_refused() {
-    for (cron, what, hint) in [
-        (
-            "every",
-            "has no duration",
-            Some("Write \"every 90 seconds\" or \"every PT1H\"."),
-        ),
-        (
-            "every hour",
-            "has no duration",
-            Some("Write \"every PT1H\"."),
-        ),
-        (
-            "every 0 seconds",
-            "comes too often",
-            Some("Write at least \"every 1 second\"."),
-        ),
-        (
-            "every 0.5 seconds",
-            "comes too often",
-            Some("Write at least \"every 1 second\"."),
-        ),
-        (
-            "every -90 seconds",
-            "comes too often",
-            Some("Write at least \"every 1 second\"."),
-        ),
-        (
-            "every 1 month",
-            "has no fixed length",
-            Some("Write \"@monthly\" for the first of each month, or \"every 30 days\"."),
-        ),
-        (
-            "every 90",
-            "has no duration",
-            Some("Write \"every 90 seconds\" or \"every PT1H\"."),
-        ),
-        ("every P365001D", "comes too seldom", None),
-    ] {
+    for [cron, what, hint] in rows(
+        r#"
+            every | has no duration | Write "every 90 seconds" or "every PT1H".
+            every hour | has no duration | Write "every PT1H".
+            every 0 seconds | comes too often | Write at least "every 1 second".
+            every 0.5 seconds | comes too often | Write at least "every 1 second".
+            every -90 seconds | comes too often | Write at least "every 1 second".
+            every 1 month | has no fixed length | Write "@monthly" for the first of each month, or "every 30 days".
+            every 90 | has no duration | Write "every 90 seconds" or "every PT1H".
+            every P365001D | comes too seldom
+        "#,
+    ) {
+        let hint = Some(hint).filter(|hint| !hint.is_empty());
         assert_eq!(
             refused(cron),
             (format!("cron \"{cron}\" {what}"), hint.map(Into::into))

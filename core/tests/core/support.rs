@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::vec;
 
+use jobs_core::Invalid;
 use jobs_core::canonical::{self, Event, Events, Flaw, Writer};
 use jobs_core::paths::Paths;
 use serde_json::Value;
@@ -72,4 +73,30 @@ pub fn canonical(mut events: Listed, paths: Option<&Paths>) -> Result<String, Fl
     let mut out = Writer::new();
     canonical::write(&mut events, paths, &mut out)?;
     Ok(out.finish())
+}
+
+/// The rows of a table in text, a line each: what stands between bars. What a row lacks is empty.
+pub fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+    let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| {
+        let mut columns = line.split('|').map(str::trim);
+        let row = std::array::from_fn(|_| columns.next().unwrap_or_default());
+        assert_eq!(columns.next(), None, "{line}");
+        row
+    })
+}
+
+/// A refusal, which must be said well: message and hint.
+#[track_caller]
+pub fn refusal(invalid: &Invalid) -> (String, Option<String>) {
+    let hint = invalid.hint.as_ref();
+    assert!(invalid.detail.ends_with('.'), "{invalid:?}");
+    assert!(!invalid.message.ends_with('.'), "{invalid:?}");
+    // What it is about is named in it.
+    assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
+    assert!(
+        hint.is_none_or(|hint| hint.ends_with(['.', '?'])),
+        "{invalid:?}"
+    );
+    (invalid.message.clone(), invalid.hint.clone())
 }
