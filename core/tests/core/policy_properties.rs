@@ -3,11 +3,12 @@
 use jobs_core::interval::Interval;
 use jobs_core::policy::{self, OnConflict, Part, Policy, Replace};
 use proptest::prelude::*;
-use proptest::sample::{Index, select, subsequence};
-use serde_json::{Map, Value, json};
+use proptest::sample::{Index, select};
+use serde_json::{Value, json};
 
 use crate::duration;
 use crate::policy_words::{FIELDS, WORDS};
+use crate::support::{any_json, any_scalar};
 
 /// Options that are valid, every field at least once among them.
 fn valid() -> Vec<Value> {
@@ -29,31 +30,9 @@ fn valid() -> Vec<Value> {
     ]
 }
 
-fn any_scalar() -> impl Strategy<Value = Value> {
-    prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::Bool),
-        any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        (-2..100_i64).prop_map(Value::from),
-        select(&WORDS[..]).prop_map(Value::from),
-        any::<String>().prop_map(Value::from),
-    ]
-}
-
 /// Any JSON, biased to what options may look like.
 fn any_options() -> impl Strategy<Value = Value> {
-    any_scalar().prop_recursive(4, 30, 4, |inner| {
-        let fields = subsequence(&FIELDS[..], 0..5);
-        let words = prop::collection::vec(select(&WORDS[..]), 0..4);
-        prop_oneof![
-            1 => prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
-            2 => words.prop_map(Value::from),
-            6 => (fields, prop::collection::vec(inner, 5)).prop_map(|(fields, values)| {
-                Value::Object(fields.into_iter().map(String::from).zip(values).collect::<Map<_, _>>())
-            }),
-        ]
-    })
+    any_json(&WORDS, &FIELDS)
 }
 
 /// A change of options: of what it finds there at a place that is chosen by an index.
@@ -68,7 +47,7 @@ enum Change {
 }
 
 fn any_change() -> impl Strategy<Value = Change> {
-    let value = || prop_oneof![3 => any_scalar().boxed(), 1 => any_options().boxed()];
+    let value = || prop_oneof![3 => any_scalar(&WORDS).boxed(), 1 => any_options().boxed()];
     prop_oneof![
         (any::<Index>(), value()).prop_map(|(index, value)| Change::Set(index, value)),
         any::<Index>().prop_map(Change::Remove),

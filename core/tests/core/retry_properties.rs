@@ -3,10 +3,11 @@
 use jobs_core::interval::Interval;
 use jobs_core::retry::{self, Delay, Retry, Tried};
 use proptest::prelude::*;
-use proptest::sample::{select, subsequence};
-use serde_json::{Map, Value, json};
+use proptest::sample::select;
+use serde_json::{Value, json};
 
 use crate::duration;
+use crate::support::any_json;
 
 const THOUSAND_YEARS: i64 = 365_000 * 86_400_000_000;
 
@@ -52,34 +53,6 @@ const FIELDS: [&str; 17] = [
     "max_interval",
     "",
 ];
-
-fn any_scalar() -> impl Strategy<Value = Value> {
-    prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::Bool),
-        any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        (-2..2000_i64).prop_map(Value::from),
-        (0.0..2.0).prop_map(Value::from),
-        select(&WORDS[..]).prop_map(Value::from),
-        any::<String>().prop_map(Value::from),
-    ]
-}
-
-/// Any JSON, biased to what a policy may look like.
-fn any_value() -> impl Strategy<Value = Value> {
-    any_scalar().prop_recursive(3, 20, 6, |inner| {
-        let fields = subsequence(&FIELDS[..], 0..6);
-        let words = prop::collection::vec(select(&WORDS[..]), 0..4);
-        prop_oneof![
-            1 => prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
-            2 => words.prop_map(Value::from),
-            6 => (fields, prop::collection::vec(inner, 6)).prop_map(|(fields, values)| {
-                Value::Object(fields.into_iter().map(String::from).zip(values).collect::<Map<_, _>>())
-            }),
-        ]
-    })
-}
 
 /// Policies that are valid: named ones, and strategies with any figures.
 fn any_policy() -> impl Strategy<Value = Value> {
@@ -150,7 +123,7 @@ proptest! {
 
     #[test]
     fn any_value_is_read_or_refused(
-        value in any_value(), tried in any_tried(), unit_random in 0.0..1.0,
+        value in any_json(&WORDS, &FIELDS), tried in any_tried(), unit_random in 0.0..1.0,
         months in -1..2, days in -1..2, micros: i64,
     ) {
         if let Ok(policy) = retry::parse(&value, &duration::read) {

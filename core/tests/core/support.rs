@@ -1,15 +1,17 @@
 //! JSON values of the tests as the walks that the library reads.
 
 use std::borrow::Cow;
-use std::vec;
 
 use jobs_core::Invalid;
 use jobs_core::canonical::{self, Event, Events, Flaw, Writer};
 use jobs_core::paths::Paths;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
 use serde_json::Value;
 
 /// A walk over events that were listed beforehand.
-pub struct Listed(vec::IntoIter<Event<'static>>);
+pub struct Listed(std::vec::IntoIter<Event<'static>>);
 
 impl Listed {
     pub fn new(events: Vec<Event<'static>>) -> Self {
@@ -99,4 +101,33 @@ pub fn refusal(invalid: &Invalid) -> (String, Option<String>) {
         "{invalid:?}"
     );
     (invalid.message.clone(), invalid.hint.clone())
+}
+
+pub fn any_scalar(words: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        (-2..2000_i64).prop_map(Value::from),
+        (0.0..2.0).prop_map(Value::from),
+        select(words).prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ]
+}
+
+/// Any JSON, biased to what is made of these fields and words.
+pub fn any_json(
+    words: &'static [&'static str],
+    fields: &'static [&'static str],
+) -> impl Strategy<Value = Value> {
+    any_scalar(words).prop_recursive(4, 30, 5, move |inner| {
+        let some_words = vec(select(words), 0..4);
+        let members = (subsequence(fields, 0..6), vec(inner.clone(), 6));
+        prop_oneof![
+            1 => vec(inner, 0..4).prop_map(Value::Array),
+            2 => some_words.prop_map(Value::from),
+            6 => members.prop_map(|(fields, values)| fields.into_iter().map(String::from).zip(values).collect()),
+        ]
+    })
 }
