@@ -9,28 +9,28 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_ca
 AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$Returns what needs attention: a row per finding, the worst first; no row if all is well. severity is critical, warning or info. hint has a command that shows the cause or fixes it. The findings:
-worker_not_running: the background worker does not run here, and jobs.maintain() was not called for 10 minutes (5 if no process is left for the worker)
-no_slot: more than 256 databases of the server have the extension, so that the background worker visits this one only every 5 seconds
-maintenance_paused: by whom and since when
-restoring: maintenance waits for pg_restore
-maintenance_failing: the latest run of a task failed, with the error
-old_snapshot: a transaction, replication slot or standby keeps vacuum from removing dead rows
-oldest_available: how long the oldest available job of an unpaused queue has waited (see jobs.queues.oldest_available_at)
-discarded: jobs discarded in the last hour
-mostly_failing: a kind or queue with at least 10 failed attempts in the last 10 minutes, and more than completed jobs; with the newest error. Not reported if completed jobs are kept for a shorter time
-running_long: jobs that have run for at least a minute, 10 times the p95 of the latest jobs of their kind, and longer than any of these
-queue_paused: a paused queue with jobs to fetch; info, or warning after an hour
-no_worker: an unpaused queue whose jobs have waited for 5 minutes, with no fetch for as long
-lost_worker: a worker that holds jobs and was not seen for a minute, and when its last lease ends
-periodic_failed: a periodic job whose latest tick has no job because of an error
-clock_moved: stored times are more than a minute ahead of the clock, or were corrected within the last day; how many, by how much
-expired_leases: running jobs not rescued within a minute of the end of their lease
-bloat: a table with more dead than live rows
-lock_wait: a session that waits for a unique key, and for whom
-table_changed: a change to a table that makes calls slower, or an unfinished index
-foreign_right: a right to write, TRIGGER, REFERENCES or CREATE on the extension's objects that another role than the owner has
-foreign_trigger: a trigger or rule that is not the extension's; it also makes calls slower
-foreign_owner: an object whose owner is not the extension's
+- worker_not_running: the background worker does not run here, and jobs.maintain() was not called for 10 minutes (5 if no process is left for the worker)
+- no_slot: more than 256 databases of the server have the extension, so that the background worker visits this one only every 5 seconds
+- maintenance_paused: by whom and since when
+- restoring: maintenance waits for pg_restore
+- maintenance_failing: the latest run of a task failed, with the error
+- old_snapshot: a transaction, replication slot or standby keeps vacuum from removing dead rows
+- oldest_available: how long the oldest available job of an unpaused queue has waited (see jobs.queues.oldest_available_at)
+- discarded: jobs discarded in the last hour
+- mostly_failing: a kind or queue with at least 10 failed attempts in the last 10 minutes, and more than completed jobs; with the newest error. Not reported if completed jobs are kept for a shorter time
+- running_long: jobs that have run for at least a minute, 10 times the p95 of the latest jobs of their kind, and longer than any of these
+- queue_paused: a paused queue with jobs to fetch; info, or warning after an hour
+- no_worker: an unpaused queue whose jobs have waited for 5 minutes, with no fetch for as long
+- lost_worker: a worker that holds jobs and was not seen for a minute, and when its last lease ends
+- periodic_failed: a periodic job whose latest tick has no job because of an error
+- clock_moved: stored times are more than a minute ahead of the clock, or were corrected within the last day; how many, by how much
+- expired_leases: running jobs not rescued within a minute of the end of their lease
+- bloat: a table with more dead than live rows
+- lock_wait: a session that waits for a unique key, and for whom
+- table_changed: a change to a table that makes calls slower, or an unfinished index
+- foreign_right: a right to write, TRIGGER, REFERENCES or CREATE on the extension's objects that another role than the owner has
+- foreign_trigger: a trigger or rule that is not the extension's; it also makes calls slower
+- foreign_owner: an object whose owner is not the extension's
 The parameters are thresholds: the age of a snapshot and of an available job (critical from 12 times that), the wait for a key (critical from 60 times) and the number of dead rows. Null turns a finding off.
 Works on a standby, for what is visible there. Errors: 22023 (negative parameter).$$;
 

@@ -168,7 +168,7 @@ pub fn hint_to_cover(database: &str) -> String {
 pub fn define() {
     GucRegistry::define_bool_guc(
         c"jobs.enabled",
-        c"Runs the background worker of jobs.",
+        c"Whether the background worker runs.",
         c"",
         &ENABLED,
         GucContext::Sighup,
@@ -177,14 +177,14 @@ pub fn define() {
     GucRegistry::define_string_guc(
         c"jobs.databases",
         c"Databases that the background worker maintains, separated by commas.",
-        c"Empty: every database that has the extension. A name that has a comma stands in double quotes.",
+        c"Empty: every database with the extension. Put a name with a comma in double quotes.",
         &DATABASES,
         GucContext::Sighup,
         GucFlags::default(),
     );
     GucRegistry::define_int_guc(
         c"jobs.interval",
-        c"Pause between two maintenance passes; woken earlier when something is due.",
+        c"Pause between maintenance passes. The worker wakes earlier when something is due.",
         c"",
         &INTERVAL,
         10,
@@ -194,7 +194,7 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"jobs.batch_size",
-        c"Rows that one maintenance transaction handles.",
+        c"Maximum number of rows per maintenance transaction.",
         c"",
         &BATCH_SIZE,
         1,
@@ -204,8 +204,8 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"jobs.advisory_lock_prefix",
-        c"High half of the advisory lock ids of unique inserts.",
-        c"0: the lock id is the first 8 bytes of the key.",
+        c"High half of the advisory lock ids of unique keys.",
+        c"0: the id is the first 8 bytes of the key.",
         &ADVISORY_LOCK_PREFIX,
         i32::MIN,
         i32::MAX,
@@ -214,8 +214,8 @@ pub fn define() {
     );
     GucRegistry::define_bool_guc(
         c"jobs.notify",
-        c"Notifies channel jobs when jobs become available or are to be cancelled.",
-        c"The background worker does it, not the transactions that cause it.",
+        c"Whether channel jobs is notified of available jobs and cancel requests.",
+        c"The background worker sends the notifications, not the transactions that cause them.",
         &NOTIFY,
         GucContext::Sighup,
         GucFlags::default(),
@@ -231,27 +231,27 @@ pub fn define() {
     for (name, description, setting) in [
         (
             c"jobs.retention_completed",
-            c"How long completed jobs are kept; -1 keeps them for ever.",
+            c"How long completed jobs are kept; -1: forever.",
             &RETENTION_COMPLETED,
         ),
         (
             c"jobs.retention_cancelled",
-            c"How long cancelled jobs are kept; -1 keeps them for ever.",
+            c"How long cancelled jobs are kept; -1: forever.",
             &RETENTION_CANCELLED,
         ),
         (
             c"jobs.retention_discarded",
-            c"How long discarded jobs are kept; -1 keeps them for ever.",
+            c"How long discarded jobs are kept; -1: forever.",
             &RETENTION_DISCARDED,
         ),
         (
             c"jobs.retention_audit",
-            c"How long rows of jobs.audit are kept; -1 keeps them for ever.",
+            c"How long rows of jobs.audit are kept; -1: forever.",
             &RETENTION_AUDIT,
         ),
         (
             c"jobs.retention_history",
-            c"How long the minutes of jobs.history are kept; -1 keeps them for ever.",
+            c"How long minutes of jobs.history are kept; -1: forever.",
             &RETENTION_HISTORY,
         ),
     ] {
@@ -268,8 +268,8 @@ pub fn define() {
     }
     GucRegistry::define_int_guc(
         c"jobs.max_payload",
-        c"Longest args and meta of a job together, and longest output, progress and error details, as text.",
-        c"Also bounds tags, retry, unique_opts and the info of a worker, each by itself.",
+        c"Maximum size, as text, of args and meta together.",
+        c"Also of output, progress, error details, tags, retry, unique_opts and worker info, each.",
         &MAX_PAYLOAD,
         1,
         HIGHEST_PAYLOAD,
@@ -278,7 +278,7 @@ pub fn define() {
     );
     GucRegistry::define_int_guc(
         c"jobs.metrics_max_series",
-        c"The most series of jobs.metrics() by queue and kind; the rest has the label (others).",
+        c"Maximum number of series of jobs.metrics() by queue and kind. The rest is summed as (others).",
         c"",
         &METRICS_MAX_SERIES,
         1000,
@@ -288,8 +288,8 @@ pub fn define() {
     );
     GucRegistry::define_bool_guc(
         c"jobs.direct_access",
-        c"Reads and writes tables without statements where that is possible.",
-        c"For tests and diagnosis: off has everything go by statements, which is slower.",
+        c"Whether tables are read and written without statements where possible.",
+        c"For tests and diagnosis. Off is slower.",
         &DIRECT_ACCESS,
         GucContext::Suset,
         GucFlags::NO_SHOW_ALL,
@@ -297,8 +297,8 @@ pub fn define() {
     #[cfg(feature = "faults")]
     GucRegistry::define_string_guc(
         c"jobs.fault",
-        c"What is wrong on purpose, for the controls of the tests.",
-        c"Empty: nothing.",
+        c"Fault to inject, for the controls of the tests.",
+        c"Empty: none.",
         &FAULT,
         GucContext::Suset,
         GucFlags::default(),

@@ -244,7 +244,7 @@ async fn every_hint_has_a_command_that_runs() {
     // That was all of them.
     hints.followed.insert("worker_not_running".into());
     hints.followed.insert("no_slot".into());
-    let listed = r"select m[1] from regexp_matches(obj_description('jobs.health'::regproc), '^([a-z_]+): ', 'gn') m";
+    let listed = r"select m[1] from regexp_matches(obj_description('jobs.health'::regproc), '^- ([a-z_]+): ', 'gn') m";
     let listed: BTreeSet<String> = texts(&db, listed).await.into_iter().collect();
     assert_eq!(hints.followed, listed);
 }
