@@ -1,6 +1,6 @@
--- The beginning of a move, read by the script of each system: options, the transaction, and two
--- tables. A script sets :source (the table that it moves from) before, fills `moving` after, and
--- reads end.sql then.
+-- The start of a migration, included by each system's script: options, the transaction and two
+-- tables. A script first sets :source (the table that it moves from). Afterwards it fills `moving`
+-- and includes end.sql.
 
 \set ON_ERROR_STOP on
 \if :{?queue}
@@ -27,42 +27,42 @@
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL client_min_messages = warning;
 
--- What was moved: the old row, and the job that it became. A move is checked, repeated and undone
--- by it.
+-- The moved rows, each with the job that it became. Checks, repetitions and undo.sql use this
+-- table.
 CREATE TABLE IF NOT EXISTS public.jobs_moved (
   source    text NOT NULL,                    -- the old system's table
   old_id    text NOT NULL,
-  job_id    bigint NOT NULL,                  -- the new job, or the one that it duplicated
+  job_id    bigint NOT NULL,                  -- the new job, or the one that it duplicates
   duplicate boolean NOT NULL,
-  old       jsonb NOT NULL,                   -- the old row, whole
+  old       jsonb NOT NULL,                   -- the complete old row
   moved_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (source, old_id)
 );
--- One that somebody else made could have triggers.
+-- A table of another role could have triggers.
 DO $$
 BEGIN
   IF NOT pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'public.jobs_moved'::regclass), 'USAGE') THEN
-    RAISE EXCEPTION 'public.jobs_moved is somebody else''s table'
-      USING ERRCODE = 'insufficient_privilege', HINT = 'Run all moves as one role, or drop the table if it is of no use any more.';
+    RAISE EXCEPTION 'public.jobs_moved belongs to another role'
+      USING ERRCODE = 'insufficient_privilege', HINT = 'Run all migrations as one role, or drop the table if you no longer need it.';
   END IF;
 END $$;
 CREATE INDEX IF NOT EXISTS jobs_moved_job_id ON public.jobs_moved (job_id);
 
--- What is being moved, in the words of jobs.insert.
+-- The rows being moved, with the parameters of jobs.insert.
 CREATE TEMPORARY TABLE moving (
-  position       bigint GENERATED ALWAYS AS IDENTITY, -- as the old system would have run them
+  position       bigint GENERATED ALWAYS AS IDENTITY, -- in the old system's order
   source         text NOT NULL DEFAULT :'source',
   old_id         text NOT NULL,
   old            jsonb NOT NULL,
-  attempt        int NOT NULL DEFAULT 0,              -- attempts that are over
+  attempt        int NOT NULL DEFAULT 0,              -- finished attempts
   kind           text NOT NULL,
   args           jsonb NOT NULL,
-  unique_opts    jsonb,                               -- null: as jobs.define_kind says
-  must_be_unique boolean NOT NULL DEFAULT false,      -- unique, but its row does not say by what
+  unique_opts    jsonb,                               -- null: the kind's
+  must_be_unique boolean NOT NULL DEFAULT false,      -- unique, but by unknown columns
   queue          text,
   priority       int,
   scheduled_at   timestamptz,
-  max_attempts   int,                                 -- attempts that are left
+  max_attempts   int,                                 -- remaining attempts
   tags           text[],
   meta           jsonb,
   timeout        interval DEFAULT nullif(:'timeout', '')::interval,

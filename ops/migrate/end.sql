@@ -1,5 +1,5 @@
--- The end of a move, read by the script of each system: inserts what is in `moving`, notes it,
--- commits, reports.
+-- The end of a migration, included by each system's script: inserts the rows of `moving`, records
+-- them, commits and reports.
 
 UPDATE moving SET must_be_unique = false WHERE :'unique' = 'ignore';
 
@@ -12,8 +12,8 @@ BEGIN
   WHERE m.must_be_unique
     AND (SELECT e.policy FROM jobs.explain_unique(m.kind, m.args, m.unique_opts, m.queue, m.meta, m.scheduled_at) e) IS NULL;
   IF kinds IS NOT NULL THEN
-    RAISE EXCEPTION 'unique jobs of kinds that have no unique options here: %', kinds
-      USING HINT = 'Say by jobs.define_kind(kind, unique_opts => ..) what makes them unique, or move them with -v unique=ignore.';
+    RAISE EXCEPTION 'unique jobs, but no unique options for these kinds: %', kinds
+      USING HINT = 'Set them with jobs.define_kind(kind, unique_opts => ..), or move the jobs with -v unique=ignore.';
   END IF;
 END
 $$;
@@ -29,10 +29,9 @@ BEGIN
     m.meta := coalesce(m.meta, '{}') || jsonb_build_object('moved_from',
       jsonb_build_object('source', m.source, 'id', m.old_id, 'attempt', m.attempt));
     SELECT e.policy INTO policy FROM jobs.explain_unique(m.kind, m.args, m.unique_opts, m.queue, m.meta, m.scheduled_at) e;
-    -- A duplicate of a job that a producer has inserted here is left out, whatever on_conflict
-    -- says: the old job must not replace it.
-    -- A duplicate of another moved job waited beside it in the old system, so it does here, without
-    -- a key.
+    -- A duplicate of a job inserted by a producer is left out, whatever its on_conflict: the old
+    -- job must not replace it. A duplicate of another moved job waited beside it in the old system,
+    -- so it is inserted here without a key.
     FOREACH opts IN ARRAY ARRAY[coalesce(policy || '{"on_conflict": "skip", "wait": true}', '{}'), '{}'] LOOP
       SELECT i.id, i.unique_skipped_as_duplicate AS duplicate INTO made
       FROM jobs.insert(m.kind, m.args, opts, queue => m.queue, priority => m.priority, scheduled_at => m.scheduled_at,

@@ -1,4 +1,4 @@
--- Moves jobs of Faktory into jobs: reads them as JSON, one a line, from standard input.
+-- Moves jobs of Faktory into jobs. Reads them from standard input as JSON, one per line.
 -- docs/migration/faktory.md explains it.
 --
 --   psql -v ON_ERROR_STOP=1 -f ops/migrate/faktory.sql [-v queue=NAME] < jobs.jsonl
@@ -6,11 +6,11 @@
 \set source faktory
 \ir begin.sql
 
--- These two characters are in no JSON text, so that a line is taken as it is.
+-- No JSON text contains these two characters, so each line is taken literally.
 CREATE TEMPORARY TABLE line (position bigint GENERATED ALWAYS AS IDENTITY, job jsonb NOT NULL) ON COMMIT DROP;
 \copy line (job) FROM pstdin WITH (FORMAT csv, QUOTE E'\x01', DELIMITER E'\x02')
 
--- A job that was read before is not moved again, so a new dump may have the old lines too.
+-- A job is moved only once, so a new dump may repeat old lines.
 WITH read AS (
   SELECT DISTINCT ON (job->>'jid') position, job, job->>'jid' AS jid, coalesce(job->'custom', '{}') AS custom,
     coalesce((job->>'retry')::int, 25) AS retries,

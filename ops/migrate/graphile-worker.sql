@@ -32,13 +32,13 @@ SELECT gone.id, to_jsonb(gone), attempts, t.identifier, payload::jsonb,
 FROM gone JOIN :tasks t ON t.id = gone.task_id LEFT JOIN :queues q ON q.id = gone.job_queue_id
 ORDER BY priority, run_at, gone.id;
 
--- One at a time is what a named queue means there. A queue of which jobs.configure_queue has set
--- something stays as it is, since the call would take that back.
+-- A named queue of Graphile Worker runs one job at a time. A queue that already has settings is
+-- left alone, since jobs.configure_queue would replace them.
 SELECT count(jobs.configure_queue(m.queue, concurrency => 1, reason => 'ops/migrate/graphile-worker.sql')) AS queues_made_serial
 FROM (SELECT DISTINCT queue FROM moving WHERE queue IS NOT NULL) m LEFT JOIN jobs.queues q ON q.queue = m.queue
 WHERE num_nonnulls(q.concurrency, q.rate, q.max_waiting, q.retention_completed, q.retention_cancelled, q.retention_discarded) = 0;
 
 \ir end.sql
 
-SELECT CASE WHEN locked_at IS NOT NULL THEN 'running' WHEN attempts >= max_attempts THEN 'failed for good' ELSE 'waiting' END AS left_behind, count(*)
+SELECT CASE WHEN locked_at IS NOT NULL THEN 'running' WHEN attempts >= max_attempts THEN 'failed permanently' ELSE 'waiting' END AS left_behind, count(*)
 FROM :source GROUP BY 1 ORDER BY 1;

@@ -6,7 +6,7 @@
 \set ON_ERROR_STOP on
 \if :{?queue}
 \else
-  DO $$ BEGIN RAISE EXCEPTION 'which queue? say it by -v queue=NAME'; END $$;
+  DO $$ BEGIN RAISE EXCEPTION 'no queue given: use -v queue=NAME'; END $$;
 \endif
 \if :{?kind}
 \else
@@ -19,8 +19,8 @@
 SELECT format('pgmq.%I', lower('q_' || :'queue')) AS source \gset
 \ir begin.sql
 
--- Whoever has read a message keeps it invisible until vt. One that is invisible but was never read
--- was sent with a delay.
+-- A read message stays invisible until vt. A message that is invisible but was never read was sent
+-- with a delay.
 WITH waiting AS (
   SELECT msg_id FROM :source
   WHERE vt <= clock_timestamp() OR read_ct = 0 OR :'running' = 'on'

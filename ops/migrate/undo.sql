@@ -1,10 +1,10 @@
--- Gives what was moved and still waits back to the old system's table, row by row as it was.
+-- Returns the moved jobs that still wait to the old system's table, each row unchanged.
 --
 --   psql -v ON_ERROR_STOP=1 -f ops/migrate/undo.sql -v source=public.river_job
 --
--- source is that of public.jobs_moved. Stop the new workers, or pause their queues, before: a job
--- that one of them has just taken makes all of this fail. What runs or is done here stays; so do
--- duplicates, whose job was not moved here.
+-- source is a value of public.jobs_moved.source. First stop the new workers or pause their queues:
+-- the script fails if a worker fetches one of the jobs meanwhile. Jobs that run or have run stay,
+-- as do duplicates, whose job was not moved.
 
 \set ON_ERROR_STOP on
 BEGIN;
@@ -15,13 +15,13 @@ CREATE TEMPORARY TABLE given_back ON COMMIT DROP AS SELECT g.old_id, jobs.delete
 DO $$
 BEGIN
   IF EXISTS (SELECT FROM given_back WHERE was NOT IN ('available', 'scheduled', 'pending', 'retryable')) THEN
-    RAISE EXCEPTION 'a new worker has just done a job that was to be given back'
-      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Nothing was given back. Stop the new workers, or pause their queues, and try again.';
+    RAISE EXCEPTION 'a worker has just run a job that was to be returned'
+      USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Nothing was returned. Stop the new workers or pause their queues, and try again.';
   END IF;
 END $$;
 SELECT count(*) AS given_back FROM given_back;
 
--- Generated columns are made anew.
+-- Generated columns are computed again.
 SELECT format('INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM going_back g, jsonb_populate_record(NULL::%1$s, g.old) o',
     attrelid::regclass, string_agg(quote_ident(attname), ', ' ORDER BY attnum), string_agg('o.' || quote_ident(attname), ', ' ORDER BY attnum))
 FROM pg_attribute WHERE attrelid = :'source'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
