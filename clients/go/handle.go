@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Args are the args of jobs of one kind, to be written as JSON. Kind is the name of that kind; it
-// must be the same for the zero value.
+// Args are the args of a kind of jobs, encoded as JSON. Kind returns the name of the kind, also for
+// the zero value.
 type Args interface{ Kind() string }
 
-// HandlerOption says more about a handler.
+// HandlerOption is an option of a handler.
 type HandlerOption func(*handler)
 
 type handler struct {
@@ -21,43 +21,44 @@ type handler struct {
 	timeout time.Duration
 }
 
-// NoTimeout is the timeout that is no limit.
+// NoTimeout means no time limit.
 const NoTimeout = -time.Second
 
-// Timeout is how long a handler may run, instead of the worker's timeout; it can be [NoTimeout].
-// The deadline of the job ends it in any case.
+// Timeout is how long a handler may run, instead of the worker's timeout, or [NoTimeout]. The job's
+// deadline applies in any case.
 func Timeout(limit time.Duration) HandlerOption { return func(h *handler) { h.timeout = limit } }
 
-// Handle gives the worker the handler for jobs whose args are of type A. What it returns is the
-// output of the job, of anything that encoding/json writes; nil is none. An error or a panic fails
-// the attempt, but for the endings [Snooze], [Cancel], [Discard] and [RetryIn].
+// Handle sets the handler for jobs whose args have type A. Its result is the output of the job,
+// encoded by encoding/json; nil is none. An error or a panic fails the attempt, except the endings
+// [Snooze], [Cancel], [Discard] and [RetryIn].
 //
-// The context of the handler ends when it is to stop; [JobRow.CancelledBecause] says why. A handler
-// that returns its error then ends as that reason has it. One that returns without an error has
-// completed its job all the same.
+// The handler's context is cancelled when it must stop; [JobRow.CancelledBecause] returns the
+// reason. If the handler then returns an error, the reason decides how the attempt ends. If it
+// returns without an error, the job is completed.
 //
-// All handlers are given before the worker starts. One that cannot be is an error of the start.
+// Set all handlers before the worker starts. An invalid handler is an error of [Worker.Start].
 func Handle[A Args](w *Worker, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
 	var args A
-	w.require(args.Kind() != others, "the kind of %T is empty", args)
+	w.require(args.Kind() != others, "the kind of %T must not be empty", args)
 	HandleKind(w, args.Kind(), fn, opts...)
 }
 
-// others is the kind of the handler for all kinds that have none of their own.
+// others is the kind of the handler for every other kind.
 const others = ""
 
-// HandleOthers gives the worker the handler for all kinds that have none of their own.
+// HandleOthers sets the handler for every other kind.
 func HandleOthers[A any](w *Worker, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
 	HandleKind(w, others, fn, opts...)
 }
 
-// HandleKind is as Handle, for args of any type. With json.RawMessage they are not decoded.
+// HandleKind is Handle for a named kind and args of any type. With json.RawMessage they are not
+// decoded.
 func HandleKind[A any](w *Worker, kind string, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
 	work := func(ctx context.Context, row *JobRow) (output any, err error) {
 		defer recovered(&err) // so middleware sees it
 		job := &Job[A]{JobRow: row}
 		if err := decode(row.RawArgs, &job.Args); err != nil {
-			return nil, fmt.Errorf("the args of the job are not as the handler expects them: %w", err)
+			return nil, fmt.Errorf("the args do not fit the handler's type: %w", err)
 		}
 		return fn(ctx, job)
 	}
@@ -65,15 +66,15 @@ func HandleKind[A any](w *Worker, kind string, fn func(context.Context, *Job[A])
 	for _, option := range opts {
 		option(&h)
 	}
-	w.require(w.handlers[kind].work == nil, "kind %q has a handler already", kind)
-	w.require(h.timeout > 0 || h.timeout == NoTimeout, "Timeout of kind %q is %v: positive, or NoTimeout", kind, h.timeout)
+	w.require(w.handlers[kind].work == nil, "kind %q already has a handler", kind)
+	w.require(h.timeout > 0 || h.timeout == NoTimeout, "the timeout of kind %q must be positive, or NoTimeout, not %v", kind, h.timeout)
 	if h.timeout < 0 {
 		h.timeout = 1<<63 - 1 // the longest there is
 	}
 	w.handlers[kind], w.kinds = h, append(w.kinds, kind)
 }
 
-// around is a function with middleware around it, the first one outermost.
+// around wraps a function in middleware, the first outermost.
 func around[F any](middleware []func(F) F, inner F) F {
 	for i := len(middleware) - 1; i >= 0; i-- {
 		inner = middleware[i](inner)
@@ -81,67 +82,67 @@ func around[F any](middleware []func(F) F, inner F) F {
 	return inner
 }
 
-// handler is the one for a kind.
+// handler returns the handler of a kind.
 func (w *Worker) handler(kind string) handler {
 	h := w.handlers[kind]
 	orDefault(&h, w.handlers[others])
 	return h
 }
 
-// decode reads JSON, and keeps numbers exact.
+// decode reads JSON and keeps numbers exact.
 func decode(encoded []byte, value any) error {
 	decoder := json.NewDecoder(bytes.NewReader(encoded))
 	decoder.UseNumber()
 	return decoder.Decode(value)
 }
 
-// ErrTimeout is why a handler was cancelled whose attempt took too long. The attempt has failed
-// already, whatever the handler returns.
+// ErrTimeout means that the attempt exceeded its timeout. The attempt has failed, whatever the
+// handler returns.
 var ErrTimeout error = named{name: "timeout", text: "the attempt ran longer than its timeout"}
 
-// ErrCancelled is why a handler was cancelled whose job somebody has cancelled.
+// ErrCancelled means that the job was cancelled.
 var ErrCancelled error = named{name: "cancelled", text: "the job was cancelled"}
 
-// ErrStopping is why a handler was cancelled whose worker stops. Another one gets the job, and the
-// attempt does not count.
-var ErrStopping error = named{name: "stopping", text: "the worker stops"}
+// ErrStopping means that the worker is stopping. Another worker gets the job, and the attempt does
+// not count.
+var ErrStopping error = named{name: "stopping", text: "the worker is stopping"}
 
-// ErrLost is why a handler was cancelled whose job is somebody else's by now, or gone. What the
-// handler returns is dropped.
+// ErrLost means that another worker owns the job now, or that it no longer exists. The handler's
+// result is discarded.
 var ErrLost error = named{name: "lost", text: "the job was lost"}
 
-// Job is what a handler gets: a job whose args are of type A.
+// Job is the job that a handler gets, with args of type A.
 type Job[A any] struct {
 	*JobRow
-	// Args are decoded by encoding/json. Where A has an any, numbers become json.Number: exact.
+	// Args are decoded by encoding/json. In an any, numbers become json.Number, which is exact.
 	Args A
 }
 
-// JobRow is a job whatever its args, as middleware gets it. Its times, but for the deadline, are by
-// the clock of the server.
+// JobRow is a job without typed args, as middleware gets it. Its times other than the deadline are
+// by the server's clock.
 type JobRow struct {
 	ID          int64           // a good idempotency key
-	Kind        string          // what the job is about
-	Queue       string          // from which it was fetched
+	Kind        string          // selects the handler
+	Queue       string          // that it was fetched from
 	RawArgs     json.RawMessage // the args as JSON
-	Meta        map[string]any  // what was said beside the args
-	Tags        []string        // words to find it by
-	Priority    int             // the lower number goes first
+	Meta        map[string]any  // metadata
+	Tags        []string        // labels to find it by
+	Priority    int             // lower numbers go first
 	Attempt     int             // the number of this attempt, from 1
-	MaxAttempts int             // after so many it is discarded
+	MaxAttempts int             // failed attempts until it is discarded
 	CreatedAt   time.Time       // when it was inserted
-	ScheduledAt time.Time       // when it was to run
-	AttemptedAt time.Time       // when this attempt began
-	// Deadline is when the server ends this attempt, by the clock of this program; zero is never.
-	// The handler is cancelled somewhat earlier.
+	ScheduledAt time.Time       // when it was due
+	AttemptedAt time.Time       // when this attempt started
+	// Deadline is when the server ends this attempt, by this machine's clock; zero is never. The
+	// handler is cancelled somewhat earlier.
 	Deadline time.Time
 
 	attempt *attempt
 }
 
-// Progress stores any JSON, which jobs.jobs shows, and renews the lease of the job. It returns
-// ErrLost where the job is somebody else's by now; the handler is cancelled then. So it does after
-// the end of the worker, where the handler was left behind.
+// Progress stores any JSON, which jobs.jobs shows, and renews the job's lease. It returns ErrLost,
+// and the handler is cancelled, if the job is lost. It also returns ErrLost after the worker has
+// stopped without waiting for the handler.
 func (j *JobRow) Progress(ctx context.Context, progress any) error {
 	encoded, err := json.Marshal(progress)
 	if err != nil || j.attempt == nil || j.attempt.worker == nil {
@@ -160,17 +161,17 @@ func (j *JobRow) Progress(ctx context.Context, progress any) error {
 	return err
 }
 
-// Complete completes the job within a transaction of the handler, with this output. So the end of
-// the job and what the handler writes in the transaction come true together, or neither does.
+// Complete completes the job with this output within a transaction of the handler, so that its
+// writes and the completion are atomic.
 //
-// Commit next, and return: the worker sends nothing more. An error
-// of Complete belongs to the transaction: roll back, and return it.
+// Commit next and return: the worker sends nothing more. If Complete returns an error, roll back
+// and return the error.
 func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 	encoded, err := json.Marshal(output)
 	if err != nil || j.attempt == nil {
 		return err
 	}
-	// Before the call: a heartbeat must not take the job for lost once this is committed.
+	// Set before the call: a heartbeat must not take the job for lost once this is committed.
 	j.attempt.completed.Store(true)
 	const call = "SELECT jobs.complete($1, $2, nullif($3::jsonb, 'null'))"
 	_, err = tx.ExecContext(ctx, call, j.ID, j.attempt.token, string(encoded))
@@ -178,8 +179,8 @@ func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 	return err
 }
 
-// CancelledBecause says why the context of the handler was cancelled: ErrTimeout, ErrCancelled,
-// ErrStopping or ErrLost. While it is not cancelled, it is nil.
+// CancelledBecause returns why the handler's context was cancelled: ErrTimeout, ErrCancelled,
+// ErrStopping or ErrLost. It is nil if the context is not cancelled.
 func (j *JobRow) CancelledBecause() (reason error) {
 	if j.attempt != nil {
 		reason, _ = j.attempt.reason.Load().(error)
@@ -187,7 +188,7 @@ func (j *JobRow) CancelledBecause() (reason error) {
 	return reason
 }
 
-// attempt is one attempt of a job, which this program holds.
+// attempt is one attempt of a job that this worker holds.
 type attempt struct {
 	row       *JobRow
 	token     int64
@@ -202,18 +203,18 @@ type attempt struct {
 	worker    *Worker      // none in a test
 }
 
-// fields are what a log says of an attempt, and more.
+// fields are the fields of a log line about an attempt, and more.
 func (a *attempt) fields(more ...any) []any {
 	return append([]any{"job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt}, more...)
 }
 
 func (a *attempt) cancel(reason error) { a.reason.CompareAndSwap(nil, reason); a.cancelCtx() }
 
-// tell tells the server what became of an attempt, unless that was told; "" is nothing to tell.
+// tell sends the result of an attempt, unless one was sent; "" is no result.
 func (a *attempt) tell(result string, failure error) {
 	w, isFirst := a.worker, !a.settled.Swap(true)
 	if isFirst && failure != nil {
-		w.options.Log.Warn("an attempt has failed", a.fields("error", storable(fmt.Sprint(failure)))...)
+		w.options.Log.Warn("attempt failed", a.fields("error", storable(fmt.Sprint(failure)))...)
 	}
 	if isFirst && result != "" {
 		a.result = result

@@ -8,24 +8,25 @@ import (
 	"fmt"
 )
 
-// Worked is an attempt that [Worker.WorkAll] has made, and what it has left.
+// Worked is an attempt made by [Worker.WorkAll], and the job after it.
 type Worked struct {
 	ID     int64           // of the job
-	Kind   string          // what it is about
+	Kind   string          // of the job
 	State  State           // after the attempt
-	Output json.RawMessage // what the handler returned; nil is none
-	Error  string          // the text of the latest error
+	Output json.RawMessage // nil if there is none
+	Error  string          // of the latest failed attempt
 }
 
-// maxInline is after how many attempts WorkAll gives up: a job that comes again at once has no end.
+// maxInline is the number of attempts after which WorkAll gives up.
 const maxInline = 1000
 
-// WorkAll is for tests, and package jobstest has more of these: it runs the jobs of the worker's
-// queues that are due, one after another in the transaction, until nothing is. It returns the
-// attempts in order.
+// WorkAll is for tests; package jobstest has more helpers. It runs the due jobs of the worker's
+// queues in the transaction, one after another, until none is left. It returns the attempts in
+// order.
 //
-// What a handler does in the transaction stays if it returns no error; else it is undone, and the
-// failure is stored. Timeouts and progress play no part. The worker is not to be started.
+// The writes of a handler stay if it returns no error; otherwise they are rolled back, and the
+// failure is stored. Timeouts have no effect, and progress is not stored. The worker must not be
+// started.
 func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error) {
 	if w.err != nil {
 		return nil, w.err
@@ -45,18 +46,18 @@ func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error
 			err = tx.QueryRowContext(ctx, query, one.ID).Scan(&one.State, (*[]byte)(&one.Output), &one.Error)
 		}
 		if err != nil {
-			return worked, fmt.Errorf("jobs: job %d cannot be worked in the transaction: %w", one.ID, err)
+			return worked, fmt.Errorf("jobs: job %d cannot run in the transaction: %w", one.ID, err)
 		}
 		worked = append(worked, one)
 	}
-	return worked, errors.New("jobs: there is no end after 1,000 attempts")
+	return worked, errors.New("jobs: jobs are still due after 1,000 attempts")
 }
 
 // workOne runs the handler of a job within a savepoint, and finishes the job.
 func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
 	a.ctx, a.cancelCtx = context.WithCancel(ctx)
 	defer a.cancelCtx()
-	do := func(call string, args ...any) { // until there is an error
+	do := func(call string, args ...any) { // unless there was an error
 		if err == nil {
 			_, err = tx.ExecContext(ctx, call, args...)
 		}

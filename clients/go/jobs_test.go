@@ -183,7 +183,7 @@ func TestTheFailureOfAnAttempt(t *testing.T) {
 		{nil, false, 1, nil, ""},
 		{nil, false, nil, err, "e"},
 		{nil, false, unwritable, nil, "json: unsupported type: func()"},
-		{nil, false, panics{}, nil, "what the handler ended with panics when it is read"},
+		{nil, false, panics{}, nil, "the handler's error panics when it is read"},
 		{nil, false, nil, Snooze(0), ""},
 		{nil, false, nil, Cancel("c"), ""},
 		{nil, false, nil, Discard(err), "e"},
@@ -324,17 +324,17 @@ func TestAShareIsWholeJobs(t *testing.T) {
 func TestOptionsThatCannotBe(t *testing.T) {
 	handle := func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil }
 	for want, options := range map[string]Options{
-		"Queues is empty":               {Queues: []string{}},
-		`Queues has "a" twice`:          {Queues: []string{"a", "b", "a"}},
-		`Weights has "b"`:               {Queues: []string{"a"}, Weights: map[string]float64{"b": 1}},
-		`Weights has "a" with 0`:        {Queues: []string{"a"}, Weights: map[string]float64{"a": 0}},
-		`Weights has "a" with -1`:       {Queues: []string{"a"}, Weights: map[string]float64{"a": -1}},
-		`Weights has "a" with +Inf`:     {Queues: []string{"a"}, Weights: map[string]float64{"a": math.Inf(1)}},
-		"Concurrency is -1":             {Concurrency: -1},
-		"Timeout is -2s":                {Timeout: -2 * time.Second},
-		"Lease is -1s":                  {Lease: -time.Second},
-		"Grace is -1s":                  {Grace: -time.Second},
-		"json: unsupported type: func(": {Info: map[string]any{"f": func() {}}},
+		"Queues must name at least one queue":                     {Queues: []string{}},
+		`Queues must name each queue once, not "a" twice`:         {Queues: []string{"a", "b", "a"}},
+		`Weights must name queues of Queues, not "b"`:             {Queues: []string{"a"}, Weights: map[string]float64{"b": 1}},
+		`weight of queue "a" must be a positive number, not 0`:    {Queues: []string{"a"}, Weights: map[string]float64{"a": 0}},
+		`weight of queue "a" must be a positive number, not -1`:   {Queues: []string{"a"}, Weights: map[string]float64{"a": -1}},
+		`weight of queue "a" must be a positive number, not +Inf`: {Queues: []string{"a"}, Weights: map[string]float64{"a": math.Inf(1)}},
+		"Concurrency must be at least 1, not -1":                  {Concurrency: -1},
+		"Timeout must be positive, or NoTimeout, not -2s":         {Timeout: -2 * time.Second},
+		"Lease must be positive, not -1s":                         {Lease: -time.Second},
+		"Grace must be positive, or NoGrace, not -1s":             {Grace: -time.Second},
+		"json: unsupported type: func(":                           {Info: map[string]any{"f": func() {}}},
 	} {
 		worker := NewWorker(sql.OpenDB(nil), options)
 		HandleKind(worker, "k", handle)
@@ -343,11 +343,11 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		}
 	}
 	for want, give := range map[string]func(*Worker){
-		"no handlers":                   func(*Worker) {},
-		`kind "k" has a handler`:        func(w *Worker) { HandleKind(w, "k", handle); HandleKind(w, "k", handle) },
-		`Timeout of kind "k" is 0s`:     func(w *Worker) { HandleKind(w, "k", handle, Timeout(0)) },
-		`Timeout of kind "k" is -1m0s`:  func(w *Worker) { HandleKind(w, "k", handle, Timeout(-time.Minute)) },
-		"three connections, and db has": nil,
+		"no handlers":                    func(*Worker) {},
+		`kind "k" already has a handler`: func(w *Worker) { HandleKind(w, "k", handle); HandleKind(w, "k", handle) },
+		`timeout of kind "k" must be positive, or NoTimeout, not 0s`:    func(w *Worker) { HandleKind(w, "k", handle, Timeout(0)) },
+		`timeout of kind "k" must be positive, or NoTimeout, not -1m0s`: func(w *Worker) { HandleKind(w, "k", handle, Timeout(-time.Minute)) },
+		"db must allow more than 3 connections":                         nil,
 	} {
 		db := sql.OpenDB(nil)
 		if give == nil {
@@ -395,7 +395,7 @@ func TestAFailedAttemptIsLoggedOnce(t *testing.T) {
 	a.worker.results = make(chan *attempt, 1)
 	a.tell(a.fail(errors.New("first")))
 	a.tell(a.fail(errors.New("second")))
-	if want := "[warn an attempt has failed[job 7 kind k attempt 2 error first]]"; fmt.Sprint(log.lines) != want {
+	if want := "[warn attempt failed[job 7 kind k attempt 2 error first]]"; fmt.Sprint(log.lines) != want {
 		t.Errorf("%v", log.lines)
 	}
 }
@@ -436,7 +436,7 @@ func (unnamed) Kind() string { return "" }
 func TestAKindWithoutANameIsRefused(t *testing.T) {
 	w := NewWorker(&sql.DB{}, Options{})
 	Handle(w, func(context.Context, *Job[unnamed]) (any, error) { return nil, nil })
-	if err := w.Start(); err == nil || err.Error() != "jobs: the kind of jobs.unnamed is empty" {
+	if err := w.Start(); err == nil || err.Error() != "jobs: the kind of jobs.unnamed must not be empty" {
 		t.Errorf("%v", err)
 	}
 }

@@ -45,9 +45,9 @@ func TestAWorkerThatIsAProgram(t *testing.T) {
 		status              int
 		says                []string
 	}{
-		{"idle", "1", 0, []string{"INFO jobs: the worker starts", "INFO jobs: the worker has ended", "returned"}},
-		{"idle", "-1", 1, []string{"ERROR jobs: the worker has failed", "Concurrency is -1"}},
-		{"missing", "1", 1, []string{"ERROR jobs: the worker has failed", `unknown driver "missing"`}},
+		{"idle", "1", 0, []string{"INFO jobs: worker started", "INFO jobs: worker stopped", "returned"}},
+		{"idle", "-1", 1, []string{"ERROR jobs: worker failed", "Concurrency must be at least 1, not -1"}},
+		{"missing", "1", 1, []string{"ERROR jobs: worker failed", `unknown driver "missing"`}},
 	} {
 		program := exec.Command(os.Args[0])
 		program.Env = append(os.Environ(), "JOBS_TEST_DRIVER="+one.driver, "JOBS_TEST_CONCURRENCY="+one.concurrency)

@@ -270,7 +270,7 @@ func TestACallThatGoesOnInSilenceIsLeftAndItsConnectionClosed(t *testing.T) {
 	if err := w.Stop(); err != nil {
 		t.Error(err)
 	}
-	if said := strings.Join(s.log.said(), "\n"); strings.Count(said, "there is no answer") != 3 {
+	if said := strings.Join(s.log.said(), "\n"); strings.Count(said, "no answer from the database") != 3 {
 		t.Error(said)
 	}
 }
@@ -307,7 +307,7 @@ func TestAWaitThatFailsIsLogged(t *testing.T) {
 	if err := w.Stop(); err != nil {
 		t.Error(err)
 	}
-	said, want := s.log.said(), []string{"error the server refuses a wait[error s]", "warn a wait has failed[error s]"}
+	said, want := s.log.said(), []string{"error wait refused, retrying[error s]", "warn wait failed, retrying[error s]"}
 	if len(said) != 4 || !reflect.DeepEqual(said[1:3], want) {
 		t.Errorf("%q", said)
 	}
@@ -455,7 +455,7 @@ func TestReadyEndsWhereTheServerRefusesTheWorker(t *testing.T) {
 	default:
 		t.Error("it is ready")
 	}
-	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "refuses") {
+	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%v", err)
 	}
 }
@@ -487,8 +487,8 @@ func TestWhatAWorkerLogsOfItself(t *testing.T) {
 	if err := w.Stop(); err != nil {
 		t.Error(err)
 	}
-	want := []string{"info the worker starts[worker w]", "info an operator has given a command[worker w command stop]",
-		"info the worker has ended[worker w]"}
+	want := []string{"info worker started[worker w]", "info operator command received[worker w command stop]",
+		"info worker stopped[worker w]"}
 	if said := s.log.said(); !reflect.DeepEqual(said, want) {
 		t.Errorf("%q", said)
 	}
@@ -530,11 +530,11 @@ func TestAResultThatIsLostIsLogged(t *testing.T) {
 	}
 	w := s.begin(t)
 	<-calls
-	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "1 results could not be sent") {
+	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "results could not be sent: 1") {
 		t.Errorf("%v", err)
 	}
 	said := strings.Join(s.log.said(), "\n")
-	for _, want := range []string{"warn a result is refused, or its job locked: it will be sent again", "error a result could not be sent"} {
+	for _, want := range []string{"warn result refused, retrying", "error result could not be sent"} {
 		if !strings.Contains(said, want+"[job 1 kind k attempt 1") {
 			t.Error(said)
 		}

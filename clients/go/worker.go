@@ -1,5 +1,5 @@
-// Package jobs works and inserts jobs of the Postgres extension jobs, a job queue, by database/sql
-// with any driver.
+// Package jobs inserts and works on jobs of the Postgres extension jobs, by database/sql with any
+// driver.
 //
 //	type EmailArgs struct{ To string }
 //
@@ -31,45 +31,45 @@ import (
 	"time"
 )
 
-// Version is that of this library.
+// Version is the version of this library.
 const Version = "0.1.0"
 
-// library is what every worker says of itself in jobs.workers.
+// library is the info of every worker in jobs.workers.
 const library = `{"library": "postgres-jobs for Go", "version": "` + Version + `"}`
 
-// Options are those of a worker. The zero value is the default of each.
+// Options configure a worker. Zero values mean the defaults.
 type Options struct {
-	// Queues are the names of the queues to fetch from. They share the places, and what a queue does
-	// not use the others may. Default: "default".
+	// Queues are the queues to fetch from. They share the places; places that a queue does not use
+	// go to the others. Default: "default".
 	Queues []string
-	// Weights are how many shares queues have. Default: 1 each.
+	// Weights are the shares of queues. Default: 1 each.
 	Weights map[string]float64
-	// Concurrency is the most handlers that run at a time. Default: 10.
+	// Concurrency is the maximum number of handlers that run at once. Default: 10.
 	Concurrency int
-	// Timeout is how long a handler may run; that of a kind goes first. Default: [NoTimeout], no limit
-	// but the job's own.
+	// Timeout is how long a handler may run, unless its kind has a timeout. Default: [NoTimeout], no
+	// limit but the job's.
 	Timeout time.Duration
-	// Lease is how long a dead worker goes unnoticed. Default: 30 s.
+	// Lease is how long a job stays with a dead worker before it is rescued. Default: 30 s.
 	Lease time.Duration
-	// Grace is how long handlers may go on after a stop. Default: 10 s; [NoGrace]: not at all.
+	// Grace is how long handlers may go on after a stop, or [NoGrace]. Default: 10 s.
 	Grace time.Duration
-	// Name is that of the worker in jobs.workers. Default: host, process id and a random number.
+	// Name is the worker's name in jobs.workers. Default: HOST:PID:RANDOM.
 	Name string
-	// Info is shown in jobs.workers; the library adds its name and version.
+	// Info is shown in jobs.workers. The library adds its name and version.
 	Info map[string]any
-	// Around is middleware: a function around every handler, the first one outermost.
+	// Around is middleware around every handler, the first outermost.
 	Around []func(next Work) Work
-	// NoPrepare is for a pooler that gives each transaction another session: the worker's statements
-	// are not prepared then, and cost the server more.
+	// NoPrepare does not prepare the worker's statements, for a pooler in transaction mode. They cost
+	// the server more then.
 	NoPrepare bool
-	// Log is what the worker logs to, such as a *slog.Logger. Default: the standard logger.
+	// Log is the worker's logger, such as a *slog.Logger. Default: the standard logger.
 	Log Logger
 }
 
-// NoGrace is the grace period that is none.
+// NoGrace means no grace period.
 const NoGrace time.Duration = -1
 
-// Logger is what a worker logs to. A *slog.Logger is one. The args are names and values by turns.
+// Logger is a worker's logger, such as a *slog.Logger. The args are alternating names and values.
 type Logger interface {
 	Info(message string, args ...any)
 	Warn(message string, args ...any)
@@ -83,10 +83,10 @@ func (standardLogger) Info(message string, args ...any)  { log.Println("INFO job
 func (standardLogger) Warn(message string, args ...any)  { log.Println("WARN jobs:", message, args) }
 func (standardLogger) Error(message string, args ...any) { log.Println("ERROR jobs:", message, args) }
 
-// Work runs a job, in middleware. The error can be one of the endings, such as Snooze.
+// Work runs a job in middleware. The error can be an ending, such as Snooze.
 type Work func(ctx context.Context, job *JobRow) (output any, err error)
 
-// Worker fetches jobs and runs their handlers. It has three connections, however many jobs it runs.
+// Worker fetches jobs and runs their handlers. It uses three connections for any number of jobs.
 type Worker struct {
 	db        *sql.DB
 	closePool func() error // does nothing where the pool is the program's
@@ -116,10 +116,9 @@ type Worker struct {
 	fetchIsOver, controlIsOver bool // of the loops
 }
 
-// OpenWorker is a worker with a pool of its own, as [sql.Open] opens it. A worker that was started
-// closes its connections and the pool when it has ended. An unknown driver is an error of the
-// start, as options that cannot be are. Where handlers need the database, give their pool to
-// [NewWorker].
+// OpenWorker returns a worker with its own pool, which it opens with [sql.Open] and closes when it
+// stops. An unknown driver and invalid options are errors of [Worker.Start]. If handlers need the
+// database, pass their pool to [NewWorker] instead.
 func OpenWorker(driverName, dataSourceName string, options Options) *Worker {
 	db, err := sql.Open(driverName, dataSourceName)
 	w := NewWorker(db, options)
@@ -128,9 +127,9 @@ func OpenWorker(driverName, dataSourceName string, options Options) *Worker {
 	return w
 }
 
-// NewWorker is a worker that takes its three connections from db for as long as it runs. So db must
-// allow for more than three, as the handlers need theirs as well. Options that cannot be are an
-// error of the start.
+// NewWorker returns a worker that takes its three connections from db while it runs. db must allow
+// more than three, since handlers need theirs as well. Invalid options are an error of
+// [Worker.Start].
 func NewWorker(db *sql.DB, options Options) *Worker {
 	orDefault(&options.Queues, []string{"default"})
 	orDefault(&options.Concurrency, 10)
@@ -139,7 +138,7 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	orDefault(&options.Grace, 10*time.Second)
 	host, _ := os.Hostname()
 	orDefault(&options.Name, fmt.Sprintf("%.80s:%d:%08x", host, os.Getpid(), uint32(time.Now().UnixNano())))
-	orDefault(&options.Info, map[string]any{}) // nil would be null, and beat needs an object
+	orDefault(&options.Info, map[string]any{}) // nil would be null, but a beat needs an object
 	orDefault(&options.Log, Logger(standardLogger{}))
 	w := &Worker{
 		db: db, closePool: func() error { return nil }, options: options, command: "run", weights: map[string]float64{},
@@ -148,25 +147,25 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	}
 	w.fetching = &link{worker: w, patience: patience, turn: make(chan struct{}, 1)}
 	w.finishing = &link{worker: w, patience: patience, turn: make(chan struct{}, 1)}
-	// When this one falls silent, another one is to renew the leases before they end.
+	// If this one falls silent, another one must renew the leases before they expire.
 	w.control = &link{worker: w, patience: w.pace() + 5*time.Second, turn: make(chan struct{}, 1)}
 	w.cancelling, w.cancel = context.WithCancel(context.Background())
 	w.stopping, w.stop = context.WithCancel(w.cancelling)
 	w.info, w.err = json.Marshal(options.Info)
-	w.require(len(options.Queues) > 0, "Queues is empty")
+	w.require(len(options.Queues) > 0, "Queues must name at least one queue")
 	for _, queue := range options.Queues {
-		w.require(w.weights[queue] == 0, "Queues has %q twice", queue)
+		w.require(w.weights[queue] == 0, "Queues must name each queue once, not %q twice", queue)
 		w.weights[queue] = 1
 	}
 	for queue, weight := range options.Weights {
-		w.require(w.weights[queue] > 0, "Weights has %q, which is not in Queues", queue)
-		w.require(weight > 0 && !math.IsInf(weight, 1), "Weights has %q with %v: not a positive number", queue, weight)
+		w.require(w.weights[queue] > 0, "Weights must name queues of Queues, not %q", queue)
+		w.require(weight > 0 && !math.IsInf(weight, 1), "the weight of queue %q must be a positive number, not %v", queue, weight)
 		w.weights[queue] = weight
 	}
-	w.require(options.Concurrency > 0, "Concurrency is %d: not at least 1", options.Concurrency)
-	w.require(options.Timeout > 0 || options.Timeout == NoTimeout, "Timeout is %v: above 0, or NoTimeout", options.Timeout)
-	w.require(options.Lease > 0, "Lease is %v: not positive", options.Lease)
-	w.require(options.Grace >= 0 || options.Grace == NoGrace, "Grace is %v: neither positive nor NoGrace", options.Grace)
+	w.require(options.Concurrency > 0, "Concurrency must be at least 1, not %d", options.Concurrency)
+	w.require(options.Timeout > 0 || options.Timeout == NoTimeout, "Timeout must be positive, or NoTimeout, not %v", options.Timeout)
+	w.require(options.Lease > 0, "Lease must be positive, not %v", options.Lease)
+	w.require(options.Grace >= 0 || options.Grace == NoGrace, "Grace must be positive, or NoGrace, not %v", options.Grace)
 	return w
 }
 
@@ -177,25 +176,26 @@ func orDefault[T any](option *T, otherwise T) {
 	}
 }
 
-// require keeps what is wrong until the start, the first of it.
+// require keeps the first error until the start.
 func (w *Worker) require(isRight bool, format string, args ...any) {
 	if !isRight && w.err == nil {
 		w.err = fmt.Errorf("jobs: "+format, args...)
 	}
 }
 
-// Main is [Worker.Run] for a program that does nothing else, until SIGTERM or SIGINT. It returns if
-// nothing was lost, so that the program can end with status 0. Otherwise it logs the error and ends
-// the program with status 1.
+// Main is [Worker.Run] for a program that does nothing else. It returns after SIGTERM or SIGINT if
+// no result was lost, so that the program can exit with status 0. Otherwise it logs the error and
+// exits with status 1.
 func (w *Worker) Main() {
 	if err := w.Run(context.Background()); err != nil {
-		w.options.Log.Error("the worker has failed", "worker", w.options.Name, "error", err)
+		w.options.Log.Error("worker failed", "worker", w.options.Name, "error", err)
 		os.Exit(1)
 	}
 }
 
 // Run works until SIGTERM or SIGINT, until ctx is done, or until an operator stops the worker. Then
-// it stops as Stop does; a second signal is as StopAndCancel. The error is nil if nothing was lost.
+// it stops as Stop does; a second signal acts as StopAndCancel. The error is nil if no result was
+// lost.
 func (w *Worker) Run(ctx context.Context) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
@@ -213,34 +213,34 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.Stop()
 }
 
-// Start begins to work and returns. A worker that cannot connect tries on until it can. Signals
-// are left to the program. A worker is started once.
+// Start starts the worker and returns. A worker that cannot connect keeps trying. Start installs no
+// signal handlers. A worker can be started once.
 func (w *Worker) Start() error {
 	w.require(len(w.handlers) > 0, "the worker has no handlers")
 	if w.err != nil {
 		return w.err
 	}
 	if most := w.db.Stats().MaxOpenConnections; most > 0 && most <= 3 {
-		return fmt.Errorf("jobs: a worker takes three connections, and db has only %d", most)
+		return fmt.Errorf("jobs: db must allow more than 3 connections, not %d", most)
 	}
 	if w.started.Swap(true) {
-		return fmt.Errorf("jobs: worker %q was started before: it is started once", w.options.Name)
+		return fmt.Errorf("jobs: worker %q was already started", w.options.Name)
 	}
-	// As many as are held at most, so that none waits here.
+	// Room for every held job, so that no result waits here.
 	w.results = make(chan *attempt, 2*least(w.options.Concurrency, 10_000)+maxResults)
 	go w.live()
 	return nil
 }
 
-// Ready is closed when the server knows the worker. It is closed after Done where the worker ends
-// before: the error of Stop then says why.
+// Ready is closed when the server knows the worker. If the worker ends before that, Ready is closed
+// after Done, and Stop returns the error.
 func (w *Worker) Ready() <-chan struct{} { return w.ready }
 
-// Done is closed when the worker has ended: after a stop, also that of an operator.
+// Done is closed when the worker has stopped, also by an operator's command.
 func (w *Worker) Done() <-chan struct{} { return w.done }
 
-// Stop ends the worker, and returns when it has ended. It fetches no more. Handlers have the grace
-// period, then they are cancelled and their jobs released. The error is nil if nothing was lost.
+// Stop stops fetching and gives handlers the grace period. Then it cancels them and releases their
+// jobs. It returns when the worker has stopped. The error is nil if no result was lost.
 func (w *Worker) Stop() error {
 	w.stop()
 	time.AfterFunc(w.options.Grace, w.cancel)
@@ -250,28 +250,28 @@ func (w *Worker) Stop() error {
 	return w.err
 }
 
-// StopAndCancel ends the worker without a grace period.
+// StopAndCancel stops the worker without a grace period.
 func (w *Worker) StopAndCancel() error { w.cancel(); return w.Stop() }
 
 // live is the worker's whole life.
 func (w *Worker) live() {
-	w.options.Log.Info("the worker starts", "worker", w.options.Name)
+	w.options.Log.Info("worker started", "worker", w.options.Name)
 	if err := w.beat(w.stopping); err == nil {
 		close(w.ready)
 		w.work()
 	} else {
-		w.require(w.stopping.Err() != nil, "the server refuses the worker: %w", err)
-		defer close(w.ready) // after done, so that one can tell
+		w.require(w.stopping.Err() != nil, "the server refused the worker: %w", err)
+		defer close(w.ready) // after done, so that the two cases differ
 	}
 	for _, link := range []*link{w.fetching, w.finishing, w.control} {
 		go link.close()
 	}
-	_ = w.closePool() // but for a connection with a call under way, which its link closes
-	w.options.Log.Info("the worker has ended", "worker", w.options.Name)
+	_ = w.closePool() // a connection with a call under way is closed by its link
+	w.options.Log.Info("worker stopped", "worker", w.options.Name)
 	close(w.done)
 }
 
-// work fetches, keeps and finishes jobs until the worker is to stop, and all of it has ended.
+// work fetches, renews and finishes jobs until the worker has stopped.
 func (w *Worker) work() {
 	working, end := context.WithCancel(context.Background())
 	go w.controlLoop(working)
@@ -286,39 +286,39 @@ func (w *Worker) work() {
 	}
 	w.awaitFor(time.Second, isDone)
 	for _, a := range w.list(w.running) {
-		w.options.Log.Warn("a handler is left behind", a.fields()...)
+		w.options.Log.Warn("handler did not stop", a.fields()...)
 		if a.completed.Load() {
-			a.tell("", nil) // its transaction says what becomes of the job
+			a.tell("", nil) // its transaction decides the outcome
 		}
-		a.tell(a.encode("release", object{}), nil) // unless that is told
+		a.tell(a.encode("release", object{}), nil) // unless the outcome is decided
 	}
 	w.awaitFor(10*time.Second, func() bool { return w.fetchIsOver && len(w.held) == 0 })
 	unsent := w.list(w.held)
 	for _, a := range unsent {
-		w.options.Log.Error("a result could not be sent", a.fields()...)
+		w.options.Log.Error("result could not be sent", a.fields()...)
 	}
-	w.require(len(unsent) == 0, "%d results could not be sent", len(unsent))
+	w.require(len(unsent) == 0, "results could not be sent: %d", len(unsent))
 	end()
 	w.awaitFor(time.Second, func() bool { return w.controlIsOver })
 }
 
-// pace is how long control waits for requests.
+// pace is how long the control connection waits for requests.
 func (w *Worker) pace() time.Duration { return least(w.options.Lease/3, 10*time.Second) }
 
-// controlLoop says that the worker is there and renews leases, and hears what is asked of it.
+// controlLoop sends beats, renews leases, and receives commands and cancel requests.
 func (w *Worker) controlLoop(ctx context.Context) {
 	defer w.change(func() { w.controlIsOver = true })
 	for ctx.Err() == nil {
 		w.control.wait(ctx, "CALL jobs.wait_any('{}', $1, worker => $2)", interval(w.pace()), w.options.Name)
 		if err := w.beat(ctx); err != nil && ctx.Err() == nil {
-			w.options.Log.Error("the server refuses a heartbeat", "error", err)
+			w.options.Log.Error("heartbeat refused, retrying", "error", err)
 			w.pause(ctx, w.pace()/2)
 		}
 	}
 }
 
-// beat says that the worker is there and renews its leases, and obeys the answers. It reads command
-// without the mutex: nothing but itself writes that, and one beat follows another.
+// beat sends a beat, renews the leases and obeys the answers. It reads command without the mutex,
+// since only beat writes it, and beats do not overlap.
 func (w *Worker) beat(ctx context.Context) error {
 	commands, err := query(ctx, w.control, value[string], "SELECT jobs.worker_beat($1, $2, $3, $4::jsonb || $5)",
 		w.options.Name, array(w.options.Queues), w.options.Concurrency, library, string(w.info))
@@ -326,7 +326,7 @@ func (w *Worker) beat(ctx context.Context) error {
 		return err
 	}
 	if command := commands[0]; command != w.command {
-		w.options.Log.Info("an operator has given a command", "worker", w.options.Name, "command", command)
+		w.options.Log.Info("operator command received", "worker", w.options.Name, "command", command)
 		w.change(func() { w.command = command })
 	}
 	if w.command == "stop" {
@@ -344,8 +344,8 @@ func (w *Worker) beat(ctx context.Context) error {
 		case a.completed.Load():
 		case isCancelled.Bool:
 			a.cancel(ErrCancelled)
-		case !isCancelled.Valid && !a.settled.Load(): // else its result is on its way
-			w.options.Log.Warn("a job was lost", a.fields()...)
+		case !isCancelled.Valid && !a.settled.Load(): // else its result is being sent
+			w.options.Log.Warn("job lost", a.fields()...)
 			w.forget(a)
 			a.cancel(ErrLost)
 		}
@@ -353,7 +353,7 @@ func (w *Worker) beat(ctx context.Context) error {
 	return err
 }
 
-// change changes what the mutex guards.
+// change changes state that the mutex guards.
 func (w *Worker) change(how func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -362,8 +362,8 @@ func (w *Worker) change(how func()) {
 	w.changed = make(chan struct{})
 }
 
-// await waits until something is so. It is false if ctx is done first. Handlers that are ready to
-// end go first, until none is: they make room for one fetch.
+// await waits until isSo returns true, or returns false if ctx is done first. Handlers that are
+// ready to end go first: they make room for one fetch.
 func (w *Worker) await(ctx context.Context, isSo func() bool) bool {
 	for seen := (chan struct{})(nil); ctx.Err() == nil; {
 		runtime.Gosched()
@@ -383,14 +383,14 @@ func (w *Worker) await(ctx context.Context, isSo func() bool) bool {
 	return false
 }
 
-// awaitFor is as await, for so long at most.
+// awaitFor is await with a time limit.
 func (w *Worker) awaitFor(limit time.Duration, isSo func() bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	w.await(ctx, isSo)
 }
 
-// list are the attempts of a set.
+// list returns the attempts of a set.
 func (w *Worker) list(set map[*attempt]bool) (attempts []*attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -400,8 +400,8 @@ func (w *Worker) list(set map[*attempt]bool) (attempts []*attempt) {
 	return attempts
 }
 
-// pause sleeps for about as long, 25 % either way, so that workers do not come all at once. When a
-// worker cancels its handlers it sleeps for a second at most.
+// pause sleeps for the duration ± 25 %, so that workers do not all return at once. Once the worker
+// cancels its handlers, it sleeps for at most a second.
 func (w *Worker) pause(ctx context.Context, pause time.Duration) {
 	pause += pause * time.Duration(time.Now().Nanosecond()/1000%1000-500) / 2000
 	select {

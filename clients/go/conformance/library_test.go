@@ -218,7 +218,7 @@ func TestAWorkerThatTheServerRefuses(t *testing.T) {
 	default:
 		t.Error("it is ready")
 	}
-	if err := worker.Stop(); err == nil || !strings.Contains(err.Error(), "refuses") {
+	if err := worker.Stop(); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("it runs: %v", err)
 	}
 }

@@ -1,11 +1,11 @@
-// Package jobsotel is OpenTelemetry as middleware: a span around every insert and every handler, by
-// the conventions for messaging.
+// Package jobsotel is OpenTelemetry middleware: a span for every insert and every attempt, by the
+// messaging conventions.
 //
 //	producer.Around = append(producer.Around, jobsotel.AroundInsert)
 //	options.Around = append(options.Around, jobsotel.AroundWork)
 //
-// The producer's span travels as traceparent in meta. A first attempt is its child; a retry is a
-// trace of its own, with a link to it. A span has failed if its insert or attempt has.
+// The producer's span travels as traceparent in meta. A first attempt is its child; a retry starts
+// a new trace with a link to it. A span fails if its insert or attempt fails.
 package jobsotel
 
 import (
@@ -49,8 +49,8 @@ func AroundInsert(next jobs.InsertFunc) jobs.InsertFunc {
 	}
 }
 
-// AroundWork is middleware for a worker. A span has failed if its attempt has. One that was put
-// off, cancelled, released at a stop or lost leaves the status unset.
+// AroundWork is middleware for a worker. A span fails if its attempt fails. The status stays unset
+// if the job is snoozed, cancelled, released at a stop or lost.
 func AroundWork(next jobs.Work) jobs.Work {
 	return func(ctx context.Context, job *jobs.JobRow) (any, error) {
 		options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
@@ -72,7 +72,7 @@ func AroundWork(next jobs.Work) jobs.Work {
 	}
 }
 
-// carrier is meta, in which the context of a trace travels.
+// carrier is the meta of a job, in which the trace context travels.
 type carrier map[string]any
 
 func (c carrier) Get(name string) string {
@@ -98,7 +98,8 @@ func start(ctx context.Context, name, kind, queue string, options ...trace.SpanS
 		attribute.String("messaging.destination.name", queue)))...)
 }
 
-// errPanic is of a handler that does not return. The worker fails the attempt with type panic.
+// errPanic is the error of a handler that does not return. The worker fails the attempt with type
+// panic.
 var errPanic = errors.New("the handler ended its goroutine, or middleware panicked")
 
 func fail(span trace.Span, err error) {

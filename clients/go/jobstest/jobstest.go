@@ -1,5 +1,5 @@
-// Package jobstest helps to test programs that insert and work jobs, in a transaction that the test
-// rolls back.
+// Package jobstest has helpers for tests of producers and handlers. They work in a transaction that
+// the test rolls back.
 package jobstest
 
 import (
@@ -13,13 +13,13 @@ import (
 	jobs "postgres_jobs"
 )
 
-// TB is what of *testing.T and *testing.B is needed here.
+// TB is the part of *testing.T and *testing.B that the helpers use.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Found is a job that is there.
+// Found is a job found by Find.
 type Found struct {
 	ID    int64
 	Kind  string
@@ -28,8 +28,8 @@ type Found struct {
 	Args  json.RawMessage
 }
 
-// Find returns the newest job of the kind with at least these args: a struct, a map, or what else
-// is written as a JSON object. Nil is any args. If there is none, the error shows the args of the
+// Find returns the newest job of the kind with at least these args: a struct, a map, or any value
+// encoded as a JSON object. Nil matches any args. If there is none, the error has the args of the
 // newest 10 jobs of the kind.
 func Find(ctx context.Context, tx jobs.DB, kind string, args any) (Found, error) {
 	if args == nil {
@@ -49,14 +49,13 @@ func Find(ctx context.Context, tx jobs.DB, kind string, args any) (Found, error)
 		const query = `SELECT coalesce(string_agg(args::text, E'\n' ORDER BY id DESC), 'none')
 			FROM (SELECT id, args FROM jobs.jobs WHERE kind = $1 ORDER BY id DESC LIMIT 10) j`
 		if err = tx.QueryRowContext(ctx, query, kind).Scan(&others); err == nil {
-			err = fmt.Errorf("there is no job of kind %q with args %s. The newest of that kind:\n%s", kind, encoded, others)
+			err = fmt.Errorf("no job of kind %q has args %s; the newest of that kind have:\n%s", kind, encoded, others)
 		}
 	}
 	return found, err
 }
 
-// AssertInserted returns the newest job of the kind with at least these args, as Find does, and
-// fails the test if there is none.
+// AssertInserted is Find, and fails the test if there is no such job.
 func AssertInserted(t TB, tx jobs.DB, kind string, args any) Found {
 	t.Helper()
 	found, err := Find(context.Background(), tx, kind, args)
@@ -66,9 +65,7 @@ func AssertInserted(t TB, tx jobs.DB, kind string, args any) Found {
 	return found
 }
 
-// WorkAll runs the jobs that are due with the handlers of the worker, in the transaction, until
-// nothing is due. It returns the attempts in order, and fails the test where they cannot be made at
-// all. See [jobs.Worker.WorkAll].
+// WorkAll is [jobs.Worker.WorkAll], and fails the test on an error.
 func WorkAll(t TB, tx jobs.DB, worker *jobs.Worker) []jobs.Worked {
 	t.Helper()
 	worked, err := worker.WorkAll(context.Background(), tx)
@@ -78,7 +75,7 @@ func WorkAll(t TB, tx jobs.DB, worker *jobs.Worker) []jobs.Worked {
 	return worked
 }
 
-// Advance makes every job that is scheduled or retryable run that much earlier.
+// Advance makes every scheduled and retryable job due that much earlier.
 func Advance(ctx context.Context, tx jobs.DB, interval time.Duration) error {
 	const call = `SELECT count(jobs.update(id, scheduled_at => scheduled_at - $1::interval)) FROM jobs.jobs
 		WHERE state IN ('scheduled', 'retryable')`

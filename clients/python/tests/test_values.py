@@ -107,13 +107,13 @@ class Plain:
     ],
 )
 def test_args_that_do_not_fit_are_an_error(name, value, type):
-    with pytest.raises(TypeError, match=f"^{name} is .*, and no {type}$"):
+    with pytest.raises(TypeError, match=f"^{name} must be {type}, not .*"):
         build(Plain, {name: value})
 
 
 def test_args_that_do_not_fit_are_an_error_without_a_dataclass():
     for wanted, value in [(int, "12"), (dict, [1]), (list[int], 7), (dict[str, int], {"a": "b"}), (Plain, 7)]:
-        with pytest.raises(TypeError, match="^args is .*, and no (int|dict|list|Plain)$"):
+        with pytest.raises(TypeError, match="^args must be (int|dict|list|Plain), not .*"):
             build(wanted, value)
 
 
@@ -126,7 +126,7 @@ class Lax:
 def test_a_null_that_is_the_default_is_taken():
     assert build(Lax, {"to": None, "lines": None}) == build(Lax, {}) == Lax(None, None)
     assert build(Lax, {"to": "a@b", "lines": [{"product": 1}]}) == Lax("a@b", [Line(1)])
-    with pytest.raises(TypeError, match="^to is 12, and no str$"):
+    with pytest.raises(TypeError, match="^to must be str, not 12$"):
         build(Lax, {"to": 12})
 
 
@@ -136,7 +136,7 @@ def test_a_whole_number_may_be_written_as_a_float():
         assert (type(built), built) == (int, 5)
     assert build(dict[str, list[int]], {"a": [1.0, -2e3]}) == {"a": [1, -2000]}
     for bad in (1.5, float("inf")):
-        with pytest.raises(TypeError, match="and no int$"):
+        with pytest.raises(TypeError, match="must be int, not"):
             build(int, bad)
 
 
@@ -154,7 +154,7 @@ def test_a_dataclass_of_pydantic_is_left_to_pydantic():
     assert build(list[Parcel], json.loads(encode([Parcel(7, "light")]))) == [Parcel(7, "light")]
     with pytest.raises(pydantic.ValidationError):
         build(Parcel, {"number": "seven", "weight": 1})
-    with pytest.raises(TypeError, match="^args is 7, and no Parcel$"):
+    with pytest.raises(TypeError, match="^args must be Parcel, not 7$"):
         build(Parcel, 7)
 
 
@@ -233,9 +233,9 @@ def test_outcomes_are_no_exceptions():
 
 def test_a_delay_is_a_number():
     for bad in (float("nan"), float("inf"), float("-inf")):
-        with pytest.raises(ValueError, match=f"delay of {bad}"):
+        with pytest.raises(ValueError, match=f"^delay must be .*, not {bad}"):
             Snooze(bad)
-        with pytest.raises(ValueError, match=f"delay of {bad}"):
+        with pytest.raises(ValueError, match=f"^delay must be .*, not {bad}"):
             RetryIn(bad)
     for past in (-1, -0.5, timedelta(seconds=-1)):
         assert Snooze(past).finish()["delay"] == RetryIn(past).finish()["retry_in"] == 0

@@ -1,5 +1,4 @@
-//! The connection on which a worker says that it is there, renews leases, and hears of commands and
-//! cancels.
+//! The connection on which a worker sends beats, renews leases, and receives commands and cancels.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,7 +14,7 @@ use crate::worker::names;
 const BEAT: &str = "
 select to_json(jobs.worker_beat($1, string_to_array($2, e'\n'), $3::int,
     jsonb_build_object('library', 'postgres-jobs for Rust', 'version', $4) || $5::jsonb))::text";
-// A call takes 10,000 at most.
+// A call takes at most 10,000 jobs.
 const HEARTBEATS: &str = "
 select coalesce(cancel_requested::text, 'null')
 from (select translate($1, '[]', '{}')::bigint[] as ids, translate($2, '[]', '{}')::bigint[] as tokens) held,
@@ -23,11 +22,11 @@ from (select translate($1, '[]', '{}')::bigint[] as ids, translate($2, '[]', '{}
 const WAIT: &str = "
 call jobs.wait_any('{}', worker => $1, timeout => make_interval(secs => $2::float8))";
 
-/// Beats until it is ended, or the worker's first beat is refused.
+/// Beats until the worker ends, or its first beat is refused.
 pub(crate) async fn run(engine: Arc<Engine>) {
     let options = &engine.worker.options;
     let pace = (options.lease / 3).min(Duration::from_secs(10));
-    // So another connection renews the leases before they end.
+    // So that another connection can renew the leases before they expire.
     let mut link = engine.worker.link(pace + Duration::from_secs(5));
     let pace = pace.as_secs_f64().to_string();
     loop {
@@ -50,7 +49,7 @@ async fn beat(engine: &Engine, link: &mut Link) -> Result<()> {
     for stage in query(link, BEAT, &of).await? {
         let before = engine.enter(stage);
         if before != stage && before != Stage::Start {
-            tracing::info!(command = ?stage, "an operator has given a command");
+            tracing::info!(command = ?stage, "operator command received");
         }
     }
     let jobs: Vec<Arc<JobInfo>> = {

@@ -1,4 +1,4 @@
-//! What the parts of a running worker share, and how a job is attended to.
+//! The shared state of a running worker, and how it runs a job.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -20,58 +20,58 @@ use crate::job::{JobInfo, Reason, warn_of};
 use crate::link::{Link, PATIENCE, back_off};
 use crate::{ClientError, Error, Worker};
 
-/// What the parts of a running worker share.
+/// The shared state of a running worker.
 pub(crate) struct Engine {
     pub(crate) worker: Worker,
     pub(crate) state: watch::Sender<State>,
-    /// The connection that says what became of jobs.
+    /// The connection that sends results.
     pub(crate) link: Arc<Mutex<Link>>,
 }
 
-/// What a worker does and has at a moment.
+/// The stage and the jobs of a worker.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) stage: Stage,
-    /// Jobs whose handlers run, by their tokens.
+    /// Jobs whose handlers run, by token.
     pub(crate) running: HashMap<i64, Arc<JobInfo>>,
     /// Results that the server does not have, by the tokens of their jobs.
     pub(crate) unsent: HashMap<i64, Finish>,
-    /// The latest call has failed: results that wait hold their places.
+    /// Whether the latest call failed. Waiting results then hold their places.
     pub(crate) is_stuck: bool,
-    /// Why the worker had to end.
+    /// The error that ended the worker.
     pub(crate) fault: Option<ClientError>,
 }
 
-/// What a worker is to do. `run`, `quiet` and `stop` are what operators can say.
+/// The stage of a worker. `run`, `quiet` and `stop` are commands of operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
-    /// The database does not know of it yet.
+    /// The database does not know the worker yet.
     #[default]
     Start,
     Run,
-    /// It fetches no more, until it is to run again.
+    /// Fetches nothing until told to run again.
     Quiet,
-    /// It fetches no more, and ends when its handlers have ended.
+    /// Fetches nothing, and ends when its handlers have ended.
     Stop,
-    /// They have the grace period to do so.
+    /// Handlers have the grace period to end.
     Grace,
-    /// They are cancelled.
+    /// Handlers are cancelled.
     Cancel,
-    /// None is waited for any more; what is left are results.
+    /// Handlers are no longer waited for, only results.
     End,
 }
 
 /// A result that the server does not have.
 pub(crate) struct Finish {
     pub(crate) job: Arc<JobInfo>,
-    /// As `jobs.finish_many` has it.
+    /// An element of `jobs.finish_many`.
     pub(crate) json: String,
-    /// When it is to be sent.
+    /// When to send it.
     pub(crate) due: Instant,
-    /// How often the server could not take it, though it took others.
+    /// How often the server refused this result alone.
     pub(crate) failures: u32,
-    /// It was in a call that the server has refused as a whole.
+    /// Whether the server refused a whole call with this result.
     pub(crate) is_alone: bool,
 }
 
@@ -99,7 +99,7 @@ impl Finish {
 }
 
 impl State {
-    /// Takes what became of a job, unless that has been said. Returns the failure, for the log.
+    /// Takes the result of a job, unless it has one. Returns the failure, for the log.
     pub(crate) fn settle<'a>(&mut self, job: &Arc<JobInfo>, ended: &'a Ended) -> Option<&'a Error> {
         if job.is_settled.swap(true, SeqCst) {
             return None;
@@ -127,7 +127,7 @@ impl Engine {
         })
     }
 
-    /// Nobody else gets at the state meanwhile: what may block, such as a log, comes later.
+    /// Locks the state. Calls that may block, such as logging, come later.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut done = None;
         self.state.send_modify(|state| done = Some(change(state)));
@@ -135,11 +135,11 @@ impl Engine {
     }
 
     pub(crate) async fn until(&self, is_so: impl FnMut(&State) -> bool) {
-        // A guard of the state is not to be held.
+        // The state must not stay locked.
         drop(self.state.subscribe().wait_for(is_so).await);
     }
 
-    /// Does something, unless it is still under way when the worker comes to this stage.
+    /// Runs work, and abandons it when the worker reaches this stage.
     pub(crate) async fn before<T>(&self, stage: Stage, work: impl Future<Output = T>) -> Option<T> {
         select! {
             biased;
@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Waits for as long as this grows: what handlers do at the same time counts as one.
+    /// Waits while this grows, so that what handlers do at the same time counts as one.
     pub(crate) async fn gather(&self, count: impl Fn(&State) -> usize) {
         let mut known = 0;
         while count(&self.state.borrow()) > known {
@@ -157,27 +157,27 @@ impl Engine {
         }
     }
 
-    /// Goes on to a stage, and returns the one before. There is a way back only from quiet to run.
+    /// Enters a stage, and returns the one before. The only way back is from quiet to run.
     pub(crate) fn enter(&self, stage: Stage) -> Stage {
         self.change(|state| {
             if stage <= state.stage && (state.stage, stage) != (Stage::Quiet, Stage::Run) {
                 return stage;
             }
-            // Whoever waits for them waits for less time now.
+            // The waits for them get shorter now.
             let waiting = state.unsent.values_mut();
             waiting.for_each(|result| result.due = result.due.min(Instant::now()));
             std::mem::replace(&mut state.stage, stage)
         })
     }
 
-    /// Ends the worker, and releases its jobs.
+    /// Ends the worker and releases its jobs.
     pub(crate) fn fail(&self, fault: ClientError) {
         self.change(|state| state.fault = Some(fault));
         self.enter(Stage::Cancel);
     }
 
-    /// Runs a part of the worker. It cannot do without: without beats its jobs would be lost, and
-    /// without results never end. So a panic ends the worker.
+    /// Runs a part of the worker. A panic ends the worker: without beats its jobs would be lost,
+    /// and without results they would never end.
     pub(crate) fn part(
         self: &Arc<Self>,
         work: impl Future<Output = ()> + Send + 'static,
@@ -197,12 +197,12 @@ impl Engine {
         let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
         let handling = self.worker.handling(job.clone(), Some(self.link.clone()));
         let ended = handling.instrument(span).await;
-        // Of one that was dropped the transaction may be in its commit, and has the row.
+        // The transaction of a dropped handler may be committing, and has the row locked.
         let is_dropped = |error: &Error| error.0["do"] == "release";
         let is_told = job.is_completed() && ended.as_ref().err().is_none_or(is_dropped);
         let ended = match ended {
             Err(_) if job.reason.get() == Some(&Reason::Timeout) => Err(Error::timeout()),
-            // Where somebody cancelled the job, this cancels it.
+            // If a cancel was requested, the release cancels the job.
             Err(error) if job.reason.get().is_some() && error.is_plain() => Err(Error::release()),
             ended => ended,
         };
@@ -210,7 +210,7 @@ impl Engine {
             state.running.remove(&job.token);
             (!is_told).then(|| state.settle(&job, &ended)).flatten()
         });
-        failure.inspect(|error| warn_of!(job, %error, "an attempt has failed"));
+        failure.inspect(|error| warn_of!(job, %error, "attempt failed"));
     }
 
     /// Ends an attempt at its timeout.
@@ -219,15 +219,15 @@ impl Engine {
         let own = options.kind_timeouts.get(&job.kind).copied();
         let own = own.or(options.timeout);
         let limit = job.time_left().into_iter().chain(own).min();
-        // Not with the handler, which may keep its thread to itself.
+        // Separate from the handler, which may block its thread.
         sleep(limit.unwrap_or(Duration::MAX)).await;
-        // In its transaction it still has the row, and the call would wait for that.
+        // Its transaction still has the row locked, and the call would wait.
         while job.is_completed() {
             sleep(Duration::from_secs(1)).await;
         }
         let ended = Err(Error::timeout());
         let failure = self.change(|state| state.settle(&job, &ended));
         job.cancel(Reason::Timeout);
-        failure.inspect(|error| warn_of!(job, %error, "an attempt has failed"));
+        failure.inspect(|error| warn_of!(job, %error, "attempt failed"));
     }
 }

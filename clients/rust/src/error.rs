@@ -1,4 +1,4 @@
-//! How a handler ends otherwise than by returning a value, and errors of calls.
+//! The ways a handler ends other than by returning a value, and the errors of calls.
 
 use std::any::{Any, type_name};
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -9,43 +9,43 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What a handler ends with if it does not return a value.
+/// How a handler ends if it does not return a value.
 ///
-/// `?` makes one of every [`std::error::Error`], and keeps its message, those of its causes, the
-/// name of its type, and the SQLSTATE if it is one of the database. [`Error::new`] takes texts,
-/// boxed errors and those of `anyhow`. Such an error fails the attempt: the job is retried by its
-/// policy, unless [`Error::discard`] or [`Error::retry_in`] say otherwise.
+/// `?` converts every [`std::error::Error`], and keeps its message, those of its causes, the name
+/// of its type, and the SQLSTATE of a database error. [`Error::new`] takes texts, boxed errors and
+/// `anyhow` errors. Such an error fails the attempt: the job is retried by its policy, unless
+/// [`Error::discard`] or [`Error::retry_in`] is called.
 ///
-/// [`snooze`] and [`cancel`] make the other ways to end.
+/// [`snooze`] and [`cancel`] are the other ways to end.
 #[derive(Debug)]
 pub struct Error(
-    /// What becomes of the attempt, as `jobs.finish_many` has it.
+    /// Members of an element of `jobs.finish_many`.
     pub(crate) Value,
 );
 
 impl Error {
-    /// A failure with this message, and `Error` for its type.
+    /// A failure with this message and type `Error`.
     pub fn new(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::of("Error", &*error.into())
     }
 
-    /// Names the type of the failure, which policies know as `non_retryable`; the default is the
-    /// name of the error's Rust type.
+    /// Sets the type of the failure, for `non_retryable` in retry policies. Default: the name of
+    /// the error's Rust type.
     pub fn typed(self, name: &str) -> Self {
         self.with("/details/type", storable(name))
     }
 
-    /// The job has failed for good.
+    /// Discards the job.
     pub fn discard(self) -> Self {
         self.with("/retryable", false)
     }
 
-    /// The next attempt is made after this delay, whatever the job's policy says.
+    /// Retries the job after this delay, whatever its retry policy.
     pub fn retry_in(self, delay: Duration) -> Self {
         self.with("/retry_in", delay.as_secs_f64())
     }
 
-    /// Changes a failure; the other endings have no such members.
+    /// Changes a failure. The other endings have no such members.
     fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         if let Some(member) = self.0.pointer_mut(member) {
             *member = value.into();
@@ -64,7 +64,7 @@ impl Error {
         }))
     }
 
-    /// What a panic leaves, if it is a text.
+    /// The failure for a panic, with its payload if that is a text.
     pub(crate) fn panic(panic: Box<dyn Any + Send>) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied());
@@ -80,7 +80,7 @@ impl Error {
         Self(json!({ "do": "release" }))
     }
 
-    /// Whether it is just an error, as of a handler that gives up because it was cancelled.
+    /// Whether it is a plain error, as from a handler that stops because it was cancelled.
     pub(crate) fn is_plain(&self) -> bool {
         let is_of_output = self.0["details"]["type"] == "invalid_output";
         self.0["retryable"] == true && self.0["retry_in"].is_null() && !is_of_output
@@ -102,45 +102,45 @@ impl fmt::Display for Error {
     }
 }
 
-/// The job comes again after this delay; the attempt does not count.
+/// Schedules the job again after this delay. The attempt does not count.
 pub fn snooze(delay: Duration) -> Error {
     Error(json!({ "do": "snooze", "delay": delay.as_secs_f64() }))
 }
 
-/// The job is cancelled, for this reason.
+/// Cancels the job with this reason.
 pub fn cancel(reason: impl AsRef<str>) -> Error {
     Error(json!({ "do": "cancel", "reason": storable(reason.as_ref()) }))
 }
 
-/// What calls of this library return.
+/// The result of calls of this library.
 pub type Result<T, E = ClientError> = std::result::Result<T, E>;
 
-/// Why a call of this library has failed.
+/// The error of a call of this library.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The database refuses it, or there is no connection.
+    /// The database refused the call, or there is no connection.
     #[error("{}", shown(.0))]
     Database(#[from] tokio_postgres::Error),
-    /// So does sqlx.
+    /// sqlx refused the call, or has no connection.
     #[cfg(feature = "sqlx")]
     #[error("{}", shown(.0))]
     Sqlx(#[from] sqlx::Error),
-    /// A value has no JSON, or the JSON is of another type.
+    /// A value has no JSON form, or JSON has another type than expected.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// No worker can have this option.
+    /// An option is invalid.
     #[error("{0}")]
     Option(String),
-    /// So many results were lost. Their jobs run again when their leases have run out.
-    #[error("{0} results could not be sent")]
+    /// This many results were lost. Their jobs run again once their leases expire.
+    #[error("results could not be sent: {0}")]
     Unsent(usize),
-    /// The system refuses it, or a part of the worker has panicked.
+    /// The system refused the call, or a part of the worker panicked.
     #[error(transparent)]
     System(#[from] std::io::Error),
 }
 
-/// As it is displayed: `main` shows so the error that it returns.
+/// As `Display`, since `main` prints the `Debug` form of the error that it returns.
 impl fmt::Debug for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -160,16 +160,16 @@ impl ClientError {
     }
 }
 
-/// The most characters that are kept of a text.
+/// The maximum length of a stored text, in characters.
 const LONGEST: usize = 10_000;
 
-/// A text as the database can hold it: without NUL, and not endless.
+/// A text that the database can store: cut, and without NUL.
 fn storable(text: &str) -> String {
     let text: String = text.chars().take(LONGEST).collect();
     text.replace('\0', "\u{fffd}")
 }
 
-/// The stack of where `?` or `new` stands, if RUST_BACKTRACE asks for it. Its end is kept.
+/// The stack at `?` or `new`, if RUST_BACKTRACE is set. Its end is kept.
 fn trace() -> Option<String> {
     let stack = Backtrace::capture();
     let stack = (stack.status() == BacktraceStatus::Captured).then(|| stack.to_string())?;
@@ -183,7 +183,7 @@ fn causes<'a>(error: Cause<'a>) -> impl Iterator<Item = Cause<'a>> {
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// The message of an error, and those of its causes that it does not have in it.
+/// The message of an error, and those of its causes that it does not contain.
 fn shown(error: Cause<'_>) -> String {
     let mut text = error.to_string();
     for cause in causes(error).skip(1).map(ToString::to_string) {
@@ -194,7 +194,7 @@ fn shown(error: Cause<'_>) -> String {
     text
 }
 
-/// The SQLSTATE that an error or one of its causes has.
+/// The SQLSTATE of an error or of one of its causes.
 fn code(error: Cause<'_>) -> Option<String> {
     causes(error).find_map(|cause| {
         #[cfg(feature = "sqlx")]

@@ -1,4 +1,4 @@
-//! Statements: texts go in, and each row that comes out is JSON.
+//! Statements with text parameters, whose rows are JSON.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,8 +8,8 @@ use tokio_postgres::{GenericClient, Row};
 
 use crate::Result;
 
-/// A connection or transaction of the caller: `&Client` or `&Transaction` of `tokio_postgres`, and
-/// with the feature `sqlx` `&mut PgConnection`, as which `&mut *transaction` gives a transaction.
+/// The caller's connection or transaction: `&Client` or `&Transaction` of `tokio_postgres`. With
+/// the feature `sqlx` also `&mut PgConnection`, such as `&mut *transaction`.
 pub trait Executor: Send {
     /// Runs a statement of this library, whose parameters are texts.
     #[doc(hidden)]
@@ -54,14 +54,14 @@ pub(crate) async fn query<T: DeserializeOwned>(
     parsed.collect()
 }
 
-/// A value as JSON. No jsonb holds more than this, and what is longer than a message to the server
-/// can be would cost the connection.
+/// A value as JSON, within the limit of jsonb. A text beyond the limit of a message to the server
+/// would break the connection.
 pub(crate) fn json(value: &impl Serialize) -> serde_json::Result<Box<RawValue>> {
     let json = to_raw_value(value)?;
     let length = json.get().len();
     if length < 0x1000_0000 {
         return Ok(json);
     }
-    let error = format!("its JSON has {length} bytes");
+    let error = format!("JSON of {length} bytes is too long");
     Err(serde::ser::Error::custom(error))
 }

@@ -1,4 +1,4 @@
-//! The connection that fetches jobs, and waits for them.
+//! The connection that fetches jobs and waits for them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::link::{Link, PATIENCE};
 use crate::worker::{Queue, names};
 use crate::{ClientError, Error, Worker, finish};
 
-/// Jobs, as rows of columns, which cost the server less than JSON.
+/// Jobs as rows of columns, which cost the server less than JSON.
 pub(crate) const FETCH: &str = "
 select id, token, kind, queue, args, meta, tags, priority, attempt, max_attempts,
         created_at, scheduled_at, attempted_at,
@@ -19,7 +19,7 @@ select id, token, kind, queue, args, meta, tags, priority, attempt, max_attempts
 const WAIT: &str = "
 call jobs.wait_any(string_to_array($1, e'\n'), worker => $2)";
 
-/// Fetches and starts jobs until the worker is to end.
+/// Fetches and starts jobs until the worker stops.
 pub(crate) async fn run(engine: Arc<Engine>) {
     let options = &engine.worker.options;
     let free = |state: &State| options.concurrency.saturating_sub(state.places().count());
@@ -39,7 +39,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
 }
 
 impl Worker {
-    /// The parameters of a fetch: of queues, each a line, at most so many jobs.
+    /// The parameters of a fetch: the queues, one per line, and the maximum number of jobs.
     pub(crate) fn asking(&self, queues: String, most: usize) -> [String; 5] {
         let lease = self.options.lease.as_secs_f64().to_string();
         let name = self.options.name.clone();
@@ -48,9 +48,9 @@ impl Worker {
 }
 
 impl Engine {
-    /// Fetches jobs, and starts them. Returns whether more are to be fetched at once.
+    /// Fetches jobs and starts them. Returns whether to fetch again at once.
     async fn fetch(self: &Arc<Self>, link: &mut Link) -> Result<bool, ClientError> {
-        // A command abandons connecting, but no fetch under way: its jobs may be ours.
+        // A command abandons connecting, but not a fetch under way: its jobs may be ours.
         let opened = self.before(Stage::Quiet, link.open()).await.transpose()?;
         let Some(()) = opened else { return Ok(true) };
         let (queues, most) = self.next_fetch();
@@ -70,8 +70,8 @@ impl Engine {
         Ok(rows.len() == most)
     }
 
-    /// The queues in the order of the next fetch, and the most jobs that it asks for: what the
-    /// first queue lacks of its share.
+    /// The queues in the order of the next fetch, and the number of jobs to ask for: what the first
+    /// queue lacks of its share.
     fn next_fetch(&self) -> (String, usize) {
         let state = self.state.borrow();
         let options = &self.worker.options;

@@ -1,4 +1,4 @@
-//! The connection that says what became of jobs.
+//! The connection that sends results.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::executor::query;
 use crate::job::warn_of;
 use crate::{ClientError, Error};
 
-/// The numbers of the results that are refused, from 1, and why.
+/// The refused results by number, from 1, with the reason.
 pub(crate) const FINISH: &str = "
 select json_build_array(ord, reason)::text from jobs.finish_many($1::jsonb) where not done";
 
-/// The most results of a call, and the most bytes of one that has several.
+/// The maximum number of results in a call, and the maximum size of a call with several.
 pub(crate) const MOST: usize = 1_000;
 const LONGEST: usize = 16 << 20;
 
-/// What the server says, in every language, of what is larger as jsonb than what it allocates. It
-/// has the code of all internal errors.
+/// The server's message for a jsonb larger than it can allocate, in every language. Its SQLSTATE is
+/// that of every internal error.
 const TOO_LARGE: &str = "invalid memory alloc request size";
 
-const UNSENT: &str = "it has not been sent";
+const UNSENT: &str = "the result was not sent";
 
-/// Sends results, those together that come while a call is under way.
+/// Sends results. Those that arrive during a call are sent together.
 pub(crate) async fn run(engine: Arc<Engine>) {
     loop {
         let next = |state: &State| state.unsent.values().map(|one| one.due).min();
@@ -42,7 +42,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
             Err(error) if link.passes(&error) => {
                 let stage = engine.state.borrow().stage;
                 engine.change(|state| state.is_stuck = true);
-                // Whoever waits for it waits for less time now.
+                // The wait for it gets shorter now.
                 select! {
                     () = link.pause(&error) => {}
                     () = engine.until(|state| state.stage != stage) => link.failures = 0,
@@ -54,7 +54,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
 }
 
 impl Engine {
-    /// What goes into the next call: the tokens, and the results.
+    /// The tokens and results of the next call.
     fn batch(&self) -> (Vec<i64>, String) {
         let now = Instant::now();
         let state = self.state.borrow();
@@ -71,7 +71,7 @@ impl Engine {
         (tokens, format!("[{}]", results.join(",")))
     }
 
-    /// Takes that the server has these results, but for those that it has refused, and why.
+    /// Records that the server has these results, except the refused ones.
     pub(crate) fn take(&self, tokens: &[i64], mut refused: HashMap<usize, String>) {
         let mut dropped = Vec::new();
         self.change(|state| {
@@ -87,12 +87,12 @@ impl Engine {
             }
         });
         for (job, reason) in dropped {
-            warn_of!(job, reason, "job lost, result dropped");
+            warn_of!(job, reason, "job lost, result discarded");
         }
     }
 
-    /// Takes that the server refuses a call: each of its results goes by itself, and one that is
-    /// refused so is sent again, as a failed attempt if that is because of its value.
+    /// Records that the server refused a call. Each of its results is then sent by itself. One that
+    /// is refused again is repeated, as a failed attempt if its value is the cause.
     pub(crate) fn refuse(&self, tokens: &[i64], error: &ClientError) {
         let mut refused = Vec::new();
         self.change(|state| {
@@ -110,7 +110,7 @@ impl Engine {
             }
         });
         for job in refused {
-            warn_of!(job, %error, "a result is refused");
+            warn_of!(job, %error, "result refused, retrying");
         }
     }
 }

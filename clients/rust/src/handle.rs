@@ -1,4 +1,4 @@
-//! A worker that runs: how it begins and ends.
+//! A running worker: its start and its stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::handler::GIVE_UP;
 use crate::job::{Reason, warn_of};
 use crate::{ClientError, Error, Result, Worker, control, fetch, finish};
 
-/// How long a worker that ends tries to send the last results.
+/// How long a stopping worker tries to send the last results.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
 
 impl Worker {
-    /// Runs until SIGTERM or SIGINT, and stops as [`Handle::stop`] does, at a second signal as
-    /// [`Handle::stop_and_cancel`]. An operator's command `stop` ends it as well.
+    /// Runs until SIGTERM or SIGINT, then stops as [`Handle::stop`] does. A second signal acts as
+    /// [`Handle::stop_and_cancel`]. An operator's command `stop` ends the worker as well.
     ///
     /// # Errors
-    /// As of [`Worker::start`] and [`Handle::wait`].
+    /// Those of [`Worker::start`] and [`Handle::wait`].
     pub async fn run(self) -> Result<()> {
         self.start()?.until_signal().await
     }
 
-    /// Runs in the background, with signals left to the program.
+    /// Runs in the background. Installs no signal handlers.
     ///
     /// # Errors
-    /// It has no handler, or two for a kind, or a timeout of a kind without one. A database that
-    /// cannot be reached is tried again.
+    /// The worker has no handler, two for a kind, or a timeout for a kind without one. If the
+    /// database cannot be reached, the worker keeps trying.
     pub fn start(mut self) -> Result<Handle> {
         self.check()?;
         let engine = Engine::new(self);
@@ -40,51 +40,51 @@ impl Worker {
     }
 }
 
-/// A worker that runs. It goes on if this is dropped.
+/// A running worker. It goes on if the handle is dropped.
 pub struct Handle {
     engine: Arc<Engine>,
     task: JoinHandle<Result<()>>,
 }
 
 impl Handle {
-    /// Waits until the database knows of the worker, or the worker has ended.
+    /// Waits until the database knows the worker, or the worker has ended.
     pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
         let engine = self.engine.clone();
         async move { engine.until(|state| state.stage > Stage::Start).await }
     }
 
-    /// Fetches no more, and gives handlers the grace period. Those that still run are cancelled,
-    /// and their jobs released: another worker gets them, and the attempt does not count.
+    /// Stops fetching and gives handlers the grace period. Then it cancels them and releases their
+    /// jobs: another worker gets them, and the attempt does not count.
     ///
     /// # Errors
-    /// As of [`Handle::wait`].
+    /// Those of [`Handle::wait`].
     pub async fn stop(self) -> Result<()> {
         self.engine.enter(Stage::Grace);
         self.wait().await
     }
 
-    /// Cancels all handlers at once, and ends when they have ended.
+    /// Stops without a grace period.
     ///
     /// # Errors
-    /// As of [`Handle::wait`].
+    /// Those of [`Handle::wait`].
     pub async fn stop_and_cancel(self) -> Result<()> {
         self.engine.enter(Stage::Cancel);
         self.wait().await
     }
 
-    /// Waits until the worker has ended, as an operator's command `stop` makes it.
+    /// Waits until the worker has stopped, also by an operator's command.
     ///
     /// # Errors
-    /// Results could not be sent: their jobs run again when their leases have run out. Or the
-    /// database refused the worker when it started, or a part of it has panicked.
+    /// Results could not be sent: their jobs run again once their leases expire. Or the database
+    /// refused the worker at its start, or a part of it panicked.
     pub async fn wait(self) -> Result<()> {
         self.task.await.map_err(std::io::Error::other)?
     }
 
-    /// Stops at SIGTERM or SIGINT, as [`Worker::run`] says.
+    /// Stops at SIGTERM or SIGINT as [`Worker::run`] does.
     ///
     /// # Errors
-    /// As of [`Handle::wait`].
+    /// Those of [`Handle::wait`].
     pub async fn until_signal(self) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -104,12 +104,12 @@ impl Engine {
     /// Works until the worker is stopped.
     pub(crate) async fn serve(self: Arc<Self>) -> Result<()> {
         let options = &self.worker.options;
-        tracing::info!(worker = options.name, "the worker starts");
+        tracing::info!(worker = options.name, "worker started");
         let _control = self.part(control::run(self.clone()));
         let _finishing = self.part(finish::run(self.clone()));
         let fetching = self.part(fetch::run(self.clone()));
         let ending = async {
-            // What it takes is ours, however late it comes.
+            // The jobs of a late fetch are ours.
             let _ = fetching.await;
             let is_over = |state: &State| state.running.is_empty() || state.stage == Stage::End;
             self.until(is_over).await;
@@ -128,13 +128,13 @@ impl Engine {
             sleep(GIVE_UP + Duration::from_millis(200)).await;
             let left = running();
             self.change(|state| {
-                // What is completed in a transaction of its handler is locked by that.
+                // A job that is completed in a transaction is locked by it.
                 for job in left.iter().filter(|job| !job.is_completed()) {
                     state.settle(job, &Err(Error::release()));
                 }
             });
             for job in left {
-                warn_of!(job, "a handler is left behind");
+                warn_of!(job, "handler did not stop");
             }
             self.enter(Stage::End);
             sleep(SEND_WITHIN).await;
@@ -144,7 +144,7 @@ impl Engine {
         if unsent > 0 {
             tracing::error!(results = unsent, "results could not be sent");
         }
-        tracing::info!(worker = options.name, "the worker has ended");
+        tracing::info!(worker = options.name, "worker stopped");
         let unsent = (unsent > 0).then_some(ClientError::Unsent(unsent));
         fault.or(unsent).map_or(Ok(()), Err)
     }

@@ -1,4 +1,4 @@
-//! Handlers, and what is around them.
+//! Handlers and middleware.
 
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -14,17 +14,17 @@ use tokio::sync::oneshot;
 use crate::executor::json;
 use crate::{ClientError, Error, Inserted, Job, NewJob};
 
-/// How long a handler has to end by itself after it was cancelled.
+/// How long a cancelled handler has to end by itself.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(1);
 
-/// How a handler ends: with an output, which is JSON, or an error.
+/// The result of a handler: an output, which is JSON, or an error.
 pub(crate) type Ended = Result<Box<RawValue>, Error>;
 
-/// A handler under way, as middleware sees it.
+/// A running handler, as middleware sees it.
 pub type Handling = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
-/// An `async fn(Job<A>) -> Result<T, E>`, where `T` has a JSON, and `E` becomes an [`Error`]. Or a
-/// [`Blocking`] one.
+/// An `async fn(Job<A>) -> Result<T, E>`, where `T` serializes to JSON and `E` converts to an
+/// [`Error`]; or a [`Blocking`] one.
 pub trait Handler<A>: Send + Sync + 'static {
     /// Nothing runs before the first poll.
     #[doc(hidden)]
@@ -56,8 +56,8 @@ where
     }
 }
 
-/// A handler that blocks, a `fn(Job<A>) -> Result<T, E>`: it runs in a thread of its own, which
-/// nothing can end. So it looks at [`Job::cancellation`] now and then.
+/// A blocking handler, a `fn(Job<A>) -> Result<T, E>`. It runs in its own thread, which cannot be
+/// interrupted, so it should check [`Job::cancellation`] regularly.
 pub struct Blocking<F>(pub F);
 
 impl<A, F, T, E> Handler<A> for Blocking<F>
@@ -71,11 +71,11 @@ where
         Box::pin(async move {
             let (send, receive) = oneshot::channel();
             let (runtime, span) = (tokio::runtime::Handle::current(), tracing::Span::current());
-            // A thread of its own does not keep a program from ending, as those of tokio do.
+            // Unlike tokio's threads, a thread of its own does not keep the program from exiting.
             let thread = std::thread::spawn(move || {
                 let _entered = (runtime.enter(), span.enter());
                 let ended = job.typed().and_then(|job| output((self.0)(job)));
-                // Nobody waits for it where the job was left behind.
+                // The worker may no longer wait for it.
                 drop(send.send(ended));
             });
             match receive.await {
@@ -91,7 +91,7 @@ fn output<T: Serialize, E: Into<Error>>(result: Result<T, E>) -> Ended {
     output.map_err(|error| Error::from(error).typed("invalid_output"))
 }
 
-/// Something around every insert, every handler, or both.
+/// Code around every insert, every handler, or both.
 ///
 /// ```
 /// # use postgres_jobs::{Handling, Job, Middleware};
@@ -110,18 +110,18 @@ fn output<T: Serialize, E: Into<Error>>(result: Result<T, E>) -> Ended {
 /// }
 /// ```
 pub trait Middleware: Send + Sync + 'static {
-    /// Is called before an insert, and can change the job. What it returns is called after it, and
-    /// is only dropped if the caller does not wait for the insert to end.
+    /// Called before an insert; can change the job. The returned function is called after the
+    /// insert, or dropped if the caller abandons the insert.
     fn insert(&self, _job: &mut NewJob) -> Option<AfterInsert> {
         None
     }
 
-    /// Makes of a handler under way another one. A handler that does not end after a cancellation
-    /// ends with an error here.
+    /// Wraps a running handler. A handler that does not end after a cancellation ends with an error
+    /// here.
     fn work(&self, _job: Job<()>, handling: Handling) -> Handling {
         handling
     }
 }
 
-/// What is called after an insert, also after one that has failed.
+/// Called after an insert, also after a failed one.
 pub type AfterInsert = Box<dyn FnOnce(Result<&Inserted, &ClientError>) + Send>;

@@ -1,4 +1,4 @@
-//! Inserting jobs, and waiting for what becomes of them.
+//! Inserts jobs and waits for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use serde_json::value::RawValue;
 use crate::executor::{json, query};
 use crate::{AfterInsert, Executor, Inserted, Middleware, NewJob, Result, State};
 
-/// Inserts a job, as part of the caller's transaction.
+/// Inserts a job as part of the caller's transaction.
 ///
 /// # Errors
-/// The database refuses it.
+/// The database refuses the insert.
 pub async fn insert(executor: impl Executor, job: NewJob) -> Result<Inserted> {
     Producer::default().insert(executor, job).await
 }
 
-/// Inserts jobs in one statement, as part of the caller's transaction: all of them or none. The
-/// results are in the order of the jobs.
+/// Inserts all of the jobs in one statement, or none, as part of the caller's transaction. Returns
+/// their results in order.
 ///
 /// # Errors
 /// The database refuses one of them.
@@ -30,23 +30,23 @@ pub async fn insert_many(executor: impl Executor, jobs: Vec<NewJob>) -> Result<V
 /// Inserts jobs with middleware around each insert.
 #[derive(Clone, Default)]
 pub struct Producer {
-    /// What is around every insert. The first one is outermost.
+    /// Middleware around every insert, the first outermost.
     pub middleware: Vec<Arc<dyn Middleware>>,
 }
 
 impl Producer {
-    /// As [`insert`].
+    /// [`insert`] with the middleware.
     ///
     /// # Errors
-    /// As of [`insert`].
+    /// Those of [`insert`].
     pub async fn insert(&self, executor: impl Executor, job: NewJob) -> Result<Inserted> {
         Ok(self.insert_many(executor, vec![job]).await?.swap_remove(0))
     }
 
-    /// As [`insert_many`].
+    /// [`insert_many`] with the middleware.
     ///
     /// # Errors
-    /// As of [`insert_many`].
+    /// Those of [`insert_many`].
     pub async fn insert_many(
         &self,
         mut executor: impl Executor,
@@ -69,48 +69,48 @@ impl Producer {
 
 const INSERT: &str = "select to_json(i)::text from jobs.insert_many($1::jsonb) i order by ord";
 
-/// What a program waits for.
+/// Whether to wait for all jobs or for any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// All of the jobs are over.
+    /// Until all of the jobs are over.
     All,
-    /// One of the jobs is over.
+    /// Until any of the jobs is over.
     Any,
 }
 
-/// What became of a job.
+/// The state and result of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobResult {
     /// The id.
     pub id: i64,
-    /// Its state; none if there is no such job, or no more.
+    /// The current state, or none if the job does not exist.
     pub state: Option<State>,
-    /// What its handler returned, as it is in the database: every number has all of its digits.
+    /// The output as stored in the database, with all digits of every number.
     #[serde(rename = "output")]
     pub raw_output: Option<Box<RawValue>>,
-    /// The text of its latest failed attempt.
+    /// The error of the latest failed attempt.
     pub error: Option<String>,
 }
 
 impl JobResult {
-    /// What its handler returned. Where there is none it is read as null.
+    /// The output. No output is read as null.
     ///
     /// # Errors
-    /// It is of another type, or deeper than serde reads.
+    /// The output has another type, or is deeper than serde can read.
     pub fn output<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         let output = self.raw_output.as_ref();
         serde_json::from_str(output.map_or("null", |output| output.get()))
     }
 }
 
-/// Waits until jobs are completed, cancelled, discarded or gone, for as long as `timeout` at most.
-/// Returns what became of them, in the order of the ids, or how they stand.
+/// Waits until the jobs are completed, cancelled, discarded or deleted, for `timeout` at most.
+/// Returns their states and results in the order of the ids.
 ///
 /// It needs a connection in autocommit, which it occupies.
 ///
 /// # Errors
-/// The database refuses the call: in a transaction (25001), or for more than 10,000 ids.
+/// The database refuses the call: in a transaction (25001), or with more than 10,000 ids.
 pub async fn wait_for(
     mut executor: impl Executor,
     ids: &[i64],

@@ -19,60 +19,59 @@ use crate::executor::{json, query};
 use crate::link::Link;
 use crate::{Error, Executor, Result};
 
-/// A job that is being worked on, with args of the handler's type.
+/// A running job, with args of the handler's type.
 ///
-/// Everything else that is known of it is in [`JobInfo`], as which it can be used: `job.id`.
+/// It dereferences to [`JobInfo`], which has its other fields: `job.id`.
 #[derive(Clone)]
 pub struct Job<A> {
     /// The args.
     pub args: A,
     pub(crate) info: Arc<JobInfo>,
-    /// What stores its progress; none in a test.
+    /// Stores its progress; none in a test.
     pub(crate) link: Option<Arc<Mutex<Link>>>,
 }
 
-/// What the database says of a job that is being worked on.
+/// The fields of a running job.
 #[derive(Debug, Deserialize)]
 #[non_exhaustive]
 pub struct JobInfo {
     /// The id.
     pub id: i64,
     pub(crate) token: i64,
-    /// The kind, which says what handler it has.
+    /// The kind, which selects the handler.
     pub kind: String,
     /// The queue that it was fetched from.
     pub queue: String,
-    /// The args as they are in the database: every number has all of its digits.
+    /// The args as stored in the database, with all digits of every number.
     #[serde(rename = "args")]
     pub raw_args: Box<RawValue>,
-    /// What the producer and its middleware say of the job beside the args; null if it is too deep,
-    /// or has a number that a [`Value`] cannot hold.
+    /// Metadata; null if it is too deep, or has a number that a [`Value`] cannot represent.
     pub meta: Value,
     /// The tags.
     pub tags: Vec<String>,
-    /// The lower number is fetched first.
+    /// Lower numbers are fetched first.
     pub priority: i32,
     /// The number of this attempt, from 1.
     pub attempt: i32,
-    /// How many attempts there can be.
+    /// The maximum number of attempts.
     pub max_attempts: i32,
     /// When it was inserted.
     pub created_at: DateTime<Utc>,
-    /// When it was to run.
+    /// When it was due.
     pub scheduled_at: DateTime<Utc>,
-    /// When this attempt began.
+    /// When this attempt started.
     pub attempted_at: DateTime<Utc>,
-    /// When the server takes the job away, by the clock of this machine; none: never.
+    /// When the server ends the attempt, by this machine's clock; none if it has no limit.
     #[serde(deserialize_with = "deadline")]
     pub deadline: Option<Instant>,
     #[serde(skip)]
     pub(crate) cancellation: CancellationToken,
     #[serde(skip)]
     pub(crate) reason: OnceLock<Reason>,
-    /// Whether there is nothing more to tell: it was told, or the job is somebody else's.
+    /// Whether nothing more is sent: the result is sent, or the job is lost.
     #[serde(skip)]
     pub(crate) is_settled: AtomicBool,
-    /// Whether the handler has completed it in a transaction, which may not be committed yet.
+    /// Whether the handler has completed the job in a transaction, which may still be open.
     #[serde(skip)]
     pub(crate) is_completed: AtomicBool,
 }
@@ -92,17 +91,17 @@ pub enum State {
     Discarded,
 }
 
-/// Why a handler is cancelled.
+/// Why a handler was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The attempt has exceeded its timeout, and has failed.
+    /// The attempt exceeded its timeout and has failed.
     Timeout,
-    /// Somebody has cancelled the job.
+    /// The job was cancelled.
     Cancelled,
-    /// The worker stops, and releases the job.
+    /// The worker is stopping and releases the job.
     Stopping,
-    /// The job is no longer this worker's.
+    /// The job was lost: another worker owns it, or it no longer exists.
     Lost,
 }
 
@@ -115,12 +114,12 @@ fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Instant>, D::Er
     Option::deserialize(from).map(in_seconds)
 }
 
-/// The time that is so many seconds from now; none if no clock gets there.
+/// The time this many seconds from now, or none beyond the clock's range.
 fn in_seconds(left: Option<f64>) -> Option<Instant> {
     Instant::now().checked_add(Duration::try_from_secs_f64(left?.max(0.0)).ok()?)
 }
 
-/// A warning about a job.
+/// Logs a warning about a job.
 macro_rules! warn_of {
     ($job:expr, $($said:tt)+) => {
         tracing::warn!(job = $job.id, kind = $job.kind, attempt = $job.attempt, $($said)+)
@@ -129,7 +128,7 @@ macro_rules! warn_of {
 pub(crate) use warn_of;
 
 impl JobInfo {
-    /// A row, whose columns are in the order of the members.
+    /// Reads a row with columns in the order of the fields.
     pub(crate) fn of(row: &Row) -> Result<Self, tokio_postgres::Error> {
         Ok(Self {
             id: row.try_get(0)?,
@@ -157,21 +156,21 @@ impl JobInfo {
         self.is_completed.load(SeqCst)
     }
 
-    /// How long its handler may run, so that it is over before the server ends the attempt.
+    /// How long the handler may run, so that it ends before the server ends the attempt.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         let left = self.deadline?.saturating_duration_since(Instant::now());
         Some(left - (left / 20).min(Duration::from_secs(1)))
     }
 
-    /// Takes the answer to a heartbeat, whether the job is to be cancelled. None: it is lost,
-    /// unless it was told meanwhile.
+    /// Takes the answer to a heartbeat: whether the job is cancelled. None means that it is lost,
+    /// unless its result was sent meanwhile.
     pub(crate) fn hear(&self, is_cancelled: Option<bool>) {
         match is_cancelled {
             _ if self.is_completed() => {}
             Some(true) => self.cancel(Reason::Cancelled),
             None if !self.is_settled.swap(true, SeqCst) => {
                 self.cancel(Reason::Lost);
-                warn_of!(self, "a job was lost");
+                warn_of!(self, "job lost");
             }
             _ => {}
         }
@@ -184,7 +183,7 @@ impl JobInfo {
     }
 }
 
-/// Takes it back when it is dropped.
+/// Reverts on drop.
 struct Uncomplete<'a>(&'a AtomicBool);
 
 impl Drop for Uncomplete<'_> {
@@ -210,26 +209,25 @@ impl<A> Job<A> {
         Ok(Job { args, info, link })
     }
 
-    /// Is cancelled when the handler is to stop: at its timeout, when somebody cancels the job,
-    /// when the worker stops, or when the job is lost to another worker.
+    /// Cancelled when the handler must stop: on timeout, cancel, stop of the worker, or a lost job.
     ///
     /// An async handler that has not ended a second later is dropped at its `await`.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.info.cancellation
     }
 
-    /// Why the handler is cancelled, once it is.
+    /// Why the handler was cancelled, if it was.
     pub fn cancelled_because(&self) -> Option<Reason> {
         self.info.reason.get().copied()
     }
 
-    /// Stores how far the job is, for all to see in `jobs.jobs`, and renews its lease.
+    /// Stores progress, any JSON, which `jobs.jobs` shows, and renews the lease.
     ///
     /// # Errors
-    /// The value has no JSON that the database takes, or the job is lost.
+    /// The value cannot be stored as JSON, or the job is lost.
     pub async fn progress(&self, value: impl Serialize) -> Result<()> {
         let value = json(&value)?;
-        // Without a worker, as in a test, nobody looks at progress.
+        // Without a worker, as in a test, progress is not stored.
         let Some(link) = &self.link else {
             return Ok(());
         };
@@ -249,15 +247,14 @@ impl<A> Job<A> {
         Ok(())
     }
 
-    /// Completes the job within a transaction of the handler: with it, or not at all.
-    ///
-    /// If the handler then returns a value, the worker sends nothing more. Commit before that.
+    /// Completes the job within a transaction of the handler, so that its writes and the completion
+    /// are atomic. Commit before the handler returns: the worker then sends nothing more.
     ///
     /// # Errors
-    /// The job is lost, or the output has no JSON that the database takes.
+    /// The job is lost, or the output cannot be stored as JSON.
     pub async fn complete(&self, mut tx: impl Executor, output: impl Serialize) -> Result<()> {
         let (id, token, output) = (self.id.to_string(), self.token.to_string(), json(&output)?);
-        // From now on: no heartbeat may take the job for lost once this is committed.
+        // Set before the call: no heartbeat may take the job for lost once this is committed.
         self.is_completed.store(true, SeqCst);
         let unless_done = Uncomplete(&self.is_completed);
         tx.rows(COMPLETE, &[&id, &token, output.get()]).await?;

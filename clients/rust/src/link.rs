@@ -18,25 +18,24 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::executor::{Executor, texts, typed};
 use crate::{ClientError, Result};
 
-/// Connects as workers do: with TLS, if the feature `tls` is there, unless the configuration says
-/// `sslmode=disable`. The server's certificate must be one that the system trusts, or that `trust`
-/// was told, unless it says `sslmode=prefer`, the default. Then the connection is not encrypted
-/// where it is not.
+/// Connects as workers do: with TLS, if the feature `tls` is enabled, unless the configuration has
+/// `sslmode=disable`. The server's certificate must be trusted by the system or by `trust`. With
+/// `sslmode=prefer`, the default, a connection to an untrusted server is not encrypted.
 ///
 /// # Errors
-/// There is no such server, or it does not let us in.
+/// The server cannot be reached, or refuses the connection.
 pub async fn connect(config: &Config) -> Result<Client, Error> {
     Ok(connect_hearing(config, |_| {}).await?.0)
 }
 
-/// Connects as [`connect`] does, for a client that is to `LISTEN`. What hears the notifications is
-/// dropped when the connection is lost.
+/// Connects as [`connect`] does, for a client that uses `LISTEN`. The function that gets the
+/// notifications is dropped when the connection is lost.
 ///
-/// The task carries the messages. It ends after the client, once the server has answered what it
-/// was asked: where that may never be, abort it.
+/// The task carries the messages. It ends after the client is dropped and the server has answered.
+/// Abort it if the server may never answer.
 ///
 /// # Errors
-/// As [`connect`].
+/// Those of [`connect`].
 pub async fn connect_hearing(
     config: &Config,
     mut heard: impl FnMut(Notification) + Send + 'static,
@@ -65,13 +64,12 @@ pub async fn connect_hearing(
     Ok((client, tokio::spawn(messages)))
 }
 
-/// The certificates that are trusted; none: the system's.
+/// The trusted certificates, or none for the system's.
 #[cfg(feature = "tls")]
 static TRUSTED: std::sync::RwLock<RootCertStore> =
     std::sync::RwLock::new(RootCertStore { roots: Vec::new() });
 
-/// Trusts the certificates in a file, PEM, and no others, in all connections of this process that
-/// are made from now on.
+/// Trusts only the certificates of a PEM file, in all later connections of this process.
 ///
 /// # Errors
 /// The file cannot be read, or has no certificate.
@@ -83,7 +81,7 @@ pub fn trust(file: &std::path::Path) -> io::Result<()> {
     }
     let mut roots = RootCertStore::empty();
     if roots.add_parsable_certificates(found.certs).0 == 0 {
-        return Err(io::Error::other("it has no certificate"));
+        return Err(io::Error::other("the file has no certificate"));
     }
     *TRUSTED.write().expect("no panic") = roots;
     Ok(())
@@ -106,18 +104,18 @@ fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
 
 type Statements = HashMap<&'static str, Statement>;
 
-/// One of a worker's connections, made anew when it breaks.
+/// A connection of a worker, which reconnects when it breaks.
 pub(crate) struct Link {
     config: Config,
     /// A client, its messages, and the statements that it has prepared.
     opened: Option<(Client, AbortOnDropHandle<()>, Statements)>,
     /// Whether statements are prepared.
     prepares: bool,
-    /// Without an answer for so long the connection counts as broken.
+    /// A connection without an answer for this long counts as broken.
     patience: Duration,
     /// How long connecting may take.
     connecting: Duration,
-    /// How many calls have failed since one succeeded.
+    /// How many calls have failed since the last success.
     pub(crate) failures: u32,
 }
 
@@ -130,7 +128,7 @@ impl Executor for Link {
 impl Link {
     pub(crate) fn new(config: &Config, prepares: bool, patience: Duration) -> Self {
         // Each host has its turn, though a call may have less time. A turn ends when the socket is
-        // open: a server that accepts and says nothing then is left when all turns are over.
+        // open: a server that accepts and then stays silent is left when all turns are over.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()) as u32;
         let turn = config.get_connect_timeout().copied().unwrap_or_default();
         let turns = turn
@@ -146,7 +144,7 @@ impl Link {
         }
     }
 
-    /// Runs a statement. If its connection does not serve any more, the next one has another.
+    /// Runs a statement. If its connection is broken, the next statement gets a new one.
     pub(crate) async fn run(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
         let rows = self.once(sql, of).await;
         match &rows {
@@ -158,7 +156,7 @@ impl Link {
         rows
     }
 
-    /// Connects, unless that is done. Whoever gives it up has asked for nothing yet.
+    /// Connects if necessary. It can be abandoned, since no statement has been sent.
     pub(crate) async fn open(&mut self) -> Result<()> {
         self.opened.take_if(|(client, ..)| client.is_closed());
         if self.opened.is_none() {
@@ -187,7 +185,8 @@ impl Link {
         Ok(answer.map_err(io::Error::from)??)
     }
 
-    /// Runs a statement that waits. Whatever ends it, as a `statement_timeout` does, wakes us.
+    /// Runs a statement that waits. Whatever ends it, such as a `statement_timeout`, wakes the
+    /// caller.
     pub(crate) async fn wait(&mut self, sql: &'static str, of: &[&str]) {
         match self.run(sql, of).await {
             Err(error) if !error.is(&["57014"]) => self.pause(&error).await,
@@ -195,41 +194,41 @@ impl Link {
         }
     }
 
-    /// Waits before a call is repeated: the longer the more have failed.
+    /// Pauses before a call is repeated, longer after each failure.
     pub(crate) async fn pause(&mut self, error: &ClientError) {
         let pause = back_off(self.failures);
         self.failures += 1;
         if self.passes(error) {
-            tracing::warn!(%error, ?pause, "a call has failed and is repeated");
+            tracing::warn!(%error, ?pause, "call failed, retrying");
         } else {
-            tracing::error!(%error, ?pause, "a call was refused and is tried again");
+            tracing::error!(%error, ?pause, "call refused, retrying");
         }
         tokio::time::sleep(pause).await;
     }
 
-    /// Whether the statement that has failed so may succeed if it is repeated.
+    /// Whether a repetition of the failed statement may succeed.
     pub(crate) fn passes(&self, error: &ClientError) -> bool {
         self.opened.is_none() || error.is(RIVALRY)
     }
 }
 
-/// How long a call may take that does its work at once. No wait for jobs is longer.
+/// The time limit of a call that does not wait. No wait for jobs is longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The server ends the connection, or is a standby.
 const GONE: &[&str] = &["08", "25006", "57P0"];
-/// Others are at the same rows, for too long for a `statement_timeout`. The connection is good.
+/// Conflicts over rows, up to a `statement_timeout`. The connection is intact.
 const RIVALRY: &[&str] = &["40P01", "40001", "55P03", "57014"];
-/// A pooler gives each statement another session, or the extension is another one now.
+/// A pooler gives each statement another session, or the extension has changed.
 const UNPREPARED: &[&str] = &["26000", "42P05", "0A000"];
 
-/// How long to wait after so many failures in a row.
+/// The pause after this many failures in a row.
 pub(crate) fn back_off(failures: u32) -> Duration {
     let seconds = 0.1 * f64::from(1 << failures.min(7));
     Duration::from_secs_f64(seconds.min(10.0) * (0.75 + 0.5 * (random() as f64 / u64::MAX as f64)))
 }
 
-/// A random number, good enough for names and pauses.
+/// A random number for names and pauses.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(())
 }

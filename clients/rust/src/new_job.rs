@@ -1,4 +1,4 @@
-//! A job to be inserted, and what an insert has made of it.
+//! A job to insert, and the result of its insert.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::executor::json;
 use crate::unique::seconds;
 use crate::{State, Unique};
 
-/// A job to be inserted. What is none or empty its kind says (`jobs.define_kind`), or else the
-/// database's defaults.
+/// A job to insert. None and empty values mean the kind's default (`jobs.define_kind`), else the
+/// server's.
 ///
 /// ```
 /// # use postgres_jobs::NewJob;
@@ -30,36 +30,36 @@ pub struct NewJob {
     pub kind: String,
     /// Its args.
     pub args: Box<RawValue>,
-    /// Its queue; the default is `default`.
+    /// Its queue. Default: `default`.
     pub queue: Option<String>,
-    /// The lower number is fetched first; the default is 1.
+    /// Lower numbers are fetched first. Default: 1.
     pub priority: Option<i32>,
-    /// When it is to run; the default is at once.
+    /// When it is due. Default: now.
     pub scheduled_at: Option<DateTime<Utc>>,
-    /// When it is too late for it to begin; the default is never.
+    /// When it is discarded unless it was fetched. Default: never.
     pub expires_at: Option<DateTime<Utc>>,
-    /// How many attempts there can be; the default is 25.
+    /// The maximum number of attempts. Default: 25.
     pub max_attempts: Option<i32>,
     /// Its tags.
     pub tags: Vec<String>,
-    /// What is said of it beside the args.
+    /// Metadata.
     pub meta: Map<String, Value>,
-    /// How long an attempt may run, [`Duration::MAX`] for no limit; the default is a minute.
+    /// The timeout of an attempt, or [`Duration::MAX`] for no limit. Default: 1 minute.
     #[serde(with = "seconds")]
     pub timeout: Option<Duration>,
-    /// How long it waits after a failure, as `jobs.insert` has it; the default is `"river"`.
+    /// The retry policy, as in `jobs.insert`. Default: `"river"`.
     pub retry: Option<Value>,
-    /// Whether it waits until somebody calls `jobs.activate`.
+    /// Whether it waits for `jobs.activate`.
     pub pending: bool,
-    /// What makes it unique, and what becomes of a duplicate.
+    /// What makes it unique, and what happens to a duplicate.
     pub unique_opts: Option<Unique>,
 }
 
 impl NewJob {
-    /// A job of this kind with these args, and nothing else said of it.
+    /// A job of this kind with these args and defaults otherwise.
     ///
     /// # Errors
-    /// The args have no JSON.
+    /// The args have no JSON form.
     pub fn new(kind: &str, args: impl Serialize) -> serde_json::Result<Self> {
         let mut job = Self::default();
         (job.kind, job.args) = (kind.into(), json(&args)?);
@@ -67,18 +67,18 @@ impl NewJob {
     }
 }
 
-/// What an insert has made, or found.
+/// The result of an insert.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct Inserted {
-    /// The job, or the one that it is a duplicate of; none if [`Unique::wait`] is false and
-    /// somebody else is inserting it now.
+    /// The id of the new job, or of the existing one; none if [`Unique::wait`] is false and another
+    /// transaction is inserting it.
     pub id: Option<i64>,
     /// The state of that job.
     pub state: Option<State>,
-    /// Whether nothing was inserted, since there is such a job.
+    /// Whether nothing was inserted because the job is a duplicate.
     #[serde(rename = "unique_skipped_as_duplicate")]
     pub is_duplicate: bool,
-    /// The newest of the jobs that it replaces.
+    /// The newest of the jobs that it replaced.
     pub replaced_id: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! Spans of OpenTelemetry around inserts and handlers.
+//! OpenTelemetry spans for inserts and attempts.
 
 use opentelemetry::global::{self, BoxedTracer};
 use opentelemetry::trace::{
@@ -9,11 +9,12 @@ use opentelemetry::{Context, KeyValue};
 
 use crate::{AfterInsert, Error, Handling, Inserted, Job, Middleware, NewJob, Reason};
 
-/// Middleware that makes a span of every insert and of every attempt, by the global tracer.
+/// Middleware that makes a span for every insert and every attempt, by the messaging conventions
+/// and the global tracer.
 ///
-/// The producer's span travels as `traceparent` in the job's meta. The first attempt is its child;
-/// later ones have traces of their own with a link to it. A span has failed if its insert or
-/// attempt has.
+/// The producer's span travels as `traceparent` in meta. A first attempt is its child; a retry
+/// starts a new trace with a link to it. A span fails if its insert or attempt fails. The status
+/// stays unset if the job is snoozed, cancelled, released at a stop or lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenTelemetry;
 
@@ -81,14 +82,14 @@ impl Middleware for OpenTelemetry {
             span.set_attribute(KeyValue::new("messaging.message.id", job.id.to_string()));
             span.set_attribute(KeyValue::new("jobs.attempt", i64::from(job.attempt)));
             let result = handling.with_context(context.clone()).await;
-            // As the worker tells the database.
+            // The worker sends the same.
             let timeout = Error::timeout();
             let error = match (&result, job.cancelled_because()) {
-                // It is somebody else's.
+                // The job is lost.
                 (_, Some(Reason::Lost)) => None,
                 (Ok(_), _) if job.is_completed() => None,
                 (_, Some(Reason::Timeout)) => Some(&timeout),
-                // It has given up because it was cancelled.
+                // The handler stopped because it was cancelled.
                 (Err(error), Some(_)) if error.is_plain() => None,
                 _ => result.as_ref().err(),
             };
@@ -103,7 +104,7 @@ impl Middleware for OpenTelemetry {
     }
 }
 
-/// A context as W3C Trace Context writes it.
+/// A context in the format of W3C Trace Context.
 fn traceparent(context: &SpanContext) -> String {
     let (trace, span) = (context.trace_id(), context.span_id());
     format!("00-{trace}-{span}-{:02x}", context.trace_flags().to_u8())

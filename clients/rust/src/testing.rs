@@ -1,5 +1,5 @@
-//! Helpers for tests of programs that insert jobs, or have handlers. All but [`job`] work in a
-//! transaction of the test, which it rolls back. They open no connection.
+//! Helpers for tests of producers and handlers. All but [`job`] work in a transaction that the test
+//! rolls back. They open no connection.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -19,28 +19,28 @@ use crate::{ClientError, Error, Executor, Job, Result, State, Worker, fetch};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
-    /// The database refuses something.
+    /// The database refused a statement.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The args have no JSON, or what the database has is of another type.
+    /// The args have no JSON form, or a value of the database has another type than expected.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// There is no such job.
-    #[error("no job {kind} has args {args}; jobs of that kind have {others}")]
+    #[error("no job of kind \"{kind}\" has args {args}; the newest of that kind have:\n{others}")]
     NotInserted {
-        /// The kind that it was to have.
+        /// The expected kind.
         kind: String,
-        /// The args that it was to have at least.
+        /// The args that the job must have at least.
         args: Value,
         /// The args of the newest 10 jobs of that kind.
         others: Value,
     },
-    /// A job comes again and again.
-    #[error("after 1,000 attempts there is still a job that is due")]
+    /// Jobs are still due after 1,000 attempts.
+    #[error("jobs are still due after 1,000 attempts")]
     Endless,
 }
 
-/// A job that was inserted.
+/// An inserted job.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -52,7 +52,7 @@ pub struct InsertedJob {
     pub args: Value,
 }
 
-/// What an attempt left.
+/// An attempt made by [`work_all`], and the job after it.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct Attempted {
@@ -60,16 +60,16 @@ pub struct Attempted {
     pub id: i64,
     /// Its kind.
     pub kind: String,
-    /// Its state then.
+    /// Its state after the attempt.
     pub state: State,
-    /// What its handler returned.
+    /// Its output.
     pub output: Option<Value>,
-    /// The text of its latest failed attempt.
+    /// The error of the latest failed attempt.
     pub error: Option<String>,
 }
 
-/// A job that is in no database, to call a handler with. The JSON object has those of its members
-/// that matter, by the names of [`JobInfo`]; `args` are of the handler's type.
+/// A job outside a database, to call a handler with. The JSON object has the members that matter,
+/// by the names of [`JobInfo`]; `args` have the handler's type.
 ///
 /// ```
 /// # use postgres_jobs::{Error, Job, testing};
@@ -87,7 +87,7 @@ pub struct Attempted {
 /// ```
 ///
 /// # Errors
-/// The args are of another type, or so is a member.
+/// The args or another member have the wrong type.
 pub fn job<A: DeserializeOwned>(members: Value) -> serde_json::Result<Job<A>> {
     let mut all = json!({
         "id": 0, "token": 0, "kind": "", "queue": "default", "args": {}, "meta": {}, "tags": [],
@@ -115,10 +115,10 @@ impl Executor for Arc<tokio::sync::Mutex<sqlx::PgConnection>> {
     }
 }
 
-/// The newest job of this kind that has at least these args.
+/// Returns the newest job of the kind with at least these args.
 ///
 /// # Errors
-/// There is none. The text says which jobs of that kind there are.
+/// There is none. The error has the args of the newest 10 jobs of the kind.
 pub async fn assert_inserted(
     mut executor: impl Executor,
     kind: &str,
@@ -136,14 +136,14 @@ pub async fn assert_inserted(
     Err(TestError::NotInserted { kind, args, others })
 }
 
-/// Runs what is due in the worker's queues, one job after another, with its handlers and its
-/// middleware, until nothing is. Returns an entry for each attempt, in their order.
+/// Runs the due jobs of the worker's queues, one after another, with its handlers and middleware,
+/// until none is left. Returns an entry per attempt, in order.
 ///
-/// What a handler did in the transaction stays if it returned. Else it is undone, and the failure
-/// is stored. Timeouts, leases and heartbeats play no part.
+/// The writes of a handler stay if it returned a value; otherwise they are rolled back, and the
+/// failure is stored. Timeouts, leases and heartbeats have no effect.
 ///
 /// # Errors
-/// After 1,000 attempts there is more, or the database refuses something.
+/// Jobs are still due after 1,000 attempts, or the database refuses a statement.
 pub async fn work_all(
     mut executor: impl Executor,
     worker: &Worker,
@@ -179,7 +179,7 @@ async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Re
         }
         let results = format!("[{}]", Finish::new(&info, &ended).json);
         match executor.rows(FINISH, &[&results]).await {
-            // An output that the database does not take.
+            // An output that the database cannot store.
             Err(error) if ended.is_ok() => {
                 ended = Err(Error::new(error.to_string()).typed("invalid_output"));
             }
@@ -188,10 +188,10 @@ async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Re
     }
 }
 
-/// Lets this much time pass: jobs that are to run later run that much earlier.
+/// Makes every scheduled and retryable job due that much earlier.
 ///
 /// # Errors
-/// The database refuses it.
+/// The database refuses the update.
 pub async fn advance(mut executor: impl Executor, time: Duration) -> Result<()> {
     let time = time.as_secs_f64().to_string();
     executor.rows(ADVANCE, &[&time]).await.map(drop)

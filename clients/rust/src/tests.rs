@@ -221,28 +221,37 @@ fn wrong_options_are_named() {
         queues: vec![queue("a", 1.0), queue("b", -2.5)],
         ..Options::default()
     };
-    let fault = "queues has b with weight -2.5: not a positive number";
+    let fault = "the weight of queue b must be a positive number, not -2.5";
     assert_eq!(wrong(options), fault);
     let options = Options {
         queues: vec!["a".into(), "a".into()],
         ..Options::default()
     };
-    assert_eq!(wrong(options), "queues has a twice");
+    assert_eq!(
+        wrong(options),
+        "queues must name each queue once, not a twice"
+    );
     let kind_timeouts = [("k".into(), Duration::ZERO)].into();
     let options = Options {
         kind_timeouts,
         ..Options::default()
     };
-    assert_eq!(wrong(options), "kind_timeouts has k with 0 s: not positive");
+    assert_eq!(
+        wrong(options),
+        "the timeout of kind k must be positive, not 0 s"
+    );
     // So an error that `main` returns is shown.
-    let fault = ClientError::Option("lease is 0 s: not positive".into());
-    assert_eq!(format!("{fault:?}"), "lease is 0 s: not positive");
+    let fault = ClientError::Option("lease must be positive, not 0 s".into());
+    assert_eq!(format!("{fault:?}"), "lease must be positive, not 0 s");
     let twice = worker(Options::default())
         .unwrap()
         .kind("k", async |_: Job<Value>| Ok::<_, Error>(()))
         .kind("k", Blocking(|_: Job<Value>| Ok::<_, Error>(())))
         .start();
-    assert_eq!(twice.err().unwrap().to_string(), "kind k has two handlers");
+    assert_eq!(
+        twice.err().unwrap().to_string(),
+        "kind k already has a handler"
+    );
 }
 
 #[test]
@@ -361,7 +370,7 @@ async fn a_timeout_of_a_kind_without_handler_is_refused() {
     };
     let has_k = || worker(options()).unwrap().kind("k", nothing);
     let refused = has_k().start().err().unwrap().to_string();
-    assert_eq!(refused, "kind_timeouts has l, which has no handler");
+    assert_eq!(refused, "kind_timeouts names l, which has no handler");
     assert!(has_k().otherwise(nothing).start().is_ok());
 }
 
@@ -430,21 +439,18 @@ async fn logs_say_which_job_it_is_and_keep_nobody_from_the_state() {
     let job = r#"job=7 kind="k" attempt=2"#;
     let late = "the attempt ran longer than its timeout";
     let wanted = [
-        (format!(" WARN a job was lost {job}\n"), Some(0)),
+        (format!(" WARN job lost {job}\n"), Some(0)),
+        (format!(" WARN attempt failed {job} error=no\n"), Some(2)),
         (
-            format!(" WARN an attempt has failed {job} error=no\n"),
-            Some(2),
-        ),
-        (
-            format!(" WARN an attempt has failed {job} error={late}\n"),
+            format!(" WARN attempt failed {job} error={late}\n"),
             Some(3),
         ),
         (
-            format!(" WARN a result is refused {job} error=refused\n"),
+            format!(" WARN result refused, retrying {job} error=refused\n"),
             Some(3),
         ),
         (
-            format!(" WARN job lost, result dropped {job} reason=\"lease_lost\"\n"),
+            format!(" WARN job lost, result discarded {job} reason=\"lease_lost\"\n"),
             Some(0),
         ),
     ];

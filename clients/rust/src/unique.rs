@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::State;
 
-/// What makes a job unique: the parts of it that another job must have alike to be a duplicate.
+/// What makes a job unique: the parts in which a duplicate equals it.
 ///
 /// ```
 /// # use postgres_jobs::{By, Unique};
@@ -19,50 +19,50 @@ use crate::State;
 /// };
 /// ```
 ///
-/// The default is not unique, whatever its kind says.
+/// The default means not unique, even if the kind is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Unique {
-    /// The kind alone is enough.
+    /// By kind alone.
     pub by_kind: bool,
-    /// All args, or some of them.
+    /// By all args, or some of them.
     pub by_args: Option<By>,
-    /// Some of its meta.
+    /// By some of its meta.
     pub by_meta: Option<By>,
-    /// The queue, too.
+    /// Also by queue.
     pub by_queue: bool,
-    /// The time it runs, or is inserted, rounded down to a multiple of this.
+    /// Also by the time it is due or inserted, rounded down to a multiple of this.
     #[serde(with = "seconds")]
     pub by_period: Option<Duration>,
-    /// The states in which an existing job counts; all but cancelled and discarded.
+    /// The states in which an existing job conflicts. Default: all but cancelled and discarded.
     pub by_state: Option<Vec<State>>,
-    /// An existing job counts only while it is younger than this.
+    /// An existing job conflicts only while it is younger than this.
     #[serde(with = "seconds")]
     pub window: Option<Duration>,
-    /// Since when it is so old: `created_at`, the default, or `scheduled_at`.
+    /// The start of the window: `created_at`, the default, or `scheduled_at`.
     pub window_from: Option<String>,
-    /// The job counts for so long, in whatever state it is.
+    /// How long the job holds its key, even if it is deleted.
     #[serde(with = "seconds")]
     pub hold_for: Option<Duration>,
-    /// What ends that early: `success`, the default, or `start`.
+    /// What releases the hold early: `success`, the default, or `start`.
     pub hold_until: Option<String>,
-    /// Jobs of other kinds count as well.
+    /// Jobs of other kinds are duplicates, too.
     pub exclude_kind: bool,
-    /// This text instead of args, meta, queue and period.
+    /// Use this text instead of args, meta, queue and period.
     pub key: Option<String>,
-    /// What becomes of a duplicate; it is skipped by default.
+    /// What happens to a duplicate. Default: it is skipped.
     pub on_conflict: Option<OnConflict>,
-    /// False: skip the job if somebody else is inserting a duplicate now, and may still roll back.
+    /// False: skip the job while another transaction is inserting its key.
     pub wait: Option<bool>,
 }
 
-/// Which members of args or meta count.
+/// Which members of args or meta are compared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum By {
     /// All of them: [`By::ALL`].
     All(bool),
-    /// Those at these paths, such as `customer` or `address.city`.
+    /// The members at these paths, such as `customer` or `address.city`.
     Paths(Vec<String>),
 }
 
@@ -71,7 +71,7 @@ impl By {
     pub const ALL: Self = Self::All(true);
 }
 
-/// What becomes of a duplicate.
+/// What happens to a duplicate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnConflict {
@@ -81,13 +81,13 @@ pub enum OnConflict {
     Reject,
     /// Existing jobs that are not final are cancelled, and the new one is inserted.
     Replace,
-    /// So, and the new job takes over the time of the one that it replaces.
+    /// As `Replace`, and the new job keeps the time of the one that it replaces.
     ReplaceExceptSchedule,
-    /// The existing job takes these fields of the new one, by its state, or by `*` for every state.
+    /// The existing job takes these fields of the new one, by its state, or by `*` for any state.
     Update(BTreeMap<String, Vec<String>>),
 }
 
-/// Durations as the database has them; the longest is none.
+/// Durations as the database reads them. The longest means none.
 pub(crate) mod seconds {
     use super::*;
 

@@ -26,28 +26,26 @@ use crate::{ClientError, Error, Handler, Handling, Job, JobInfo, Middleware, Res
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The queues; the default is `default` alone. Several share the places by their weights. What
-    /// one does not use the others may.
+    /// The queues, which share the places by their weights. Places that a queue does not use go to
+    /// the others. Default: `default`.
     pub queues: Vec<Queue>,
-    /// The most handlers that run at a time; the default is 10.
+    /// The maximum number of handlers that run at once. Default: 10.
     pub concurrency: usize,
-    /// How long a handler may run, if its kind does not say; by default only the job's own timeout
-    /// counts.
+    /// How long a handler may run, unless its kind has a timeout. Default: no limit but the job's.
     pub timeout: Option<Duration>,
-    /// How long handlers of these kinds may run; [`Duration::MAX`] is as long as the job's own
-    /// timeout lets them.
+    /// How long handlers of these kinds may run; [`Duration::MAX`] is no limit but the job's.
     pub kind_timeouts: HashMap<String, Duration>,
-    /// How long a dead worker goes unnoticed; the default is 30 seconds. Leases are renewed each
-    /// third of it.
+    /// How long a job stays with a dead worker before it is rescued. Default: 30 s. Leases are
+    /// renewed every third of it.
     pub lease: Duration,
-    /// How long handlers may go on after a stop; the default is 10 seconds.
+    /// How long handlers may go on after a stop. Default: 10 s.
     pub grace: Duration,
-    /// The worker's name in `jobs.workers`; the default is `HOST:PID:RANDOM`.
+    /// The worker's name in `jobs.workers`. Default: `HOST:PID:RANDOM`.
     pub name: String,
-    /// What `jobs.workers` shows in `info`; the library adds its name and version.
+    /// Shown in `jobs.workers`. The library adds its name and version.
     pub info: Map<String, Value>,
-    /// Whether the worker's statements are prepared; the default is true. A pooler that gives each
-    /// transaction another session, as PgBouncer does in transaction mode, wants false.
+    /// Whether the worker's statements are prepared. Default: true. Set it to false for a pooler in
+    /// transaction mode, such as PgBouncer.
     pub prepare: bool,
 }
 
@@ -68,12 +66,12 @@ impl Default for Options {
     }
 }
 
-/// A queue of a worker, and its share of the places.
+/// A queue of a worker and its share of the places.
 #[derive(Clone, Debug)]
 pub struct Queue {
     /// Its name.
     pub name: String,
-    /// Its share of the places, beside the weights of the others.
+    /// Its share of the places, relative to the weights of the others.
     pub weight: f64,
 }
 
@@ -96,20 +94,30 @@ impl Options {
     }
 
     fn check(&self) -> Result<()> {
-        require(!self.queues.is_empty(), "queues is empty")?;
+        require(
+            !self.queues.is_empty(),
+            "queues must name at least one queue",
+        )?;
         let mut names = HashSet::new();
         for Queue { name, weight } in &self.queues {
             let is_weight = weight.is_finite() && *weight > 0.0;
-            require(names.insert(name), format!("queues has {name} twice"))?;
-            let fault = format!("queues has {name} with weight {weight}: not a positive number");
+            require(
+                names.insert(name),
+                format!("queues must name each queue once, not {name} twice"),
+            )?;
+            let fault =
+                format!("the weight of queue {name} must be a positive number, not {weight}");
             require(is_weight, fault)?;
         }
-        require(self.concurrency > 0, "concurrency is 0: not at least 1")?;
-        require(!self.lease.is_zero(), "lease is 0 s: not positive")?;
+        require(
+            self.concurrency > 0,
+            "concurrency must be at least 1, not 0",
+        )?;
+        require(!self.lease.is_zero(), "lease must be positive, not 0 s")?;
         let has_time = self.timeout != Some(Duration::ZERO);
-        require(has_time, "timeout is 0 s: not positive")?;
+        require(has_time, "timeout must be positive, not 0 s")?;
         for (kind, timeout) in &self.kind_timeouts {
-            let fault = format!("kind_timeouts has {kind} with 0 s: not positive");
+            let fault = format!("the timeout of kind {kind} must be positive, not 0 s");
             require(!timeout.is_zero(), fault)?;
         }
         Ok(())
@@ -122,27 +130,27 @@ fn require(is_right: bool, fault: impl Into<String>) -> Result<()> {
     is_right.then_some(()).ok_or_else(fault)
 }
 
-/// Starts a handler, whatever type its args have.
+/// Starts a handler of any args type.
 type Start = Arc<dyn Fn(Job<()>) -> Handling + Send + Sync>;
 
-/// A worker: fetches jobs, runs their handlers, and says what became of them.
+/// Fetches jobs and runs their handlers.
 ///
-/// It needs a runtime of tokio, and has three connections, however many jobs it runs.
+/// A worker needs a tokio runtime, and uses three connections for any number of jobs.
 pub struct Worker {
     pub(crate) config: Config,
     pub(crate) options: Options,
-    /// By kind; none: of every other kind.
+    /// By kind. None is the handler of every other kind.
     handlers: HashMap<Option<String>, Start>,
     middleware: Vec<Arc<dyn Middleware>>,
-    /// Whether it can start.
+    /// Whether the worker can start.
     fit: Result<()>,
 }
 
 impl Worker {
-    /// A worker for the database that the configuration says, which can be the `parse()` of a URL.
+    /// Makes a worker for the configured database. The configuration can be a parsed URL.
     ///
     /// # Errors
-    /// An option is one that no worker can have.
+    /// An option is invalid.
     pub fn new(config: Config, mut options: Options) -> Result<Self> {
         for queue in &mut options.queues {
             queue.name = as_kept(&queue.name);
@@ -157,36 +165,38 @@ impl Worker {
         })
     }
 
-    /// The handler of a kind of job: an `async fn`, or a [`Blocking`](crate::Blocking) one. What it
-    /// returns is the job's output. An error or a panic fails the attempt.
+    /// Sets the handler of a kind: an `async fn`, or a [`Blocking`](crate::Blocking) one. Its
+    /// result is the job's output. An error or a panic fails the attempt.
     ///
-    /// Args that are not of its type fail the attempt, with type `invalid_args`. A kind that has a
-    /// handler already is an error at the start.
+    /// Args that do not fit its type fail the attempt with type `invalid_args`. A second handler of
+    /// a kind is an error at the start.
     pub fn kind<A>(self, kind: &str, handler: impl Handler<A>) -> Self {
         self.register(Some(as_kept(kind)), Arc::new(handler))
     }
 
-    /// The handler of every other kind. Without one, only kinds that have a handler are fetched.
+    /// Sets the handler of every other kind. Without it, only kinds with a handler are fetched.
     pub fn otherwise<A>(self, handler: impl Handler<A>) -> Self {
         self.register(None, Arc::new(handler))
     }
 
     fn register<A>(mut self, kind: Option<String>, handler: Arc<impl Handler<A>>) -> Self {
-        let shown = kind.clone().unwrap_or("otherwise".into());
+        let shown = kind
+            .as_ref()
+            .map_or("every other kind".into(), |kind| format!("kind {kind}"));
         let handle = Arc::new(move |job| handler.clone().handle(job));
         let is_first = self.handlers.insert(kind, handle).is_none();
-        let fit = require(is_first, format!("kind {shown} has two handlers"));
+        let fit = require(is_first, format!("{shown} already has a handler"));
         self.fit = self.fit.and(fit);
         self
     }
 
-    /// Something around every handler. What is added first is outermost.
+    /// Adds middleware around every handler. The first added is outermost.
     pub fn middleware(mut self, middleware: impl Middleware) -> Self {
         self.middleware.push(Arc::new(middleware));
         self
     }
 
-    /// The handler of a job at work, with its middleware around it. A panic is an error.
+    /// Runs the handler of a job within the middleware. A panic becomes an error.
     pub(crate) fn handling(&self, info: Arc<JobInfo>, link: Option<Arc<Mutex<Link>>>) -> Handling {
         let args = ();
         let job = Job { args, info, link };
@@ -201,19 +211,19 @@ impl Worker {
         })
     }
 
-    /// The kinds that it fetches, each a line; a line's end alone: all of them.
+    /// The kinds to fetch, one per line. A lone line end means all.
     pub(crate) fn kinds(&self) -> String {
         let kinds: Option<Vec<&str>> = self.handlers.keys().map(Option::as_deref).collect();
         kinds.map_or("\n".into(), |kinds| kinds.join("\n"))
     }
 
-    /// Refuses what cannot start.
+    /// Fails if the worker cannot start.
     pub(crate) fn check(&mut self) -> Result<()> {
         std::mem::replace(&mut self.fit, Ok(()))?;
-        require(!self.handlers.is_empty(), "the worker has no handler")?;
+        require(!self.handlers.is_empty(), "the worker has no handlers")?;
         for kind in self.options.kind_timeouts.keys() {
             let has = |kind| self.handlers.contains_key(&kind);
-            let fault = format!("kind_timeouts has {kind}, which has no handler");
+            let fault = format!("kind_timeouts names {kind}, which has no handler");
             require(has(None) || has(Some(kind.clone())), fault)?;
         }
         Ok(())
@@ -225,25 +235,24 @@ impl Worker {
     }
 }
 
-/// Makes an error of a panic: of a handler's, which middleware is to see, or of middleware's own.
+/// Turns a panic into an error: of a handler, so that middleware sees it, or of middleware.
 fn safe(handling: impl Future<Output = Ended> + Send + 'static) -> Handling {
     let ended = AssertUnwindSafe(handling).catch_unwind();
     Box::pin(ended.map(|ended| ended.unwrap_or_else(|panic| Err(Error::panic(panic)))))
 }
 
-/// A name as the database keeps it.
+/// A name as the database stores it.
 fn as_kept(name: &str) -> String {
     name.nfc().collect()
 }
 
-/// The names of queues, each a line.
+/// The names of queues, one per line.
 pub(crate) fn names<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> String {
     let names = queues.into_iter().map(|queue| &*queue.name);
     names.collect::<Vec<_>>().join("\n")
 }
 
-/// Finds out within a minute that nobody is at the other end, and shows the worker's name, unless
-/// the configuration says otherwise.
+/// Detects a dead peer within a minute and shows the worker's name, unless configured otherwise.
 fn watchful(given: &Config, name: &str) -> Config {
     let (seconds, mut config) = (Duration::from_secs, given.clone());
     config.application_name(given.get_application_name().unwrap_or(name));

@@ -17,7 +17,7 @@ struct Log;
 
 impl Write for Log {
     fn write(&mut self, line: &[u8]) -> Result<usize> {
-        let is_heard = String::from_utf8_lossy(line).contains("a job was lost");
+        let is_heard = String::from_utf8_lossy(line).contains("job lost");
         if is_heard && !HAS_PANICKED.swap(true, SeqCst) {
             panic!("the log is full");
         }

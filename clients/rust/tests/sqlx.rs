@@ -72,7 +72,9 @@ async fn a_transaction_has_its_jobs() {
     let gone = gone.unwrap_err().to_string();
     assert_eq!(
         gone,
-        format!(r#"no job {queue} has args {{"n":1}}; jobs of that kind have []"#)
+        format!(
+            "no job of kind \"{queue}\" has args {{\"n\":1}}; the newest of that kind have:\n[]"
+        )
     );
 }
 

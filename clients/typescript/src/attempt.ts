@@ -3,33 +3,33 @@ import { Job, type JobRow } from "./job.js";
 import { toJson } from "./json.js";
 import { MOST_SECONDS } from "./timing.js";
 
-/** What a handler does with a job. What it returns is the output; what it throws fails the attempt. */
+/** The handler of a kind. Its return value is the job's output; what it throws fails the attempt. */
 export type Handler<Args = any> = (job: Job<Args>, signal: AbortSignal) => unknown;
 
-/** Why a handler is cancelled. */
+/** Why a handler was cancelled. */
 export type Reason = "timeout" | "cancelled" | "stopping" | "lost";
 
 const MESSAGES = {
   timeout: "the attempt ran longer than its timeout",
-  cancelled: "somebody has cancelled the job",
-  stopping: "the worker stops",
-  lost: "the job is no longer this worker's",
+  cancelled: "the job was cancelled",
+  stopping: "the worker is stopping",
+  lost: "the job was lost",
 };
 
-/** The reason of a handler's signal when it is aborted. */
+/** The reason of a handler's signal once it is aborted. */
 export class Aborted extends Error {
   constructor(readonly why: Reason) {
     super(MESSAGES[why]);
   }
 }
 
-/** An attempt that runs. */
+/** A running attempt. */
 export class Attempt {
   readonly job: Job;
   readonly token: number;
-  /** What logs say of it. */
+  /** The fields of its log lines. */
   readonly fields: object;
-  /** What became of it is decided: nothing more is sent. */
+  /** The result is decided, and nothing more is sent. */
   isSettled = false;
   #aborting = new AbortController();
   #timer?: NodeJS.Timeout;
@@ -49,7 +49,7 @@ export class Attempt {
   timeOutIn(seconds: number, onTimeout: (result: Result) => void): void {
     if (seconds > MOST_SECONDS) return;
     const over = () => {
-      // In a transaction, which has the job locked, and may fail.
+      // Its transaction has the job locked, and may fail.
       if (this.job.isCompleted) return this.timeOutIn(1, onTimeout);
       this.abort("timeout");
       onTimeout(failureOf("timeout", MESSAGES.timeout));
@@ -57,7 +57,7 @@ export class Attempt {
     this.#timer = setTimeout(over, Math.max(seconds, 0) * 1000);
   }
 
-  /** Runs the handler. Returns what is to be sent; null: nothing. Never rejects. */
+  /** Runs the handler. Returns the result to send, or null for none. Never rejects. */
   async run(handler: () => unknown): Promise<Result | null> {
     try {
       const output = await handler();
@@ -74,7 +74,7 @@ export class Attempt {
 export const timedOut = (signal?: AbortSignal): Result | undefined =>
   signal?.reason?.why === "timeout" ? failureOf("timeout", MESSAGES.timeout) : undefined;
 
-/** What becomes of an attempt whose handler has thrown this. */
+/** The result of a handler that has thrown this. */
 export const resultOf = (thrown: unknown, signal?: AbortSignal): Result =>
   timedOut(signal) ?? askedFor(thrown) ?? (signal?.aborted ? { do: "release" } : failure(thrown));
 

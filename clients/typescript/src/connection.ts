@@ -3,9 +3,9 @@ import type { Value } from "./database.js";
 import { fromJson } from "./json.js";
 import { atMost, pause } from "./timing.js";
 
-/** A session of the database, in autocommit. Adapters make it from a driver. */
+/** A database session in autocommit, which an adapter makes from a driver. */
 export interface Connection {
-  /** Runs one statement, by the extended protocol. With a name it is prepared, once. */
+  /** Runs one statement by the extended protocol. A named one is prepared once. */
   query(text: string, values: Value[], name?: string): Promise<{ row: string }[]>;
   /** Asks the server to cancel the statement under way. */
   cancel(): Promise<unknown>;
@@ -13,45 +13,45 @@ export interface Connection {
   close(): Promise<unknown>;
 }
 
-/** Connects. The name is that of the worker, for `application_name`. */
+/** Connects. The name is the worker's, for `application_name`. */
 export type Connect = (name: string) => Promise<Connection>;
 
-/** Where a worker logs to; `console` is one. */
+/** A worker's logger, such as `console`. */
 export interface Logger {
   info(message: string, fields?: object): void;
   warn(message: string, fields?: object): void;
   error(message: string, fields?: object): void;
 }
 
-// What has nothing to do with the statement: shutdown, broken connections, a standby, conflicts.
+// Unrelated to the statement: shutdown, broken connections, a standby, conflicts.
 const REPEATED = /^(57P0[1-5]|08...|25006|40P01|40001|55P03|57014)$/;
 const KEEPS_CONNECTION = /^(40P01|40001|55P03|57014)$/;
 
-// A pooler has sent it to another session than the one that prepared it. It has not run.
+// A pooler sent the statement to another session than the one that prepared it. It has not run.
 const NOT_PREPARED = /^(26000|42P05)$/;
 
-// Neither driver is installed, or the URL is none: to connect again does not help.
+// Neither driver is installed, or the URL is invalid: connecting again does not help.
 const NEVER_CONNECTS = /MODULE_NOT_FOUND|ERR_INVALID_URL/;
 
-// Seconds. The network of itself can take much longer to find that nobody is there.
+// Seconds. The network itself can take much longer to detect a dead peer.
 const PATIENCE = 120;
 
-/** The SQLSTATE with which the server has refused a statement for good; else undefined. */
+/** The SQLSTATE with which the server has permanently refused a statement, or undefined. */
 export function refusal(error: any): string | undefined {
-  // Errors of the network have codes, too, such as EPIPE, but no severity, which is in the language
-  // of the server's messages.
+  // Network errors also have codes, such as EPIPE, but no severity. Its text depends on the
+  // server's language.
   const { severity, code } = error ?? {};
   return typeof severity === "string" && /^[0-9A-Z]{5}$/.test(code) && !REPEATED.test(code) ? code : undefined;
 }
 
-/** A connection of the worker: runs one statement at a time, and connects again when it breaks. */
+/** A connection of the worker: runs one statement at a time and reconnects when it breaks. */
 export class Link {
   #connection?: Connection;
   #last: Promise<unknown> = Promise.resolve();
   #isPreparing = true;
-  /** The latest call has failed, and is being repeated. */
+  /** Whether the latest call failed and is being repeated. */
   isFailing = false;
-  /** The latest call is one that waits. */
+  /** Whether the latest call is a wait. */
   isWaiting = false;
 
   constructor(
@@ -62,10 +62,10 @@ export class Link {
   ) {}
 
   /**
-   * The column `row` of what a statement returns. It is repeated until the server has answered.
-   * Rejects if the server refuses the statement for good, or once the link is closed. Without an
-   * answer for `patience` seconds the connection counts as broken. A call that waits is not
-   * repeated: who waits has to look, whatever ended it.
+   * Returns the column `row` of the statement's result. Repeats it until the server has answered.
+   * Rejects if the server permanently refuses the statement, or once the link is closed. A connection
+   * without an answer for `patience` seconds counts as broken. A wait is not repeated, since the
+   * caller looks for work after it anyway.
    */
   rows(text: string, values: Value[], patience = PATIENCE, isWait = false): Promise<any[]> {
     this.isWaiting = isWait;
@@ -82,7 +82,7 @@ export class Link {
         this.closed.throwIfAborted();
         const name = this.#isPreparing ? nameOf(text) : undefined;
         const found = await atMost(patience, this.#connection.query(text, values, name));
-        if (!found) throw new Error(`no answer within ${patience} s`);
+        if (!found) throw new Error(`no answer from the database within ${patience} s`);
         this.isFailing = false;
         return found.map(({ row }) => fromJson(row));
       } catch (error) {
@@ -95,18 +95,18 @@ export class Link {
         this.isFailing = true;
         if (!KEEPS_CONNECTION.test(code ?? "")) await this.close();
         this.closed.throwIfAborted();
-        this.logger.warn("a connection to the database failed, to be repeated", { error });
+        this.logger.warn("call failed, retrying", { error });
         failures = await pause(failures + 1, this.hurried, this.closed);
         if (isWait) return [];
       }
     }
   }
 
-  /** Ends a wait, and with it the loop that waits: by a cancel request, else by closing. */
+  /** Ends a wait and the loop around it: by a cancel request, else by closing the connection. */
   async interrupt(loop: Promise<unknown>): Promise<void> {
     let over = false;
     const ended = loop.finally(() => (over = true));
-    // A request that comes before its statement is lost.
+    // A request that arrives before its statement has no effect.
     for (let tries = 0; tries < 5 && !over; tries++) {
       await atMost(0.2, Promise.all([ended, this.#connection?.cancel().catch(() => {})]));
     }
@@ -121,7 +121,7 @@ export class Link {
   }
 }
 
-// Other programs behind the same pooler can have the name only for the same text.
+// Programs behind the same pooler share a name only for the same text.
 const names = new Map<string, string>();
 const nameOf = (text: string): string =>
   names.get(text) ?? names.set(text, `jobs_${createHash("sha256").update(text).digest("hex").slice(0, 40)}`).get(text)!;

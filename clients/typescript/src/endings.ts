@@ -1,6 +1,6 @@
 import { inspect } from "node:util";
 
-/** An element of what `jobs.finish_many` takes, without id and token. `output` is JSON text. */
+/** An element of the argument of `jobs.finish_many`, without id and token. `output` is JSON text. */
 export type Result =
   | { do: "complete"; output?: string }
   | { do: "fail"; error: string; details: Record<string, string>; retry_in?: number; retryable?: boolean }
@@ -8,7 +8,7 @@ export type Result =
   | { do: "cancel"; reason?: string }
   | { do: "release" };
 
-// By a symbol and not by class: a program can have this package twice, as ESM and as CommonJS.
+// A symbol instead of a class: a program can load this package twice, as ESM and as CommonJS.
 const RESULT = Symbol.for("postgres-jobs.result");
 
 const NOT_GIVEN = "no error was given";
@@ -17,7 +17,7 @@ abstract class Ending extends Error {
   abstract [RESULT](): Result;
 }
 
-/** Thrown or returned by a handler: the job comes again after the delay, in seconds; the attempt does not count. */
+/** Thrown or returned by a handler: runs the job again after the delay in seconds. The attempt does not count. */
 export class Snooze extends Ending {
   constructor(readonly delay: number) {
     super(`snoozed for ${delay}`);
@@ -28,7 +28,7 @@ export class Snooze extends Ending {
   }
 }
 
-/** Thrown or returned by a handler: the job is cancelled. */
+/** Thrown or returned by a handler: cancels the job. */
 export class Cancel extends Ending {
   constructor(readonly reason?: string) {
     super(reason ?? "cancelled");
@@ -38,7 +38,7 @@ export class Cancel extends Ending {
   }
 }
 
-/** Thrown or returned by a handler: the job has failed for good. The error is a text, or what was caught. */
+/** Thrown or returned by a handler: fails the attempt and discards the job. The error is a text, or what was caught. */
 export class Discard extends Ending {
   constructor(error: unknown = NOT_GIVEN) {
     super(typeof error === "string" ? error : undefined, { cause: error });
@@ -48,7 +48,7 @@ export class Discard extends Ending {
   }
 }
 
-/** Thrown or returned by a handler: the attempt has failed, and the job is retried after the delay, in seconds. */
+/** Thrown or returned by a handler: fails the attempt and retries the job after the delay in seconds. */
 export class RetryIn extends Ending {
   constructor(readonly delay: number, error: unknown = NOT_GIVEN) {
     super(typeof error === "string" ? error : undefined, { cause: error });
@@ -60,20 +60,20 @@ export class RetryIn extends Ending {
 }
 
 function fromZero(delay: number): number {
-  if (!Number.isFinite(delay)) throw new RangeError(`delay: ${delay} is no number of seconds`);
+  if (!Number.isFinite(delay)) throw new RangeError(`delay must be a finite number of seconds, not ${delay}`);
   return Math.max(delay, 0);
 }
 
-/** What a handler has asked for by what it threw or returned, if it did so. */
+/** The outcome that a handler threw or returned, if any. */
 export function askedFor(given: unknown): Result | undefined {
   try {
     return (given as Ending | undefined)?.[RESULT]?.();
   } catch {
-    return undefined; // such as a proxy that was revoked
+    return undefined; // such as a revoked proxy
   }
 }
 
-/** The failed attempt of whatever was thrown. Never throws. */
+/** The failure for whatever was thrown. Never throws. */
 export function failure(thrown: unknown): Result & { do: "fail" } {
   const error = thrown as Partial<Error & { code: unknown }>;
   const own = read(() => Object.hasOwn(error, "name") && error.name);
@@ -93,22 +93,22 @@ export function failure(thrown: unknown): Result & { do: "fail" } {
   };
 }
 
-/** A failed attempt of which the library itself knows the type. */
+/** A failure with a type of this library. */
 export const failureOf = (type: string, error: string): Result & { do: "fail" } =>
   ({ do: "fail", error: storable(error), details: { type } });
 
 /**
- * Whether a call was refused because of its value. XX000 is of any internal error: the text, which
- * is never translated, says that the value is too large to store.
+ * Whether a call was refused because of a value. XX000 is the code of every internal error. The text,
+ * which is never translated, says that the value is too large to store.
  */
 export const isOfValue = ({ code, message }: any): boolean =>
   /^(22|54|XX000 .*invalid memory alloc request size)/s.test(`${code} ${message}`);
 
-/** The failed attempt of an output that was refused, here or by the database. */
+/** The failure for an output that was refused, here or by the database. */
 export const invalidOutput = (error: unknown): Result & { do: "fail" } =>
-  failureOf("invalid_output", `the output has no JSON that the database can hold: ${failure(error).error}`);
+  failureOf("invalid_output", `the output cannot be stored as JSON: ${failure(error).error}`);
 
-// A text from an object that may be anything: its getters may throw.
+// A text from any object, whose getters may throw.
 function read(get: () => unknown): string | undefined {
   try {
     const value = get();
@@ -120,8 +120,8 @@ function read(get: () => unknown): string | undefined {
 
 const LENGTH = 10_000;
 
-// A text as the database can hold it: without NUL and lone surrogates, and cut after so many
-// characters, or before the last so many.
+// A text that the database can store: without NUL and lone surrogates, cut to its first `length`
+// characters, or to its last if that is negative.
 function storable(text: string, length = LENGTH): string {
   // A character has at most two code units. Few are looked at, however long the text is.
   const characters = [...(length < 0 ? text.slice(2 * length) : text.slice(0, 2 * length))];

@@ -17,7 +17,7 @@ export const FINISH = "select to_json(f)::text as row from jobs.finish_many($1::
 const MOST_RESULTS = 1_000;
 const MOST_CHARACTERS = 2 ** 24;
 
-/** Sends results, together those that come while a call is under way. */
+/** Sends results. Those that arrive during a call are sent together. */
 export class Finisher {
   #waiting: Waiting[] = [];
   #open = new Set<Waiting>();
@@ -29,13 +29,13 @@ export class Finisher {
     private readonly logger: Logger,
   ) {}
 
-  /** How many results keep the places of their jobs: those that cannot be sent for now. */
+  /** How many results cannot be sent for now, and so hold the places of their jobs. */
   get kept(): number {
     if (this.link.isFailing || this.#open.size > MOST_RESULTS) return this.#open.size;
     return [...this.#open].filter(({ failures }) => failures > 0).length;
   }
 
-  /** Calls back when the server has answered. */
+  /** Sends a result, and calls back when the server has answered. */
   send(attempt: Attempt, result: Result, onAnswer: () => void): void {
     const one = { attempt, text: this.#text(attempt, result), failures: 0, isReplaced: false, onAnswer };
     this.#open.add(one);
@@ -43,8 +43,8 @@ export class Finisher {
   }
 
   /**
-   * Waits for so many seconds until all is sent, and what the work under way brings. Returns how
-   * many results are not, and so are lost.
+   * Waits up to this many seconds for the work under way and for all results to be sent. Returns
+   * how many results are lost.
    */
   async flush(seconds: number, work: Promise<void>): Promise<number> {
     const empty = () => new Promise<void>((resolve) => (this.#open.size > 0 ? (this.#onEmpty = resolve) : resolve()));
@@ -53,7 +53,7 @@ export class Finisher {
   }
 
   #text(attempt: Attempt, result: Result): string {
-    if (result.do === "fail") this.logger.warn("an attempt has failed", { ...attempt.fields, error: result.error });
+    if (result.do === "fail") this.logger.warn("attempt failed", { ...attempt.fields, error: result.error });
     return textOf(attempt.job.id, attempt.token, result);
   }
 
@@ -70,7 +70,7 @@ export class Finisher {
 
   async #sendAll(): Promise<void> {
     this.#sending = true;
-    await setImmediate(); // those of handlers that end together go together
+    await setImmediate(); // results of handlers that end together are sent together
     while (this.#waiting.length > 0 && !this.link.closed.aborted) {
       let [count, characters] = [0, 0];
       for (const { text } of this.#waiting) {
@@ -88,7 +88,7 @@ export class Finisher {
       const rows = await this.link.rows(FINISH, [`[${results.map(({ text }) => text).join(",")}]`]);
       for (const { ord, done, reason } of rows) {
         const result = results[ord - 1]!;
-        if (!done && reason !== "locked") this.logger.warn("a job was lost, its result is dropped", { ...result.attempt.fields, reason });
+        if (!done && reason !== "locked") this.logger.warn("job lost, result discarded", { ...result.attempt.fields, reason });
         if (reason === "locked") void this.#repeat(result, reason); // by another transaction
         else this.#answered(result);
       }
@@ -105,13 +105,13 @@ export class Finisher {
   }
 
   async #repeat(one: Waiting, error: unknown): Promise<void> {
-    this.logger.warn("a result was refused, to be repeated", { ...one.attempt.fields, error });
+    this.logger.warn("result refused, retrying", { ...one.attempt.fields, error });
     one.failures = await pause(++one.failures, this.link.hurried, this.link.closed);
     this.#push(one);
   }
 }
 
-/** The element of what `jobs.finish_many` takes. */
+/** The element of the argument of `jobs.finish_many`. */
 export function textOf(id: number, token: number, result: Result): string {
   if (result.do !== "complete" || result.output === undefined) return JSON.stringify({ id, token, ...result });
   return `{"id":${id},"token":${token},"do":"complete","output":${result.output}}`;

@@ -2,87 +2,87 @@ import { rows, toInterval, type Database, type Duration } from "./database.js";
 import { toArray, toJson } from "./json.js";
 import type { Middleware } from "./middleware.js";
 
-/** Where a job stands. */
+/** The state of a job. */
 export type State =
   | "available" | "scheduled" | "pending" | "running" | "retryable" | "completed" | "cancelled" | "discarded";
 
-/** What a job is unique by, and what becomes of a duplicate. Left out: the default of the kind. */
+/** What makes a job unique, and what happens to a duplicate. Default: the kind's. */
 export interface Unique<Wait extends boolean = boolean> {
-  /** The kind alone. */
+  /** By kind alone. */
   byKind?: boolean;
-  /** All args, or only these paths, such as `"address.city"`. */
+  /** By all args, or by these paths of them, such as `"address.city"`. */
   byArgs?: boolean | string[];
-  /** These paths of meta. */
+  /** By these paths of meta. */
   byMeta?: string[];
   byQueue?: boolean;
-  /** The time, rounded down to a multiple of this. */
+  /** Also by the time, rounded down to a multiple of this. */
   byPeriod?: Duration;
-  /** States in which an existing job is a duplicate. Default: all but cancelled and discarded. */
+  /** The states in which an existing job conflicts. Default: all but cancelled and discarded. */
   byState?: State[];
-  /** An existing job counts only while it is younger than this. */
+  /** An existing job conflicts only while it is younger than this. */
   window?: Duration;
   windowFrom?: "created_at" | "scheduled_at";
-  /** The job holds its key for so long, even if it is deleted. */
+  /** How long the job holds its key, even if it is deleted. */
   holdFor?: Duration;
-  /** What ends the hold earlier. Default `"success"`. */
+  /** What releases the hold early. Default: `"success"`. */
   holdUntil?: "success" | "start";
-  /** Without the kind. */
+  /** Jobs of other kinds are duplicates, too. */
   excludeKind?: boolean;
-  /** This text instead of args, meta, queue and period. */
+  /** Use this text instead of args, meta, queue and period. */
   key?: string;
-  /** What becomes of a duplicate. Default `"skip"`. The lists are of fields, by their SQL names. */
+  /** What happens to a duplicate. Default: `"skip"`. The lists name fields as in SQL. */
   onConflict?:
     | "skip" | "reject" | "replace" | "replace_except_schedule"
     | { update: Partial<Record<State | "*", string[]>> };
-  /** False: a job whose key another transaction is inserting right now is skipped. Default true. */
+  /** False: skip the job while another transaction is inserting its key. Default: true. */
   wait?: Wait;
 }
 
-/** Unique options as another system has them. */
+/** Unique options in the format of another queue. */
 export type ForeignUnique = { oban: object } | { faktory: object } | { ojs: object };
 
-/** Options of an insert: the parameters of `jobs.insert`. Left out: the default of the kind. */
+/** Options of an insert: the parameters of `jobs.insert`. Default: the kind's. */
 export interface InsertOptions<Wait extends boolean = boolean> {
-  /** Default `"default"`. */
+  /** Default: `"default"`. */
   queue?: string;
-  /** The lower number is fetched first. Default 1. */
+  /** Lower numbers are fetched first. Default: 1. */
   priority?: number;
-  /** Not before this time. Default: now. */
+  /** When the job is due. Default: now. */
   scheduledAt?: Date | string;
-  /** How many attempts there may be. Default 25. */
+  /** The maximum number of attempts. Default: 25. */
   maxAttempts?: number;
   tags?: string[];
-  /** What else is to be known of the job; any JSON object. */
+  /** Metadata, any JSON object. */
   meta?: Record<string, unknown>;
-  /** How long one attempt may run; -1 is no limit. Default 1 minute. */
+  /** The timeout of an attempt; -1 is no limit. Default: 1 minute. */
   timeout?: Duration;
   /** The retry policy: `"river"` (the default), `"oban"`, `"faktory"`, or an object. */
   retry?: unknown;
-  /** From then on it is discarded instead of being fetched. Default: never. */
+  /** The time from which the job is discarded instead of fetched. Default: never. */
   expiresAt?: Date | string;
-  /** It waits for `jobs.activate`. Default false. */
+  /** Whether the job waits for `jobs.activate`. Default: false. */
   pending?: boolean;
   /** Default: not unique. */
   uniqueOpts?: Unique<Wait> | ForeignUnique | Record<string, never>;
 }
 
-/** A job to be inserted. */
+/** A job to insert. */
 export interface NewJob<Args = unknown, Wait extends boolean = boolean> extends InsertOptions<Wait> {
   kind: string;
-  /** Any JSON; a bigint becomes a number. Default `{}`. */
+  /** Any JSON; a bigint becomes a number. Default: `{}`. */
   args?: Args;
 }
 
-/** What an insert has come to. Only with `wait: false` id and state can be null. */
+/** The result of an insert. The id and state can be null only with `wait: false`. */
 export interface Inserted<Wait extends boolean = true> {
-  /** The id of the new job, or of the one that this would duplicate; null: that is not committed. */
+  /** The id of the new job, or of the existing one; null if that is not committed yet. */
   id: number | (Wait extends true ? never : null);
   state: State | (Wait extends true ? never : null);
-  /** Nothing was inserted: the job with this id is there already. */
+  /** Whether nothing was inserted because the job is a duplicate. */
   duplicate: boolean;
 }
 
-/** Inserts jobs, with middleware around each insert. */
+/** Inserts jobs with middleware around each insert. */
 export class Producer {
   readonly #middleware: readonly Middleware[];
 
@@ -90,7 +90,7 @@ export class Producer {
     this.#middleware = options.middleware ?? [];
   }
 
-  /** Inserts a job, by the connection or in the transaction of the caller. */
+  /** Inserts a job on the caller's connection or in its transaction. */
   async insert<Args = unknown, Wait extends boolean = true>(
     database: Database,
     kind: string,
@@ -100,7 +100,7 @@ export class Producer {
     return (await this.insertMany<Wait>(database, [{ ...options, kind, args }]))[0]!;
   }
 
-  /** Inserts many jobs in one statement: all of them or, if one is refused, none. */
+  /** Inserts all of the jobs in one statement, or none if one is refused. */
   async insertMany<Wait extends boolean = true>(
     database: Database,
     jobs: readonly NewJob<unknown, Wait>[],
@@ -118,15 +118,15 @@ export class Producer {
 
 const plain = new Producer();
 
-/** Inserts a job, by the connection or in the transaction of the caller. */
+/** Inserts a job on the caller's connection or in its transaction. */
 export const insert: Producer["insert"] = (...given) => plain.insert(...given);
 
-/** Inserts many jobs in one statement: all of them or, if one is refused, none. */
+/** Inserts all of the jobs in one statement, or none if one is refused. */
 export const insertMany: Producer["insertMany"] = (...given) => plain.insertMany(...given);
 
 const INSERT = "select to_json(i)::text as row from jobs.insert_many($1::text::jsonb) as i order by ord";
 
-// The members of an element of what jobs.insert_many takes.
+// The members of an element of the argument of jobs.insert_many.
 const parametersOf = (job: NewJob): object =>
   toSnake({ ...job, ...(job.uniqueOpts && { uniqueOpts: toSnake(job.uniqueOpts) }) });
 
@@ -135,25 +135,25 @@ const toSnake = (object: object): object =>
     Object.entries(object).map(([name, value]) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), sent(value)]),
   );
 
-// A date that is none would be null, as if it were left out.
+// An invalid date would become null, as if it were left out.
 const sent = (value: unknown): unknown => (value instanceof Date ? value.toISOString() : value);
 
 export const RESULTS = "select to_json(r)::text as row from jobs.results($1::text::bigint[]) as r order by ord";
 
-/** What became of a job. */
+/** The state and result of a job. */
 export interface JobResult<Output = any> {
   id: number;
-  /** As it is now; null: there is no such job, or no more. */
+  /** The current state, or null if the job does not exist. */
   state: State | null;
-  /** What its handler returned; null also where the role may not see it. */
+  /** The job's output; null also if the role may not see it. */
   output: Output | null;
-  /** The text of the latest failed attempt. */
+  /** The error of the latest failed attempt. */
   error: string | null;
 }
 
 /**
- * Waits until all of the jobs are over, or one of them, or for `timeout` (default 30 s), and
- * returns how they stand. Needs a connection in autocommit, and occupies it.
+ * Waits until all of the jobs, or any of them, are over, for `timeout` (default 30 s) at most.
+ * Returns their states and results. Needs a connection in autocommit, and occupies it.
  */
 export async function waitFor<Output = any>(
   database: Database,

@@ -1,37 +1,37 @@
 import { rows, type Database, type Value } from "./database.js";
 import { toJson } from "./json.js";
 
-/** A row of `jobs.fetch_any`, how many seconds its attempt has as a `whole`, and how many are `left`. */
+/** A row of `jobs.fetch_any`, with the seconds of its attempt: `whole`, and `left`. */
 export type JobRow = Record<string, any>;
 
-/** Selects a JobRow of each of these jobs. */
+/** Selects a JobRow for each of these jobs. */
 export const jobRows = (jobs: string): string =>
   `select to_json(j)::text as row from (select *,
     extract(epoch from deadline_at - attempted_at) as whole,
     extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
 
-/** A job, as its handler gets it. */
+/** The job that a handler gets. */
 export class Job<Args = any> {
   readonly id: number;
-  /** What to do. */
+  /** The kind, which selects the handler. */
   readonly kind: string;
   readonly queue: string;
-  /** As inserted. Integers that a number cannot hold exactly are bigints. */
+  /** The args. Integers that a number cannot represent exactly are bigints. */
   readonly args: Args;
-  /** What else was inserted along with it; `{}` if nothing. */
+  /** Metadata; `{}` if there is none. */
   readonly meta: Record<string, any>;
   readonly tags: string[];
-  /** The lower number is fetched first. */
+  /** Lower numbers are fetched first. */
   readonly priority: number;
-  /** Which attempt this is, from 1. */
+  /** The number of this attempt, from 1. */
   readonly attempt: number;
   readonly maxAttempts: number;
   readonly createdAt: Date;
   /** When the job was due. */
   readonly scheduledAt: Date;
-  /** When this attempt began. */
+  /** When this attempt started. */
   readonly attemptedAt: Date;
-  /** When the attempt is over, in the clock of this machine; null: it has no limit. */
+  /** When the attempt is over, in this machine's clock; null if it has no limit. */
   readonly deadline: Date | null;
   #isCompleted = false;
   readonly #token: number;
@@ -40,7 +40,7 @@ export class Job<Args = any> {
   constructor(
     row: JobRow,
     progress: (value: string) => Promise<void>,
-    /** Aborted when the handler is to end: timeout, cancellation, stop, or the job is lost. */
+    /** Aborted when the handler must stop: on timeout, cancel, stop of the worker, or a lost job. */
     readonly signal: AbortSignal,
   ) {
     ({ id: this.id, kind: this.kind, queue: this.queue, args: this.args, meta: this.meta, tags: this.tags } = row);
@@ -53,25 +53,25 @@ export class Job<Args = any> {
     this.#progress = progress;
   }
 
-  /** Whether the handler has completed it in a transaction of its own. */
+  /** Whether the handler has completed the job in a transaction of its own. */
   get isCompleted(): boolean {
     return this.#isCompleted;
   }
 
-  /** Stores progress, any JSON, which `jobs.jobs` shows; renews the lease. */
+  /** Stores progress, any JSON, which `jobs.jobs` shows, and renews the lease. */
   async progress(value: unknown): Promise<void> {
     await this.#progress(toJson(value));
   }
 
   /**
-   * Completes the job within a transaction of the handler. If the handler then returns, the worker
-   * sends nothing more, so commit before. If it throws, the attempt has failed, unless the
-   * transaction was committed.
+   * Completes the job within a transaction of the handler. Commit before the handler returns: the
+   * worker then sends nothing more. If the handler throws, the attempt fails, unless the transaction
+   * was committed.
    */
   async complete(transaction: Database, output?: unknown): Promise<void> {
     const values: Value[] = [String(this.id), String(this.#token), output === undefined ? null : toJson(output)];
     const complete = "jobs.complete($1::text::bigint, $2::text::bigint, nullif($3::text::jsonb, 'null'))";
-    // Before the call: from then on the job is locked, and no heartbeat may wait for that.
+    // Set before the call: from then on the job is locked, and no heartbeat may wait for that.
     this.#isCompleted = true;
     try {
       await rows(transaction, `select to_json(${complete})::text as row`, values);

@@ -1,27 +1,27 @@
 import { randomUUID } from "node:crypto";
 
-// No jsonb is larger than 256 MB, and no text of one that we would send is longer.
+// A jsonb has at most 256 MB, and no text that is sent may be longer.
 const LIMIT = 2 ** 28;
 const MARK = `bigint:${randomUUID()}:`;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g");
 
-/** The JSON text of a value, in which bigints are numbers. Throws if there is none. */
+/** The JSON text of a value, with bigints as numbers. Throws if the value has no JSON form. */
 export function toJson(value: unknown): string {
   let marked = false;
   const text: string | undefined = JSON.stringify(value, (_key, item: unknown) => {
-    if (typeof item === "number" && !Number.isFinite(item)) throw new TypeError(`${item} has no JSON`);
+    if (typeof item === "number" && !Number.isFinite(item)) throw new TypeError(`${item} has no JSON form`);
     if (typeof item !== "bigint") return item;
     marked = true;
     return `${MARK}${item}`;
   });
-  if (text === undefined) throw new TypeError(`a value of type ${typeof value} has no JSON`);
+  if (text === undefined) throw new TypeError(`${typeof value} has no JSON form`);
   if (text.length >= LIMIT) throw new RangeError(`JSON of ${text.length} characters is too long`);
   return marked ? text.replace(MARKED, "$1") : text;
 }
 
-/** The value of a JSON text from the database; integers that a number cannot hold are bigints. */
+/** The value of a JSON text. Integers that a number cannot represent exactly become bigints. */
 export function fromJson(text: string): any {
-  // Tokens have 16 digits, but stay below 2^53.
+  // Tokens have 16 digits but stay below 2^53.
   if (!/9\d{15}|\d{17}/.test(text)) return JSON.parse(text);
   const token = /"|-?\d[\d.eE+-]*/g;
   let [exact, copied] = ["", 0];
@@ -29,7 +29,7 @@ export function fromJson(text: string): any {
     const [number] = found;
     if (number === '"') token.lastIndex = endOfString(text, token.lastIndex);
     else if (/^-?\d{16,}$/.test(number) && !Number.isSafeInteger(Number(number))) {
-      // No text in the database has a NUL, so this one is no other.
+      // No text in the database has a NUL, so this mark is unique.
       exact += `${text.slice(copied, found.index)}"\\u0000${number}"`;
       copied = token.lastIndex;
     }

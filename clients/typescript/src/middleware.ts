@@ -1,10 +1,10 @@
 import type { Job } from "./job.js";
 import type { Inserted, NewJob } from "./insert.js";
 
-/** What goes around each insert of a `Producer`, and around each handler of a `Worker`. */
+/** Wraps each insert of a `Producer`, and each handler of a `Worker`. */
 export interface Middleware {
-  /** Around an insert, of one job or of many: may change them, and must return `next(..)`. */
+  /** Wraps an insert of one or more jobs. May change them, and must return `next(..)`. */
   insert?(jobs: NewJob[], next: (jobs: NewJob[]) => Promise<Inserted<boolean>[]>): Promise<Inserted<boolean>[]>;
-  /** Around a handler: returns the output, that of `next()` or another one. */
+  /** Wraps a handler. Returns the output, of `next()` or its own. */
   work?(job: Job, next: () => Promise<unknown>): Promise<unknown>;
 }

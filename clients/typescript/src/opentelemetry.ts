@@ -9,12 +9,12 @@ import type { Middleware } from "./middleware.js";
 import { VERSION } from "./version.js";
 
 /**
- * Spans around inserts and handlers, by the conventions for messaging: middleware for a `Producer`
- * and for a `Worker`.
+ * Spans for inserts and attempts, by the messaging conventions: middleware for a `Producer` and a
+ * `Worker`.
  *
- * The producer's span travels as `traceparent` in meta. A first attempt is its child; a retry is a
- * trace of its own, with a link to it. A span has failed if its insert or attempt has. One that was
- * put off, cancelled, released at a stop or lost leaves the status unset.
+ * The producer's span travels as `traceparent` in meta. A first attempt is its child; a retry starts
+ * a new trace with a link to it. A span fails if its insert or attempt fails. The status stays unset
+ * if the job is snoozed, cancelled, released at a stop or lost.
  */
 export function tracing(): Required<Middleware> {
   return {
@@ -30,7 +30,7 @@ export function tracing(): Required<Middleware> {
       const sender = read(job.meta.traceparent);
       const isRetry = job.attempt > 1;
       const links = sender && isRetry ? [{ context: sender }] : [];
-      // Never in the span in which the worker was started.
+      // Not a child of the span in which the worker was started.
       const active = trace.deleteSpan(context.active());
       const parent = sender && !isRetry ? trace.setSpanContext(active, sender) : active;
       const attributes = {
@@ -69,7 +69,7 @@ function within<T>(
     };
     try {
       const returned = await run(span);
-      // The worker writes its JSON after the span has ended, so it is tried here as well.
+      // The worker encodes the output after the span has ended, so it is encoded here as well.
       if (job && !job.isCompleted) tell(timedOut(job.signal) ?? askedFor(returned) ?? completion(returned));
       return returned;
     } catch (thrown) {
@@ -81,7 +81,7 @@ function within<T>(
   });
 }
 
-// As the Trace Context of the W3C has it. Without an SDK there is none.
+// W3C Trace Context. Without an SDK there is none.
 const written = (span: SpanContext): string | undefined =>
   isSpanContextValid(span)
     ? `00-${span.traceId}-${span.spanId}-${span.traceFlags.toString(16).padStart(2, "0")}`

@@ -14,7 +14,7 @@ export const connectPg =
       keepAliveInitialDelayMillis: 10_000,
       ...(typeof config === "string" ? { connectionString: config } : config),
     });
-    client.on("error", () => {}); // the next statement fails, and says so
+    client.on("error", () => {}); // the next statement fails with it
     await client.connect();
     return {
       query: async (text, values, name) => (await client.query({ text, values, name })).rows,
@@ -22,10 +22,10 @@ export const connectPg =
         const { host, port, processID, secretKey } = client;
         const socket = host.startsWith("/") ? connectSocket(`${host}/.s.PGSQL.${port}`) : connectSocket(port, host);
         const request = Buffer.alloc(16);
-        // Length, code of a cancel request, whose statement it is.
+        // Length, code of a cancel request, and the session.
         [16, 80877102, processID, secretKey].forEach((number, at) => request.writeInt32BE(number, 4 * at));
-        // The server closes it. Debian 12's PgBouncer ends with an error where we do so before. One
-        // that is silent keeps no process.
+        // The server closes it: Debian 12's PgBouncer fails if the client closes first. A silent
+        // server does not keep the process alive.
         socket.setTimeout(10_000, () => socket.destroy()).unref();
         socket.write(request);
         socket.resume();
@@ -33,7 +33,7 @@ export const connectPg =
       },
       async close() {
         const ended = client.end();
-        client.connection.stream.destroy(); // a server that is silent closes nothing
+        client.connection.stream.destroy(); // a silent server closes nothing
         await ended;
       },
     };

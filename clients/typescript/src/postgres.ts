@@ -19,16 +19,16 @@ export function connectPostgres(config: string | object): Connect {
       fetch_types: false,
       ...own,
       connection: { application_name: name, ...own.connection },
-      // Of several hosts it would never leave a silent one, nor pause after those that refuse.
+      // With several hosts it would never leave a silent one, nor pause after a refusal.
       hostname: [server.host], port: [server.port], path,
-      // One session, for as long as the worker wants it.
+      // One session, for as long as the worker needs it.
       max: 1, idle_timeout: 0, max_lifetime: null,
     };
     const sql = postgres(url, options);
     const close = async () => {
       turn = at + 1;
       await sql.end({ timeout: 0 });
-      socket?.destroy(); // a server that is silent closes nothing
+      socket?.destroy(); // a silent server closes nothing
     };
     // It connects with the first statement.
     await sql.unsafe("select 1").catch((error) => close().then(() => Promise.reject(error)));

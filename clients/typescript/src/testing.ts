@@ -17,7 +17,7 @@ const ADVANCE = `select to_json(jobs.update(id, scheduled_at => scheduled_at - $
 
 const MOST_ATTEMPTS = 1_000;
 
-/** A job that `assertInserted` has found. */
+/** A job found by `assertInserted`. */
 export interface Found<Args = any> {
   id: number;
   kind: string;
@@ -26,7 +26,7 @@ export interface Found<Args = any> {
   args: Args;
 }
 
-/** The newest job of the kind with at least these args. Throws an AssertionError if there is none. */
+/** Returns the newest job of the kind with at least these args. Throws an AssertionError if there is none. */
 export async function assertInserted<Args = any>(
   transaction: Database,
   kind: string,
@@ -35,19 +35,19 @@ export async function assertInserted<Args = any>(
   const [found] = await rows(transaction, INSERTED, [kind, toJson(args)]);
   if (found) return found;
   const others = await rows(transaction, OF_KIND, [kind]);
-  const seen = others.length > 0 ? `the newest have ${others.map(toJson).join(", ")}` : "there is none of that kind";
-  throw new AssertionError({ message: `there is no job ${kind} with args ${toJson(args)}; ${seen}` });
+  const seen = others.map(toJson).join("\n") || "none";
+  throw new AssertionError({ message: `no job of kind "${kind}" has args ${toJson(args)}; the newest of that kind have:\n${seen}` });
 }
 
-/** An attempt that `workAll` has made, and what it left. */
+/** An attempt made by `workAll`, and the job after it. */
 export interface Worked extends JobResult {
   kind: string;
 }
 
 /**
- * Runs what is due of the kinds and in the queues of a worker, which is not started: one job after
- * another in the transaction, until nothing is. What a handler did there stays if the job is
- * completed by that; else it is undone. Timeouts and progress play no part.
+ * Runs the due jobs of the worker's kinds and queues in the transaction, one after another, until
+ * none is left. The worker must not be started. The writes of a handler stay if it completes the job;
+ * otherwise they are rolled back. Timeouts have no effect, and progress is not stored.
  */
 export async function workAll(transaction: Database, worker: Worker): Promise<Worked[]> {
   const worked: Worked[] = [];
@@ -56,7 +56,7 @@ export async function workAll(transaction: Database, worker: Worker): Promise<Wo
   for (;;) {
     const [row]: JobRow[] = await rows(transaction, FETCH, values);
     if (!row) return worked;
-    if (worked.length === MOST_ATTEMPTS) throw new Error("there was no end after 1,000 attempts");
+    if (worked.length === MOST_ATTEMPTS) throw new Error("jobs are still due after 1,000 attempts");
     await work(transaction, worker, row);
     const [result]: JobResult[] = await rows(transaction, RESULTS, [toArray([row.id])]);
     const { state, output, error } = result!;
@@ -67,7 +67,7 @@ export async function workAll(transaction: Database, worker: Worker): Promise<Wo
 async function work(transaction: Database, worker: Worker, row: JobRow): Promise<void> {
   const attempt = new Attempt(row, async () => {});
   const finish = (result: Result) => rows(transaction, FINISH, [`[${textOf(row.id, row.token, result)}]`]);
-  // No rows: Kysely has one for this.
+  // Returns no rows: Kysely returns one for this.
   const undo = () => run(transaction, "rollback to before_handler", []);
   await run(transaction, "savepoint before_handler", []);
   const result = await attempt.run(() => worker.handle(attempt.job));
@@ -81,7 +81,7 @@ async function work(transaction: Database, worker: Worker, row: JobRow): Promise
   await run(transaction, "release before_handler", []);
 }
 
-/** Lets time pass: jobs that are scheduled or retryable run that much earlier. */
+/** Makes every scheduled and retryable job due that much earlier. */
 export async function advance(transaction: Database, interval: Duration): Promise<void> {
   await rows(transaction, ADVANCE, [toInterval(interval)]);
 }

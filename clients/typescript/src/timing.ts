@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { setTimeout as timer } from "node:timers/promises";
 
-/** Sleeps, in seconds, until the signal is aborted. */
+/** Sleeps for this many seconds, or until the signal is aborted. */
 export const sleep = (seconds: number, signal?: AbortSignal): Promise<void> =>
   timer(seconds * 1000, undefined, { signal }).catch(() => {});
 
@@ -10,19 +10,19 @@ export async function aborted(signal: AbortSignal): Promise<void> {
   if (!signal.aborted) await once(signal, "abort");
 }
 
-/** Returns what the work does, or undefined after so many seconds. */
+/** Returns the result of the work, or undefined after this many seconds. */
 export function atMost<T>(seconds: number, work: Promise<T>): Promise<T | void> {
   let late: NodeJS.Timeout | undefined;
   const over = new Promise<void>((resolve) => (late = setTimeout(resolve, Math.min(seconds, MOST_SECONDS) * 1000)));
   return Promise.race([work, over]).finally(() => clearTimeout(late));
 }
 
-/** The longest time that a timer of Node can take: 24 days. */
+/** The longest time of a timer in Node: 24 days. */
 export const MOST_SECONDS = (2 ** 31 - 1) / 1000;
 
 /**
- * Pauses after so many failures: for 0.1 s, doubled up to 10 s, each ± 25 %. Being hurried ends a
- * pause; from then on only being closed does. Returns how many failures count: none if hurried.
+ * Pauses after this many failures: for 0.1 s, doubled up to 10 s, each ± 25 %. `hurried` ends a
+ * pause and resets the count; after that only `closed` does. Returns the failures that count.
  */
 export async function pause(failures: number, hurried: AbortSignal, closed: AbortSignal): Promise<number> {
   const signal = hurried.aborted ? closed : hurried;

@@ -16,29 +16,29 @@ import { VERSION } from "./version.js";
 
 /** Options of a worker. Times are in seconds. */
 export interface WorkerOptions {
-  /** Queues, or queues with weights: how they share the places. Default `["default"]`. */
+  /** Queues, or queues with the weights by which they share the places. Default: `["default"]`. */
   queues?: readonly string[] | Readonly<Record<string, number>>;
-  /** The most handlers that run at a time. Default 10. */
+  /** The maximum number of handlers that run at once. Default: 10. */
   concurrency?: number;
-  /** How long a handler may run; a kind's own goes first, -1 is none. Default: none. */
+  /** How long a handler may run, unless its kind has a timeout; -1 is no limit. Default: no limit. */
   timeout?: number;
-  /** How long a worker that has died goes unnoticed. Default 30. */
+  /** How long a job stays with a dead worker before it is rescued. Default: 30. */
   lease?: number;
-  /** How long handlers may go on after a stop. Default 10. */
+  /** How long handlers may go on after a stop. Default: 10. */
   grace?: number;
-  /** Its name in `jobs.workers`. Default `HOST:PID:RANDOM`. */
+  /** The worker's name in `jobs.workers`. Default: `HOST:PID:RANDOM`. */
   name?: string;
-  /** What `jobs.workers` shows beside the library's name and version. */
+  /** Shown in `jobs.workers`, beside the library's name and version. */
   info?: Record<string, unknown>;
-  /** Around every handler, the first of them outermost. Default: none. */
+  /** Middleware around every handler, the first outermost. Default: none. */
   middleware?: readonly Middleware[];
-  /** Where it logs to. Default `console`. */
+  /** The logger. Default: `console`. */
   logger?: Logger;
 }
 
 /** Options of a kind. */
 export interface KindOptions {
-  /** How long its handler may run, in seconds; -1 is none. Default: the worker's. */
+  /** How long its handler may run, in seconds; -1 is no limit. Default: the worker's timeout. */
   timeout?: number;
 }
 
@@ -48,7 +48,7 @@ const WAIT = "call jobs.wait_any($1::text::text[], $2::text::interval)";
 const WAIT_FOR_REQUESTS = "call jobs.wait_any('{}', $1::text::interval, $2::text)";
 const BEAT = `select to_json(jobs.worker_beat($1::text, $2::text::text[], $3::text::int,
   $4::text::jsonb))::text as row`;
-// A call takes 10,000 at most.
+// A call takes at most 10,000 jobs.
 const HEARTBEAT = `select to_json(cancel_requested)::text as row
   from (select $1::text::bigint[] as ids, $2::text::bigint[] as tokens) held,
     generate_series(1, cardinality(ids), 10000) n,
@@ -57,27 +57,27 @@ const PROGRESS = `select to_json(cancel_requested)::text as row
   from jobs.heartbeat($1::text::bigint, $2::text::bigint, progress => $3::text::jsonb)`;
 
 const IDLE_WAIT = 30;
-const BEATING = 10; // without an answer: so leases are renewed by another connection in time
+const BEATING = 10; // without an answer, so that another connection can renew the leases in time
 const SENDING = 10; // seconds after the last handler ended
 
-// Of this process: workers within `run()`, and handlers that these have left behind.
+// The workers of this process within `run()`, and the handlers that they left behind.
 let [mains, left] = [0, 0];
 
-// A name as the database keeps it.
+// A name as the database stores it.
 const asKept = (name: string) => String(name).normalize("NFC");
 
-/** Fetches jobs and runs a handler for each, many at a time. */
+/** Fetches jobs and runs their handlers, many at once. */
 export class Worker {
-  /** Its name in `jobs.workers`. */
+  /** The worker's name in `jobs.workers`. */
   readonly name: string;
   readonly #options;
   readonly #weights: Map<string, number>;
   readonly #handlers = new Map<string, KindOptions & { handler: Handler }>();
   #otherwise?: KindOptions & { handler: Handler };
 
-  // Each takes a place until its handler has ended.
+  // Each holds a place until its handler has ended.
   readonly #running = new Map<Attempt, Promise<void>>();
-  readonly #held = new Set<Attempt>(); // each is ours until the server has its result
+  readonly #held = new Set<Attempt>(); // until the server has their results
   #command = "run";
   #wake = () => {};
 
@@ -91,31 +91,31 @@ export class Worker {
   #started?: Promise<void>;
   #ended?: Promise<void>;
 
-  /** For a database: its URL, or a function that connects, such as `connectPg({..})`. */
+  /** The database is a URL, or `{ connect }` with a function such as `connectPg({..})`. */
   constructor(database: string | { connect: Connect }, options: WorkerOptions = {}) {
     const name = `${hostname().slice(0, 60)}:${process.pid}:${randomBytes(4).toString("hex")}`;
     const defaults = { queues: ["default"], concurrency: 10, lease: 30, grace: 10, name, info: {}, middleware: [] };
     const known = { ...defaults, timeout: undefined, logger: console as Logger };
-    for (const [option, value] of Object.entries(options)) check(option in known, option, value, "is no option of a worker");
+    for (const option of Object.keys(options)) if (!(option in known)) throw new RangeError(`unknown option ${option}`);
     this.#options = { ...known, ...defined(options) };
     this.name = this.#options.name;
     const { queues, concurrency, timeout, lease, grace, info, logger } = this.#options;
     const given: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
     const weights = given.map(([queue, weight]): [string, number] => [asKept(queue), weight]);
     this.#weights = new Map(weights);
-    check(typeof queues === "object", "queues", queues, "is no list of names, nor names with weights");
-    check(weights.length > 0, "queues", queues, "names no queue");
-    check(weights.length === this.#weights.size, "queues", queues, "names a queue twice");
-    check(weights.every(([, weight]) => weight > 0 && weight < Infinity), "queues", queues, "has a weight that is no number above 0");
-    check(Number.isInteger(concurrency) && concurrency > 0, "concurrency", concurrency, "is no whole number above 0");
-    check(lease > 0, "lease", lease, "is not above 0");
-    check(grace >= 0, "grace", grace, "is not at least 0");
+    check(typeof queues === "object", "queues", queues, "be a list of names, or names with weights");
+    check(weights.length > 0, "queues", queues, "name at least one queue");
+    check(weights.length === this.#weights.size, "queues", queues, "name each queue once");
+    check(weights.every(([, weight]) => weight > 0 && weight < Infinity), "queues", queues, "have positive weights");
+    check(Number.isInteger(concurrency) && concurrency > 0, "concurrency", concurrency, "be an integer of at least 1");
+    check(lease > 0, "lease", lease, "be positive");
+    check(grace >= 0, "grace", grace, "be at least 0");
     checkTimeout(timeout);
-    check(completion(info).do === "complete", "info", info, "has no JSON");
+    check(completion(info).do === "complete", "info", info, "be JSON that the database can store");
 
     const connect = typeof database === "string" ? connectUrl(database) : database?.connect;
-    // It can have a password, and is not shown.
-    check(typeof connect === "function", "database", database && typeof database, "is neither a URL nor has it connect");
+    // The value is not shown: it can have a password.
+    check(typeof connect === "function", "database", database && typeof database, "be a URL, or have a function connect");
     const connected = () => connect(this.name);
     this.#fetch = new Link(connected, this.#stopping.signal, this.#stopping.signal, logger);
     this.#finish = new Link(connected, this.#cancelling.signal, this.#ending.signal, logger);
@@ -123,34 +123,34 @@ export class Worker {
     this.#finisher = new Finisher(this.#finish, logger);
   }
 
-  /** Sets the handler of a kind. A worker fetches only kinds that have one. */
+  /** Sets the handler of a kind. A worker fetches only kinds that have a handler. */
   kind<Args = any>(kind: string, handler: Handler<Args>, options: KindOptions = {}): this {
     kind = asKept(kind);
-    check(!this.#handlers.has(kind), "kind", kind, "has a handler already");
+    if (this.#handlers.has(kind)) throw new RangeError(`kind ${inspect(kind)} already has a handler`);
     checkTimeout(options.timeout);
     this.#handlers.set(kind, { handler, ...options });
     return this;
   }
 
-  /** Sets the handler of all other kinds. */
+  /** Sets the handler of every other kind. */
   otherwise(handler: Handler, options: KindOptions = {}): this {
-    check(!this.#otherwise, "otherwise", handler, "is a second handler");
+    if (this.#otherwise) throw new RangeError("every other kind already has a handler");
     checkTimeout(options.timeout);
     this.#otherwise = { handler, ...options };
     return this;
   }
 
-  /** The queues that it works. */
+  /** The queues that the worker fetches from. */
   get queues(): string[] {
     return [...this.#weights.keys()];
   }
 
-  /** The kinds that it fetches; null: all. */
+  /** The kinds that the worker fetches, or null for all. */
   get kinds(): string[] | null {
     return this.#otherwise ? null : [...this.#handlers.keys()];
   }
 
-  /** Runs the handler of a job, within the middleware. */
+  /** Runs the handler of a job within the middleware. */
   async handle(job: Job): Promise<unknown> {
     const { handler } = this.#handlers.get(job.kind) ?? this.#otherwise!;
     const handle = this.#options.middleware.reduceRight(
@@ -161,16 +161,16 @@ export class Worker {
   }
 
   /**
-   * Runs until SIGTERM or SIGINT, or until an operator stops the worker. A second signal is as
-   * `stopAndCancel()`. Rejects if a result could not be sent. The process is the worker's: what a
-   * handler throws in the background is logged, and does not end it. Where a handler was left
-   * behind it ends the process, once no other worker is within `run()`.
+   * Runs until SIGTERM or SIGINT, or until an operator stops the worker. A second signal acts as
+   * `stopAndCancel()`. Rejects if a result could not be sent. The process belongs to the worker:
+   * errors that handlers throw in the background are logged and do not end it. If a handler did not
+   * stop, the process exits once no other worker is within `run()`.
    */
   async run(): Promise<void> {
     let signals = 0;
     const onSignal = () => void (signals++ === 0 ? this.stop() : this.stopAndCancel()).catch(() => {});
-    // What cannot be written may be the log itself, whose reader is gone.
-    const onStray = (error: any) => error?.syscall !== "write" && this.#options.logger.error("an error outside of handlers", { error });
+    // A failed write may be the log itself, whose reader is gone.
+    const onStray = (error: any) => error?.syscall !== "write" && this.#options.logger.error("error outside of handlers", { error });
     const listeners = { SIGTERM: onSignal, SIGINT: onSignal, unhandledRejection: onStray, uncaughtException: onStray };
     for (const [event, listener] of Object.entries(listeners)) process.on(event, listener);
     mains++;
@@ -178,19 +178,19 @@ export class Worker {
     const code = await ended.then(() => 0, () => 1);
     for (const [event, listener] of Object.entries(listeners)) process.off(event, listener);
     left += this.#running.size;
-    // Its timers and sockets would keep the process.
+    // Their timers and sockets would keep the process alive.
     if (--mains === 0 && left > 0) process.exit(code);
     return ended;
   }
 
-  /** Starts, and returns once the server knows of the worker. Touches no signals of the process. */
+  /** Starts the worker, and returns once the server knows it. Installs no signal handlers. */
   start(): Promise<void> {
     return (this.#started ??= this.#start());
   }
 
   /**
-   * Fetches no more, lets handlers end within the grace period, cancels and releases the rest.
-   * Returns when that is done. Rejects if a result could not be sent.
+   * Stops fetching, gives handlers the grace period, then cancels and releases the rest. Returns
+   * when all results are sent. Rejects if a result could not be sent.
    */
   async stop(): Promise<void> {
     this.#stop();
@@ -198,14 +198,14 @@ export class Worker {
     await this.stopAndCancel();
   }
 
-  /** As `stop()`, without a grace period. */
+  /** Stops without a grace period. */
   async stopAndCancel(): Promise<void> {
     this.#stop();
     this.#cancelling.abort();
     await this.ended();
   }
 
-  /** Returns when the worker has ended, also if an operator has stopped it. */
+  /** Returns when the worker has stopped, also by an operator's command. */
   async ended(): Promise<void> {
     await this.#started;
     await this.#ended;
@@ -218,7 +218,7 @@ export class Worker {
 
   async #start(): Promise<void> {
     if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
-    this.#options.logger.info("the worker starts", { worker: this.name });
+    this.#options.logger.info("worker started", { worker: this.name });
     await Promise.race([this.#beat(), aborted(this.#stopping.signal)]).catch(async (error) => {
       this.#ending.abort();
       await this.#control.close();
@@ -234,15 +234,15 @@ export class Worker {
     const controlling = this.#controlling();
     const fetching = this.#fetching();
     await aborted(this.#stopping.signal);
-    // A wait is ended. A fetch under way is not: its jobs are ours, and are released.
+    // A wait is ended. A fetch under way is not: its jobs are ours and are released.
     const fetched = this.#fetch.isWaiting ? this.#fetch.interrupt(fetching) : fetching;
     const emptied = Promise.all([fetched, ...this.#running.values()]);
     await Promise.race([emptied, cancelled]);
     for (const attempt of this.#running.keys()) attempt.abort("stopping");
     await atMost(1, emptied);
     for (const attempt of this.#running.keys()) {
-      logger.warn("a handler is left behind", attempt.fields);
-      // What is completed in a transaction is locked by that.
+      logger.warn("handler did not stop", attempt.fields);
+      // A job that is completed in a transaction is locked by it.
       if (!attempt.job.isCompleted) this.#settle(attempt, { do: "release" });
     }
     this.#cancelling.abort();
@@ -251,8 +251,8 @@ export class Worker {
     await this.#control.interrupt(controlling);
     await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.close()]);
     if (lost > 0) logger.error("results could not be sent", { worker: this.name, results: lost });
-    logger.info("the worker has ended", { worker: this.name });
-    if (lost > 0) throw new Error(`${lost} results could not be sent`);
+    logger.info("worker stopped", { worker: this.name });
+    if (lost > 0) throw new Error(`results could not be sent: ${lost}`);
   }
 
   // --- Fetching ----------------------------------------------------------------------------------
@@ -277,13 +277,13 @@ export class Worker {
         await this.#fetch.rows(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT, true);
       } catch (error) {
         if (stopping.aborted) return;
-        logger.error("a fetch was refused, to be repeated", { error });
+        logger.error("fetch refused, retrying", { error });
         await sleep(1, stopping);
       }
     }
   }
 
-  // The queues, that with the least of its share first, and how many jobs to ask for.
+  // The queues, the one furthest below its share first, and how many jobs to ask for.
   #next(free: number): [queues: string[], most: number] {
     const running = new Map<string, number>();
     for (const { job } of this.#running.keys()) running.set(job.queue, (running.get(job.queue) ?? 0) + 1);
@@ -319,16 +319,16 @@ export class Worker {
     attempt.isSettled = true;
     const forget = () => {
       this.#held.delete(attempt);
-      this.#wake(); // where so many results waited that nothing was fetched
+      this.#wake(); // if results held all places
     };
     if (result) this.#finisher.send(attempt, result, forget);
     else forget();
   }
 
   #lose(attempt: Attempt): void {
-    // One that was completed while the answer was on its way looks lost, and is not.
+    // A job that completed while the answer was on its way looks lost, and is not.
     if (attempt.isSettled || attempt.job.isCompleted) return;
-    this.#options.logger.warn("a job was lost", attempt.fields);
+    this.#options.logger.warn("job lost", attempt.fields);
     this.#settle(attempt, null);
     attempt.abort("lost");
   }
@@ -350,7 +350,7 @@ export class Worker {
     const ending = this.#ending.signal;
     const pace = Math.min(this.#options.lease / 3, 10);
     const refused = (call: string) => async (error: unknown) => {
-      if (!ending.aborted) this.#options.logger.error(`a ${call} was refused, to be repeated`, { error });
+      if (!ending.aborted) this.#options.logger.error(`${call} refused, retrying`, { error });
       await sleep(Math.min(pace, 1), ending);
     };
     while (!ending.aborted) {
@@ -366,7 +366,7 @@ export class Worker {
     const values = [this.name, toArray(this.queues), String(concurrency), shown];
     const [command] = await this.#control.rows(BEAT, values, BEATING);
     if (command !== this.#command) {
-      logger.info("an operator has given a command", { worker: this.name, command });
+      logger.info("operator command received", { worker: this.name, command });
       this.#command = command;
       if (command === "stop") this.#stopping.abort();
       this.#wake();
@@ -383,24 +383,24 @@ export class Worker {
   }
 }
 
-/** In how many seconds the attempt is over: by the server's deadline, or by the handler's timeout. */
+/** The seconds until the attempt is over: by the server's deadline or the handler's timeout. */
 function limit(row: JobRow, timeout = -1): number {
   const own = timeout < 0 ? Infinity : timeout;
   return row.left === null ? own : Math.min(own, row.left - Math.min(row.whole / 20, 1));
 }
 
-// With the driver that is installed.
+// Uses the driver that is installed.
 const connectUrl = (url: string): Connect => async (name) => {
   const connect = await import("pg").then(() => connectPg, () => connectPostgres);
   return connect(url)(name);
 };
 
-function check(isRight: boolean, option: string, value: unknown, what: string): void {
-  if (!isRight) throw new RangeError(`${option}: ${inspect(value)} ${what}`);
+function check(isRight: boolean, option: string, value: unknown, rule: string): void {
+  if (!isRight) throw new RangeError(`${option} must ${rule}, not ${inspect(value)}`);
 }
 
 const checkTimeout = (timeout?: number): void =>
-  check(timeout === undefined || timeout === -1 || timeout > 0, "timeout", timeout, "is neither above 0 nor -1");
+  check(timeout === undefined || timeout === -1 || timeout > 0, "timeout", timeout, "be positive, or -1 for no limit");
 
 const defined = <T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } =>
   Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as any;

@@ -79,7 +79,7 @@ for (const [name, open] of Object.entries(libraries)) {
       const failing = inTransaction(async (tx) => {
         await insert(tx, queue, { n: 1 }, { queue });
         await assertInserted(tx, queue, { n: 1 });
-        await assert.rejects(assertInserted(tx, queue, { n: 2 }), /there is no job .* with args {"n":2}; the newest have {"n":1}/);
+        await assert.rejects(assertInserted(tx, queue, { n: 2 }), /no job of kind ".*" has args {"n":2}; the newest of that kind have:\n{"n":1}/);
         await insert(tx, "far", {}, { queue });
         await insert(tx, "farther", {}, { queue, maxAttempts: 1 });
         const worker = new Worker(url, { queues: [queue] })
@@ -92,7 +92,7 @@ for (const [name, open] of Object.entries(libraries)) {
           .kind("farther", (job) => job.progress(NaN));
         const [worked, far, farther] = await workAll(tx, worker);
         assert.deepEqual([worked.state, worked.output], ["completed", 2]);
-        assert.deepEqual([far.output, farther.error], [{ isStored: [false] }, "NaN has no JSON"]);
+        assert.deepEqual([far.output, farther.error], [{ isStored: [false] }, "NaN has no JSON form"]);
         throw new Error("rolled back");
       });
       await assert.rejects(failing, /rolled back/);

@@ -353,8 +353,8 @@ withDatabase("a failed attempt is logged, one that ends otherwise is not", async
   const errors = {
     fails: "no",
     tarries: "the attempt ran longer than its timeout",
-    invalid: "the output has no JSON that the database can hold: NaN has no JSON",
-    refused: /^the output has no JSON that the database can hold: .*Unicode/,
+    invalid: "the output cannot be stored as JSON: NaN has no JSON form",
+    refused: /^the output cannot be stored as JSON: .*Unicode/,
   };
   const ids = {};
   await worked(worker, async () => {
@@ -365,13 +365,13 @@ withDatabase("a failed attempt is logged, one that ends otherwise is not", async
   });
   for (const [kind, error] of Object.entries(errors)) {
     const [[level, message, fields], ...more] = lines.filter(([, , { job }]) => job === ids[kind]);
-    assert.deepEqual([level, message, more], ["warn", "an attempt has failed", []]);
+    assert.deepEqual([level, message, more], ["warn", "attempt failed", []]);
     assert.deepEqual({ ...fields, error: "" }, { job: ids[kind], kind, attempt: 1, error: "" });
     error instanceof RegExp ? assert.match(fields.error, error) : assert.equal(fields.error, error);
   }
   const others = lines.filter(([, , { kind }]) => !(kind in errors));
   const named = { worker: worker.name };
-  assert.deepEqual(others, [["info", "the worker starts", named], ["info", "the worker has ended", named]]);
+  assert.deepEqual(others, [["info", "worker started", named], ["info", "worker stopped", named]]);
 });
 
 withDatabase("a handler that is left behind is logged", async (client, queue) => {
@@ -387,7 +387,7 @@ withDatabase("a handler that is left behind is logged", async (client, queue) =>
   });
   end();
   const warned = lines.filter(([level]) => level !== "info");
-  assert.deepEqual(warned, [["warn", "a handler is left behind", { job: id, kind: "k", attempt: 1 }]]);
+  assert.deepEqual(warned, [["warn", "handler did not stop", { job: id, kind: "k", attempt: 1 }]]);
 });
 
 withDatabase("at a stop without grace a fetch under way is not abandoned", async (client, queue) => {
@@ -504,7 +504,7 @@ test("a delay below zero counts as zero, one that is no number is refused", asyn
   assert.deepEqual(askedFor(new Snooze(-1)), { do: "snooze", delay: 0 });
   assert.equal(askedFor(new RetryIn(-0.5, "no")).retry_in, 0);
   for (const bad of [NaN, Infinity, -Infinity, "1 hour", undefined]) {
-    const told = { name: "RangeError", message: `delay: ${bad} is no number of seconds` };
+    const told = { name: "RangeError", message: `delay must be a finite number of seconds, not ${bad}` };
     assert.throws(() => new Snooze(bad), told);
     assert.throws(() => new RetryIn(bad, "no"), told);
   }
@@ -519,14 +519,14 @@ test("a worker whose driver is not installed, or whose URL is none, does not sta
 
 test("what is no database, no queues or no info is refused and said, without what it holds", () => {
   const refused = (message, ...given) => assert.throws(() => new Worker(...given), { name: "RangeError", message });
-  refused("database: undefined is neither a URL nor has it connect", process.env.NOT_SET);
-  refused("database: 'object' is neither a URL nor has it connect", { host: "db", password: "secret" });
-  refused("queues: 'mail' is no list of names, nor names with weights", "postgresql://", { queues: "mail" });
-  refused("info: [Function: info] has no JSON", "postgresql://", { info: function info() {} });
+  refused("database must be a URL, or have a function connect, not undefined", process.env.NOT_SET);
+  refused("database must be a URL, or have a function connect, not 'object'", { host: "db", password: "secret" });
+  refused("queues must be a list of names, or names with weights, not 'mail'", "postgresql://", { queues: "mail" });
+  refused("info must be JSON that the database can store, not [Function: info]", "postgresql://", { info: function info() {} });
   const info = { commit: "a1" };
-  refused("info: <ref *1> { commit: 'a1', itself: [Circular *1] } has no JSON", "postgresql://", { info: Object.assign(info, { itself: info }) });
-  refused("info: { load: NaN } has no JSON", "postgresql://", { info: { load: NaN } });
-  refused("queue: 'mail' is no option of a worker", "postgresql://", { queue: "mail" });
+  refused("info must be JSON that the database can store, not <ref *1> { commit: 'a1', itself: [Circular *1] }", "postgresql://", { info: Object.assign(info, { itself: info }) });
+  refused("info must be JSON that the database can store, not { load: NaN }", "postgresql://", { info: { load: NaN } });
+  refused("unknown option queue", "postgresql://", { queue: "mail" });
 });
 
 test("a fetch that is never answered is given up", { timeout: 60_000 }, async () => {

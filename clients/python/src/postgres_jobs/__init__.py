@@ -5,7 +5,7 @@
     @worker.kind("email.send", timeout=30)
     async def send(job: Job[EmailArgs]) -> dict: ...
 
-    if __name__ == "__main__":  # a test, or a web application, imports the worker
+    if __name__ == "__main__":  # so that tests and web applications can import the worker
         worker.run()
 """
 

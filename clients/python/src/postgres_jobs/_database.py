@@ -1,7 +1,6 @@
 """Statements on the caller's connection, whatever its library.
 
-What is said to a database is a coroutine, for connections that block and for those that are
-awaited. With one that blocks it never waits, and is done at once.
+Each conversation is a coroutine. On a blocking connection it never waits and ends at once.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import psycopg
 from psycopg.rows import tuple_row
 
 Row = tuple[Any, ...]
-# Takes a statement with one %s, and the text for it; the text may be left out with the %s.
+# Takes a statement with at most one %s, and the text for it.
 Execute = Callable[..., Awaitable[list[Row]]]
-# That text as jsonb. By the inner cast it is a text for every driver.
+# That text as jsonb. The inner cast makes it a text for every driver.
 JSONB = "cast(cast(%s as text) as jsonb)"
 
 
@@ -32,7 +31,7 @@ def is_async(connection: object) -> bool:
 
 
 def converse(connection: Any, talk: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> Any:
-    """Has the talk now, or when it is awaited, if the connection is of that sort."""
+    """Runs the coroutine now, or when it is awaited if the connection is async."""
 
     async def execute(sql: str, *text: str) -> list[Row]:
         return await _execute_later(connection, sql, text) if is_async(connection) else _execute(connection, sql, text)
@@ -44,7 +43,7 @@ def converse(connection: Any, talk: Callable[..., Coroutine[Any, Any, Any]], *ar
         said.send(None)
     except StopIteration as end:
         return end.value
-    raise RuntimeError("a talk with a connection that blocks has waited")
+    raise RuntimeError("a call on a blocking connection has waited")
 
 
 def _execute(connection: Any, sql: str, text: tuple[str, ...]) -> list[Row]:
@@ -53,8 +52,8 @@ def _execute(connection: Any, sql: str, text: tuple[str, ...]) -> list[Row]:
     if isinstance(connection, psycopg.Cursor):
         connection = connection.connection
     if not hasattr(connection, "cursor"):
-        raise TypeError(f"a {type(connection).__name__} is no connection or session: it has no cursor()")
-    # A cursor of our own: the caller's may have rows to read, or rows of another form.
+        raise TypeError(f"{type(connection).__name__} is not a connection or session: it has no cursor()")
+    # A cursor of our own: the caller's may have unread rows, or another row factory.
     is_psycopg_3 = isinstance(connection, psycopg.Connection)
     with psycopg.Cursor(connection, row_factory=tuple_row) if is_psycopg_3 else connection.cursor() as cursor:
         cursor.execute(sql, text or None)
@@ -75,7 +74,7 @@ async def _execute_later(connection: Any, sql: str, text: tuple[str, ...]) -> li
 
 
 def _for_sqlalchemy(sql: str, text: tuple[str, ...]) -> tuple[Any, dict[str, str]]:
-    import sqlalchemy  # it is there: the connection is one of its own
+    import sqlalchemy  # installed: the connection is one of its own
 
     return sqlalchemy.text(sql.replace("%s", ":text")), {"text": one for one in text}
 

@@ -1,4 +1,4 @@
-"""One run of a worker: it fetches, handles, keeps and finishes jobs until it is to stop."""
+"""One run of a worker: fetches, handles, renews and finishes jobs until it stops."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure
 if TYPE_CHECKING:
     from .worker import Worker
 
-# How far the worker is. Stop: it fetches no more. Grace: its handlers have the grace period.
-# Cancel: they are cancelled. Ended: no more results are sent.
+# The stages of a worker. Stop: fetches no more. Grace: handlers have the grace period. Cancel:
+# handlers are cancelled. Ended: no more results are sent.
 RUN, STOP, GRACE, CANCEL, ENDED = range(5)
 
-# Seconds for a cancelled handler to end when the worker stops, and for the last results.
+# Seconds for a cancelled handler to end when the worker stops, and to send the last results.
 LEFT_BEHIND = 1
 SENDING = 10
 
-# Seconds for the answer to a beat: another connection is to renew the leases in time.
+# Seconds for the answer to a beat, so that another connection can renew the leases in time.
 BEAT = 10
 
 _FETCH = f"select {COLUMNS} from jobs.fetch_any(%s::text[], %s, worker => %s, lease => %s, kinds => %s::text[])"
 
 
 class Attempt:
-    """A job that this worker has, and the handler that works on it."""
+    """A job that this worker holds, and its handler."""
 
     timer: asyncio.TimerHandle
-    """Until its time is over."""
+    """Fires at the timeout."""
 
     def __init__(self, job: Job[Any]) -> None:
         self.job = job
         self.is_in_thread = False
-        """Whether it waits for a thread, which cannot be cancelled: what that returns counts."""
+        """Whether it waits for a thread, which cannot be cancelled: its result counts."""
         self.task: asyncio.Task[Finish | None] | None = None
         self.is_settled = False
-        """Whether there is nothing more to tell: it was told, or the job is somebody else's."""
+        """Whether nothing more is sent: the result is sent, or the job is lost."""
 
     def cancel(self, because: Reason) -> None:
         """The first reason counts."""
@@ -73,12 +73,12 @@ class Engine:
         self.control: asyncio.Task[None] | None = None
         self.command: str | None = None  # None: before the first beat
         self.stage = RUN
-        self.stopping = self.loop.create_future()  # done once it is to stop
-        # By tokens: attempts whose handlers run; and all that the server thinks to be ours, so also
-        # those whose results are on their way.
+        self.stopping = self.loop.create_future()  # done once the worker is told to stop
+        # By token: attempts whose handlers run; and all that the server considers ours, so also
+        # those whose results are being sent.
         self.running: dict[int, Attempt] = {}
         self.held: dict[int, Attempt] = {}
-        # A place is free, there is another command, a result is told.
+        # Set when a place is free, a command arrived or a result was sent.
         self.is_changed = asyncio.Event()
 
     def stop(self, stage: int) -> None:
@@ -95,14 +95,14 @@ class Engine:
                 await asyncio.wait_for(self.is_changed.wait(), left)
 
     async def serve(self) -> bool:
-        """Works until it is stopped. Whether every result could be sent."""
+        """Works until it is stopped. Returns whether every result was sent."""
         fetching = asyncio.create_task(self._fetch())
         finishing = asyncio.create_task(self.finisher.run())
         tasks = [fetching, finishing, asyncio.create_task(self.threads.run(asyncio.run, self._control()))]
         try:
             done, _ = await asyncio.wait([self.stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()  # raises what the server has against this worker
+                task.result()  # raises if the server refused this worker
             self.fetch_link.is_closing = True
             if not self.fetch_link.is_busy:
                 fetching.cancel()
@@ -113,14 +113,14 @@ class Engine:
                 attempt.cancel("stopping")
             await self._until(lambda: fetching.done() and not self.running, LEFT_BEHIND)
             for attempt in list(self.running.values()):
-                log.warning("the handler of job %s is left behind", attempt.job.id, extra=fields(attempt.job))
+                log.warning("handler did not stop: job %s", attempt.job.id, extra=fields(attempt.job))
                 if not attempt.job._is_completed:
                     self._settle(attempt, {"do": "release"})
             for backoff in [self.finish_link.backoff, *self.finisher.again.values()]:
                 backoff.end()
             await self._until(lambda: fetching.done() and not self.finisher.unsent, SENDING)
             if self.finisher.unsent:
-                log.error("%s results could not be sent", self.finisher.unsent)
+                log.error("results could not be sent: %s", self.finisher.unsent)
             return not self.finisher.unsent
         finally:
             fetching.cancel()
@@ -134,11 +134,11 @@ class Engine:
             await self.finish_link.close()
             self.threads.close()
 
-    # --- Being there, and keeping what it has
+    # --- Control
 
     async def _control(self) -> None:
-        """Runs in a thread and an event loop of its own: a handler that blocks the worker's loop
-        must not cost other jobs their leases."""
+        """Runs in its own thread and event loop: a handler that blocks the worker's loop must not
+        cost other jobs their leases."""
         self.control = asyncio.current_task()
         pace = min(self.worker.lease / 3, 10)
         wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
@@ -150,7 +150,7 @@ class Engine:
                 except psycopg.Error as error:
                     if self.command is None:
                         raise
-                    log.error("a beat was refused: %s", error, extra={"error": error})
+                    log.error("heartbeat refused, retrying: %s", error, extra={"error": error})
                     await asyncio.sleep(pace)
         finally:
             await self.control_link.close()
@@ -176,7 +176,7 @@ class Engine:
     def _obey(self, command: str) -> None:
         if command != self.command:
             if self.command or command != "run":
-                log.info("an operator has given worker %s the command %s", self.worker.name, command)
+                log.info("operator command received: %s, worker %s", command, self.worker.name)
             self.command = command
             self.worker.ready.set()
             self.is_changed.set()
@@ -184,13 +184,13 @@ class Engine:
                 self.stop(STOP)
 
     def _hear(self, job: Job[Any], is_cancelled: bool | None) -> None:
-        """Of a heartbeat that says that the job is to be cancelled, or, by None, that it is lost.
-        An attempt that ended meanwhile looks lost, and is not."""
+        """Acts on a heartbeat that says that the job is cancelled, or lost (None). An attempt that
+        ended meanwhile looks lost, and is not."""
         attempt = self.running.get(job.token)
         if attempt is None or attempt.is_settled or job._is_completed:
             return
         if is_cancelled is None:
-            log.warning("job %s was lost", job.id, extra=fields(job))
+            log.warning("job lost: %s", job.id, extra=fields(job))
             self._settle(attempt, None)
         attempt.cancel("lost" if is_cancelled is None else "cancelled")
 
@@ -200,7 +200,7 @@ class Engine:
         worker = self.worker
         lease = timedelta(seconds=worker.lease)
         while self.stage == RUN:
-            # Results that cannot be sent, or not yet, hold their places.
+            # Results that cannot be sent yet hold their places.
             kept = self.held.keys() if self.finish_link.backoff.is_on else self.finisher.again.keys()
             free = worker.concurrency - len(self.running.keys() | kept)
             if free <= 0 or self.command != "run" or self.finisher.waiting.qsize() > MOST_RESULTS:
@@ -216,14 +216,14 @@ class Engine:
                 if len(rows) < most and self.stage == RUN:
                     wait = "call jobs.wait_any(%s::text[], worker => %s)"  # for 30 s
                     await self.fetch_link.wait(wait, queues, worker.name, patience=60)
-            except Exception as error:  # also what a row cannot be read for
+            except Exception as error:  # also a row that cannot be read
                 if self.stage > RUN:
-                    return  # and is not repeated
-                log.error("a fetch was refused: %s", error, extra={"error": error})
+                    return  # without a repetition
+                log.error("fetch refused, retrying: %s", error, extra={"error": error})
                 await self.fetch_link.backoff.pause()
 
     def _share(self, free: int) -> tuple[list[str], int]:
-        """The queues, that which lacks most of its share first, and how many jobs to ask for."""
+        """The queues, the one furthest below its share first, and how many jobs to ask for."""
         weights = self.worker.queues
         runs = Counter(attempt.job.queue for attempt in self.running.values())
         queues = sorted(weights, key=lambda queue: runs[queue] / weights[queue])
@@ -241,7 +241,7 @@ class Engine:
             return
         self.running[job.token] = attempt
         timeout = handler.timeout or self.worker.timeout or math.inf
-        if left is not None:  # the worker is to be earlier than the server
+        if left is not None:  # the worker times out before the server
             timeout = max(min(timeout, left - min(whole / 20, 1)), 0)
         attempt.task = self.loop.create_task(self._handle(attempt))
         attempt.task.add_done_callback(partial(self._ended, attempt))
@@ -250,15 +250,15 @@ class Engine:
     # --- Handling
 
     async def _handle(self, attempt: Attempt) -> Finish | None:
-        """Runs the handler. It may raise anything, also what would end the event loop."""
+        """Runs the handler, which may raise anything, also what would end the event loop."""
         job = attempt.job
         try:
             output = await self.worker._handle(job, partial(self._in_thread, attempt))
             return None if job._is_completed else completion(output)
         except BaseException as error:
             if job.cancelled.is_set() and not isinstance(error, Outcome):
-                # It ended because it was to. Who cancelled the job has given the reason, and the
-                # server makes a cancelled job of one that is released.
+                # It ended because it was cancelled. The call that cancelled the job gave the
+                # reason, and the server turns the release of such a job into a cancel.
                 return TIMED_OUT if job.cancelled_because == "timeout" else {"do": "release"}
             return failure(error)
 
@@ -277,8 +277,8 @@ class Engine:
         self._settle(attempt, {"do": "release"} if task.cancelled() else task.result())
 
     def _timed_out(self, attempt: Attempt) -> None:
-        # If it completes the job itself its transaction decides, and has locked the job until then.
-        # Where that fails, the time is still over.
+        # If the handler completes the job itself, its transaction decides and has locked the job.
+        # If that fails, the attempt has still timed out.
         if attempt.job._is_completed:
             attempt.timer = self.loop.call_later(1, self._timed_out, attempt)
         else:
@@ -286,7 +286,7 @@ class Engine:
             attempt.cancel("timeout")
 
     def _settle(self, attempt: Attempt, finish: Finish | None) -> None:
-        """What is told first counts. None: there is nothing to tell."""
+        """The first result counts. None: there is nothing to send."""
         if not attempt.is_settled:
             attempt.is_settled = True
             if finish is None:
@@ -300,14 +300,14 @@ class Engine:
 
     def _store(self, job: Job[Any], progress: str) -> Awaitable[None]:
         if threading.get_ident() == self.thread:
-            # A handler that is cancelled meanwhile must not break the statement off.
+            # The cancellation of a handler must not interrupt the statement.
             return asyncio.shield(self.loop.create_task(self._store_progress(job, progress)))
         asyncio.run_coroutine_threadsafe(self._store_progress(job, progress), self.loop).result()
         return Nothing()
 
     async def _store_progress(self, job: Job[Any], progress: str) -> None:
         if job.token not in self.held:
-            return  # it was told, or is lost
+            return  # it is finished or lost
         sql = "select cancel_requested from jobs.heartbeat(%s, %s, progress => %s)"
         try:
             rows = await self.finish_link.run(sql, job.id, job.token, progress)

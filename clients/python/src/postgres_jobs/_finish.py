@@ -1,4 +1,4 @@
-"""Telling the server what came of attempts."""
+"""Sends the results of attempts to the server."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Result = tuple[Job[Any], str]  # the second as an element of jobs.finish_many
 
 
 class Finisher:
-    """Sends results: one at once if no call is under way, else together with others when that
-    returns. What is refused for no fault of its own is kept, and sent again after a pause: others
-    do not wait for it."""
+    """Sends results: at once if no call is under way, else together with others when that returns.
+    A result that is refused through no fault of its own is kept and sent again after a pause.
+    Other results do not wait for it."""
 
     def __init__(self, link: Link, on_told: Callable[[Job[Any]], None]) -> None:
         self.link = link
         self.on_told = on_told
         self.waiting: asyncio.Queue[Result] = asyncio.Queue()
         self.unsent = 0
-        """Also those of the call that is under way."""
+        """Includes the results of the call under way."""
         self.again: dict[int, Backoff] = {}
-        """The pauses of those that are sent again, by tokens: they keep their jobs' places."""
+        """The pauses of results that are sent again, by token. They hold their jobs' places."""
 
     def add(self, job: Job[Any], finish: Finish) -> None:
         self.waiting.put_nowait((job, self._element(job, finish)))
@@ -42,11 +42,11 @@ class Finisher:
     def _element(self, job: Job[Any], finish: Finish) -> str:
         element, told = wire(job.id, job.token, finish)
         if error := told.get("error"):
-            log.warning("job %s (%s) failed: %.200s", job.id, job.kind, error, extra=fields(job, error=error))
+            log.warning("attempt failed: job %s (%s): %.200s", job.id, job.kind, error, extra=fields(job, error=error))
         return element
 
     async def _repeat(self, job: Job[Any], element: str, error: object) -> None:
-        log.warning("the result of job %s was refused: %s", job.id, error, extra=fields(job, error=error))
+        log.warning("result refused, retrying: job %s: %s", job.id, error, extra=fields(job, error=error))
         await self.again.setdefault(job.token, Backoff()).pause()
         self.waiting.put_nowait((job, element))
 
@@ -65,10 +65,10 @@ class Finisher:
     async def _send(self, batch: list[Result], is_last_try: bool = False) -> None:
         try:
             if any(len(element.encode()) > LONGEST_RESULT for _, element in batch):
-                raise psycopg.errors.ProgramLimitExceeded("it is too long")
+                raise psycopg.errors.ProgramLimitExceeded("the result is too long")
             rows = await self.link.run(_FINISH, f"[{','.join(element for _, element in batch)}]")
         except Exception as error:  # also a lack of memory
-            if len(batch) > 1:  # one that is refused must not spoil the others
+            if len(batch) > 1:  # one refused result must not fail the others
                 for result in batch:
                     await self._send([result])
             elif is_of_value(error) and not is_last_try:
@@ -83,7 +83,7 @@ class Finisher:
                 continue
             if not done:
                 extra = fields(job, error=reason)
-                log.warning("job %s was lost, its result is dropped: %s", job.id, reason, extra=extra)
+                log.warning("job lost, result discarded: job %s: %s", job.id, reason, extra=extra)
             self.again.pop(job.token, None)
             self.unsent -= 1
             self.on_told(job)

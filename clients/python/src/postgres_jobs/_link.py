@@ -1,4 +1,4 @@
-"""A connection that comes back when it breaks."""
+"""A connection that reconnects when it breaks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from psycopg.rows import tuple_row
 from ._database import Row
 from .job import log
 
-# Of an error that passes by itself. What has rolled back need not connect again: 57014 is of a
-# statement_timeout, as while somebody has the job locked.
+# SQLSTATEs of errors that pass by themselves. A rollback needs no new connection: 57014 comes from
+# a statement_timeout, as while another transaction has the job locked.
 _ROLLED_BACK = {"40001", "40P01", "55P03", "57014"}
 _UNAVAILABLE = {"57P01", "57P02", "57P03", "57P04", "57P05", "25006"}
 
 
-# Seconds. The network of itself can take much longer to find that nobody is there, and takes a
-# pooler for the server.
+# Seconds. The network itself can take much longer to detect a dead peer, and cannot see past a
+# pooler.
 PATIENCE = 120
 
 
@@ -44,7 +44,7 @@ class Backoff:
             await asyncio.wait_for(self.is_hurried.wait(), pause)
 
     def end(self) -> None:
-        """Ends the pause, if one is under way; the next one is short again."""
+        """Ends a pause under way and resets the next one."""
         self.next = 0.1
         self.is_hurried.set()
         self.is_hurried.clear()
@@ -69,11 +69,11 @@ class Link:
         self.is_busy = False
         """Whether a statement is under way whose effect would be lost if it were abandoned."""
         self.is_closing = False
-        """Set when a statement that breaks is not to be repeated any more."""
+        """Set when a statement is not repeated any more."""
 
     async def run(self, sql: str, *values: object, patience: float = PATIENCE) -> list[Row]:
-        """Repeats the statement until it is answered. Without an answer for so many seconds the
-        connection counts as broken. Raises errors that do not pass by themselves."""
+        """Repeats the statement until it is answered. A connection without an answer for `patience`
+        seconds counts as broken. Raises errors that do not pass by themselves."""
         async with self.lock:
             while True:
                 try:
@@ -84,12 +84,12 @@ class Link:
                     if not await self._passes(error) or self.is_closing:
                         raise
                     shown = str(error).strip()
-                    log.warning("no answer from the database yet, trying again: %s", shown, extra={"error": error})
+                    log.warning("call failed, retrying: %s", shown, extra={"error": error})
                     await self.backoff.pause()
 
     async def wait(self, sql: str, *values: object, patience: float) -> None:
-        """Runs a CALL that waits. It may be abandoned, and returns early when the connection
-        breaks, after a pause: who waits has to look then, anyway."""
+        """Runs a CALL that waits. It may be abandoned. When the connection breaks it returns after
+        a pause, since the caller looks for work then anyway."""
         try:
             await self._run(sql, values, patience, is_wait=True)
         except psycopg.Error as error:
@@ -113,7 +113,7 @@ class Link:
             self.is_busy = False
 
     async def _passes(self, error: psycopg.Error) -> bool:
-        """Whether to go on after the error. Whatever happens while connecting passes."""
+        """Whether to retry after the error. Every error while connecting passes."""
         is_of_connection = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
         state = error.sqlstate or ("08000" if is_of_connection else "")
         if self.connection is None or state in _UNAVAILABLE or state.startswith("08"):
@@ -128,8 +128,8 @@ class Link:
 
 
 def _break(connection: psycopg.AsyncConnection[Any], after: float) -> None:
-    """Fails the statement under way, as the network does. A task that is cancelled asks the server
-    to cancel the statement, and waits for the answer."""
+    """Fails the statement under way as a network failure does. To cancel the task instead would ask
+    the server to cancel the statement, and wait for its answer."""
     log.warning("no answer from the database within %s s", after)
     with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)

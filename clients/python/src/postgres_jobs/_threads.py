@@ -12,17 +12,17 @@ from typing import Any
 
 
 class Threads:
-    """Threads that are kept for the next call. They are daemons: a handler that does not stop must
-    not keep the program from ending, as the threads of an executor do."""
+    """Threads that are reused for the next call. They are daemons: unlike an executor's threads, a
+    handler that does not stop must not keep the program from exiting."""
 
     def __init__(self) -> None:
         self.calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        # It counts threads that wait for a call, or are about to.
+        # Counts threads that wait for a call, or are about to.
         self.idle = threading.Semaphore(0)
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
         ended: Future[tuple[Any, BaseException | None]] = Future()
-        ended.set_running_or_notify_cancel()  # who waits for it may be cancelled, it may not
+        ended.set_running_or_notify_cancel()  # the waiting task may be cancelled, the call may not
         if not self.idle.acquire(blocking=False):
             threading.Thread(target=self._work, name="postgres_jobs handler", daemon=True).start()
         self.calls.put((contextvars.copy_context(), function, args, ended))

@@ -20,7 +20,7 @@ Reason = Literal["timeout", "cancelled", "stopping", "lost"]
 
 @dataclass(eq=False)
 class Job(Generic[A]):
-    """A job that runs. Its args are of type A: a dataclass, a pydantic model, or what JSON has."""
+    """A running job. Its args have type A: a dataclass, a pydantic model or a JSON type."""
 
     id: int
     kind: str
@@ -29,33 +29,33 @@ class Job(Generic[A]):
     meta: dict[str, Any]
     tags: list[str]
     priority: int
-    """The lower number runs first."""
+    """Lower numbers run first."""
     attempt: int
-    """Which attempt this is, from 1."""
+    """The number of this attempt, from 1."""
     max_attempts: int
     created_at: datetime
     scheduled_at: datetime
-    """Since when it was to run."""
+    """When it was due."""
     attempted_at: datetime
     """When it was fetched."""
     deadline: datetime | None
-    """When the attempt must have ended, in this computer's clock. None: whenever it likes."""
+    """When the attempt is over, in this machine's clock. None: no limit."""
     token: int = field(repr=False)
-    """What the server knows the attempt by."""
+    """Identifies the attempt to the server."""
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
-    """Set when the handler is to stop. An async handler is cancelled then; a handler in a thread
-    looks at this, or waits for it instead of sleeping."""
+    """Set when the handler must stop. An async handler is cancelled as well; a handler in a thread
+    checks this event, or waits for it instead of sleeping."""
     cancelled_because: Reason | None = field(default=None, repr=False)
-    """Why: its time is over, somebody has cancelled the job, the worker stops, or the job was lost.
-    The `CancelledError` of an async handler has this as its message, too."""
+    """Why the handler must stop: its timeout, a cancel of the job, a stop of the worker, or a lost
+    job. It is also the message of an async handler's `CancelledError`."""
 
     _store: Callable[[Job[A], str], Awaitable[None]] | None = field(default=None, repr=False)
     _is_completed: bool = field(default=False, repr=False)
 
     def progress(self, value: object) -> Awaitable[None]:
-        """Stores progress, any JSON value, and renews the lease. In a thread it returns when that
-        is done; in an async handler it is awaited."""
-        assert self._store, "this job does not run"
+        """Stores progress, any JSON value, and renews the lease. An async handler awaits it; in a
+        thread it returns when it is done."""
+        assert self._store, "the job is not running"
         return self._store(self, encode(value))
 
     @overload
@@ -63,14 +63,14 @@ class Job(Generic[A]):
     @overload
     def complete(self, transaction: Any, output: object = None) -> None: ...
     def complete(self, transaction: Any, output: object = None) -> Any:
-        """Completes the job within a transaction of the handler, so that what it wrote and the end
-        of the job are one. `transaction` is anything that `insert` takes. If the transaction does
-        not commit, the handler must raise."""
+        """Completes the job within a transaction of the handler, so that its writes and the
+        completion are atomic. `transaction` is any connection that `insert` takes. If the
+        transaction does not commit, the handler must raise."""
         return converse(transaction, self._complete, encode(output))
 
     async def _complete(self, execute: Execute, output: str) -> None:
         # The worker leaves the job alone from here on: its row is locked until the transaction
-        # ends, and who waited for that could not keep the other jobs.
+        # ends, and waiting for that would cost other jobs their leases.
         self._is_completed = True
         try:
             await execute(f"select jobs.complete({self.id}, {self.token}, nullif({JSONB}, 'null'))", output)
@@ -80,19 +80,19 @@ class Job(Generic[A]):
 
 
 def fields(job: Job[Any], **more: object) -> dict[str, object]:
-    """What logs say of the job, beside their text."""
+    """The fields of a log line about the job."""
     return {"job": job.id, "kind": job.kind, "attempt": job.attempt, **more}
 
 
 class Nothing(Awaitable[None]):
-    """What may be awaited, or not: it is done."""
+    """An awaitable that is already done, so that it need not be awaited."""
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from ()
 
 
-# What a fetch selects. Times come as numbers and JSON as text: a value that Python cannot hold must
-# not spoil the jobs beside it.
+# The columns of a fetch. Times come as numbers and JSON as text: a value that Python cannot
+# represent must not fail the other jobs.
 COLUMNS = ", ".join(
     ["id", "kind", "queue", "cast(args as text)", "cast(meta as text)", "tags", "priority", "attempt", "max_attempts"]
     + [f"cast(extract(epoch from {name}) as float8)" for name in ("created_at", "scheduled_at", "attempted_at")]
@@ -102,16 +102,16 @@ COLUMNS = ", ".join(
 
 
 def job_of(row: Row) -> tuple[Job[Any], float | None, float]:
-    """The job of a row of COLUMNS, its args and meta still JSON; how many seconds are left of the
-    attempt, and how many it has had. The clocks of server and worker need not agree."""
+    """The job of a row of COLUMNS, with args and meta still JSON; how many seconds the attempt has
+    left, and how many in all. The clocks of server and worker need not agree."""
     *values, left, whole, token = row
     deadline = None if left is None else _time(datetime.now().timestamp() + left)
-    make: Any = Job  # the row is of no type
+    make: Any = Job  # the row is untyped
     return make(*values[:9], *map(_time, values[9:]), deadline, token), left, whole or 0.0
 
 
 def _time(epoch: float) -> datetime:
-    """The time, or the nearest that Python knows."""
+    """The time, or the nearest that Python can represent."""
     try:
         return datetime.fromtimestamp(epoch, timezone.utc)
     except (ValueError, OverflowError):

@@ -1,10 +1,10 @@
-"""OpenTelemetry: a span around every insert and every handler, by the conventions for messaging.
+"""OpenTelemetry: a span for every insert and every attempt, by the messaging conventions.
 
     insert_middleware.append(opentelemetry.around_insert)
     Worker(dsn, middleware=[opentelemetry.around_work])
 
-The producer's span travels as `traceparent` in meta. A first attempt is its child; a retry is a
-trace of its own, with a link to it. This module needs the package opentelemetry-api.
+The producer's span travels as `traceparent` in meta. A first attempt is its child; a retry starts a
+new trace with a link to it. This module needs the package opentelemetry-api.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _propagator = TraceContextTextMapPropagator()
 
 @contextmanager
 def around_insert(jobs: list[dict[str, Any]]) -> Iterator[None]:
-    """A producer's span around an insert, of one job or many. It has failed if the insert has."""
+    """A producer span around an insert of one job or many. It fails if the insert fails."""
     queue = jobs[0].get("queue") or "default" if jobs else "default"
     attributes = _attributes("insert", "send", queue) | {"messaging.batch.message_count": len(jobs)}
     with _tracer.start_as_current_span(
@@ -42,8 +42,8 @@ def around_insert(jobs: list[dict[str, Any]]) -> Iterator[None]:
 
 
 async def around_work(job: Job[Any], handler: Callable[[Job[Any]], Awaitable[Any]]) -> Any:
-    """A consumer's span around a handler. It has failed if its attempt has. One that was put off,
-    cancelled, released at a stop or lost leaves the status unset."""
+    """A consumer span around a handler. It fails if the attempt fails. The status stays unset if
+    the job is snoozed, cancelled, released at a stop or lost."""
     producer = _propagator.extract({name: text for name, text in job.meta.items() if isinstance(text, str)})
     sender = trace.get_current_span(producer).get_span_context()
     is_retry = job.attempt > 1
@@ -62,7 +62,7 @@ async def around_work(job: Job[Any], handler: Callable[[Job[Any]], Awaitable[Any
         except BaseException as error:
             _end(span, job, failure(error), error)
             raise
-        # The worker writes its JSON after the span has ended, so it is tried here as well.
+        # The worker encodes the output after the span has ended, so it is encoded here as well.
         _end(span, job, wire(job.id, job.token, completion(output))[1])
         return output
 

@@ -1,8 +1,8 @@
-"""How an attempt can end, other than by returning, and what the server is told of it.
+"""The ways an attempt can end other than by returning, and the results sent for them.
 
-The outcomes are no `Exception`, as asyncio.CancelledError is none: a handler that catches every
-Exception, to log it or to try a request again, means failures. It would swallow its own decision
-otherwise, and the job would be completed.
+Like asyncio.CancelledError, outcomes do not derive from `Exception`. Otherwise a handler that
+catches every Exception, to log it or to retry a request, would swallow its own decision, and the
+job would be completed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ Finish = dict[str, Any]  # members of an element of jobs.finish_many
 
 
 class Outcome(BaseException):
-    """What a handler raises to end its attempt in a particular way."""
+    """Base class of what a handler raises to choose how its attempt ends."""
 
     def finish(self) -> Finish:
         raise NotImplementedError
 
 
 class Snooze(Outcome):
-    """The job comes again after the delay (seconds, or a timedelta). The attempt does not count."""
+    """Schedules the job again after the delay (seconds or a timedelta). The attempt does not
+    count."""
 
     def __init__(self, delay: Duration) -> None:
         super().__init__(f"snooze for {delay}")
@@ -39,7 +40,7 @@ class Snooze(Outcome):
 
 
 class Cancel(Outcome):
-    """The job is cancelled, for this reason."""
+    """Cancels the job, with this reason."""
 
     def __init__(self, reason: str | None = None) -> None:
         super().__init__(reason or "")
@@ -50,8 +51,8 @@ class Cancel(Outcome):
 
 
 class Discard(Outcome):
-    """The attempt failed, and another one cannot help. The error is a text or an exception;
-    without one it is that which the outcome is raised from."""
+    """Fails the attempt and discards the job. The error is a text or an exception, by default the
+    one that the outcome is raised from."""
 
     def __init__(self, error: str | BaseException | None = None) -> None:
         super().__init__(error or "")
@@ -62,8 +63,8 @@ class Discard(Outcome):
 
 
 class RetryIn(Outcome):
-    """The attempt failed, and is retried after the delay (seconds, or a timedelta). The error is as
-    that of Discard."""
+    """Fails the attempt and retries the job after the delay (seconds or a timedelta). The error is
+    as for Discard."""
 
     def __init__(self, delay: Duration, error: str | BaseException | None = None) -> None:
         super().__init__(error or "")
@@ -76,7 +77,7 @@ class RetryIn(Outcome):
 
 def _delay(delay: Duration) -> float:
     if not math.isfinite(seconds(delay)):
-        raise ValueError(f"a delay of {delay} is none: it is a number of seconds, or a timedelta")
+        raise ValueError(f"delay must be a finite number of seconds or a timedelta, not {delay}")
     return max(seconds(delay), 0.0)
 
 
@@ -87,7 +88,7 @@ def completion(output: object) -> Finish:
 def failure(error: BaseException) -> Finish:
     try:
         return error.finish() if isinstance(error, Outcome) else _failure(error)
-    except BaseException as second:  # as of a class whose __init__ does not call that of Discard
+    except BaseException as second:  # such as a class whose __init__ does not call Discard's
         return _failure(second)
 
 
@@ -95,26 +96,26 @@ TIMED_OUT: Finish = {"do": "fail", "error": "the attempt ran longer than its tim
 
 
 def invalid_output(error: BaseException) -> Finish:
-    """Of an output that the language or the database cannot write as JSON."""
+    """The failure for an output that the language or the database cannot store as JSON."""
     told = _failure(error)
-    text = storable(f"the output is no JSON that the database can hold: {told['error']}")
+    text = storable(f"the output cannot be stored as JSON: {told['error']}")
     return told | {"error": text, "details": {**told["details"], "type": "invalid_output"}}
 
 
 def is_of_value(error: BaseException) -> bool:
-    """Whether a call failed because of a value in it. One that needs more memory than Postgres
-    allots at once has the SQLSTATE of every internal error, and a text that is never translated.
-    Also what comes of no database."""
+    """Whether a call failed because of a value in it, or before it reached the database. A value
+    that needs more memory than Postgres allocates at once raises the SQLSTATE of every internal
+    error, with a text that is never translated."""
     is_too_large = "invalid memory alloc request size" in _ask(error, str)
     return is_too_large or (_ask(error, _code) or "22").startswith(("22", "54"))
 
 
 def wire(id: int, token: int, finish: Finish) -> tuple[str, Finish]:
-    """An element of jobs.finish_many as JSON, and what it says: an output that is none fails the
+    """An element of jobs.finish_many as JSON, and its content. An output that is not JSON fails the
     attempt."""
     try:
         return encode({"id": id, "token": token} | finish), finish
-    except Exception as error:  # also what the output's own classes raise
+    except Exception as error:  # also one raised by the output's own classes
         return wire(id, token, invalid_output(error))
 
 
@@ -131,7 +132,7 @@ def _failure(error: BaseException, given: str | BaseException | None = None) -> 
 
 
 def _ask(error: BaseException, question: Callable[[BaseException], str]) -> str:
-    """What the error says of itself. It can fail to be shown, or even to be looked at."""
+    """Asks the error about itself, which may raise."""
     try:
         return storable(question(error))
     except BaseException:
@@ -148,12 +149,11 @@ def _code(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    """The stack, and those of the errors that led to it. Its end is kept, so no text in it may be
-    long."""
+    """The stack, and those of the errors that caused it. Its end is kept, and texts are cut."""
     parts = traceback.format_exception(error, limit=-50)
     return "".join(part[:1000] for part in parts)[-LONGEST_TEXT:]
 
 
 def storable(text: str) -> str:
-    """A text as the database can hold it: without NUL and lone surrogates, and not endless."""
+    """A text that the database can store: cut, and without NUL and lone surrogates."""
     return re.sub("[\0\ud800-\udfff]", "\ufffd", text[:LONGEST_TEXT])

@@ -1,4 +1,4 @@
-"""Inserting jobs, and waiting for what becomes of them."""
+"""Inserts jobs and waits for them."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ Want = Literal["all", "any"]
 
 @dataclass(frozen=True)
 class Unique:
-    """What a job is unique by, and what becomes of a duplicate. docs/uniqueness.md has the rules.
-    What is None is left to the server. A Unique() with nothing in it means not unique, also where
-    the kind has options of its own."""
+    """What makes a job unique, and what happens to a duplicate: see docs/uniqueness.md. None leaves
+    an option to the server. An empty Unique() means not unique, even if the kind has unique
+    options."""
 
     by_kind: bool | None = None
-    """The kind alone."""
+    """By kind alone."""
     by_args: bool | Sequence[str] | None = None
-    """True: all args; a list: only these paths."""
+    """By all args (True), or by these paths of them."""
     by_meta: Sequence[str] | None = None
-    """Only these paths of meta."""
+    """By these paths of meta."""
     by_queue: bool | None = None
-    """The queue, too."""
+    """Also by queue."""
     by_period: Duration | str | None = None
-    """The clock, or scheduled_at, rounded down to a multiple of this."""
+    """Also by the current time or scheduled_at, rounded down to a multiple of this."""
     by_state: Sequence[str] | None = None
-    """The states in which a job is a duplicate; all but cancelled and discarded if left out."""
+    """The states in which an existing job conflicts. Default: all but cancelled and discarded."""
     window: Duration | str | None = None
-    """A job counts only while it is younger than this."""
+    """An existing job conflicts only while it is younger than this."""
     window_from: Literal["created_at", "scheduled_at"] | None = None
     hold_for: Duration | str | None = None
-    """The job holds its key for so long, even if it is deleted."""
+    """How long the job holds its key, even if it is deleted."""
     hold_until: Literal["success", "start"] | None = None
-    """What releases a hold early: success is the server's default."""
+    """What releases the hold early. Default: success."""
     exclude_kind: bool | None = None
     key: str | None = None
-    """This text instead of args, meta, queue and period."""
+    """Use this text instead of args, meta, queue and period."""
     on_conflict: str | Mapping[str, Any] | None = None
-    """skip (the server's default), reject, replace, replace_except_schedule, {"update": ..}."""
+    """skip (the default), reject, replace, replace_except_schedule or {"update": ..}."""
     wait: bool | None = None
-    """False: a job whose key another transaction is inserting right now is skipped."""
+    """False: skip the job while another transaction is inserting its key."""
 
 
 class Options(TypedDict, total=False):
-    """What jobs.insert takes beside kind and args. None is as if left out: the kind's default, else
+    """The parameters of jobs.insert other than kind and args. None means the kind's default, else
     the server's."""
 
     unique_opts: Unique | Mapping[str, Any] | None
@@ -70,7 +70,7 @@ class Options(TypedDict, total=False):
 
 
 class NewJob(Options, total=False):
-    """A job to insert: kind, and what may be left out."""
+    """A job to insert. Only the kind is required."""
 
     kind: Required[str]
     args: Any
@@ -78,31 +78,31 @@ class NewJob(Options, total=False):
 
 @dataclass(frozen=True)
 class Inserted:
-    """What an insert answers: the new job, or that which is there already."""
+    """The result of an insert: the new job, or the existing one."""
 
     id: int | None
-    """None: skipped because of `wait=False`."""
+    """None if the job was skipped because of `wait=False`."""
     state: str | None
     duplicate: bool
-    """Whether the job was there already, so that nothing was inserted."""
+    """Whether nothing was inserted because the job is a duplicate."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What has become of a job."""
+    """The state and result of a job."""
 
     id: int
     state: str | None
-    """None: there is no such job, or no more."""
+    """None if the job does not exist."""
     output: Any
     error: str | None
-    """The text of the latest attempt that failed."""
+    """The error of the latest failed attempt."""
 
 
 insert_middleware: list[Callable[[list[dict[str, Any]]], AbstractContextManager[Any]]] = []
-"""What is around every insert of this program, the first outermost. Each gets the jobs, as dicts
-that it may change (meta is always there), and returns a context manager. Lists and dicts within
-them are copies; a dataclass or a model is the caller's own."""
+"""Middleware around every insert of this program, the first outermost. Each gets the jobs, as dicts
+that it may change (meta is always present), and returns a context manager. Lists and dicts in them
+are copies; dataclasses and models are the caller's own."""
 
 
 @overload
@@ -112,11 +112,12 @@ def insert(
 @overload
 def insert(connection: Any, kind: str, args: Any = ..., **options: Unpack[Options]) -> Inserted: ...
 def insert(connection: Any, kind: str, args: Any = {}, **options: Unpack[Options]) -> Any:
-    """Inserts a job with the caller's connection, so as a part of its transaction. Args are any
-    JSON value, a dataclass or a pydantic model.
+    """Inserts a job on the caller's connection, as part of its transaction. Args are any JSON
+    value, a dataclass or a pydantic model.
 
-    The connection is a connection or cursor of psycopg, a Session, Connection or their async
-    counterparts of SQLAlchemy, Django's, or one of asyncpg. If it is async, so is the call."""
+    The connection is a connection or cursor of psycopg, a Session or Connection of SQLAlchemy or
+    their async counterparts, Django's connection, or an asyncpg connection. If it is async, so is
+    the call."""
     return converse(connection, _insert_one, {"kind": kind, "args": args, **options})
 
 
@@ -125,8 +126,8 @@ def insert_many(connection: AsyncTransaction, jobs: Iterable[NewJob]) -> Awaitab
 @overload
 def insert_many(connection: Any, jobs: Iterable[NewJob]) -> list[Inserted]: ...
 def insert_many(connection: Any, jobs: Iterable[NewJob]) -> Any:
-    """Inserts all of the jobs or none, and returns an answer for each in order. The connection is
-    as that of `insert`."""
+    """Inserts all of the jobs or none, and returns their results in order. The connection is as for
+    `insert`."""
     return converse(connection, _insert, jobs)
 
 
@@ -137,11 +138,10 @@ def wait_for(
 @overload
 def wait_for(connection: Any, ids: Iterable[int], timeout: Duration = ..., want: Want = ...) -> list[Result]: ...
 def wait_for(connection: Any, ids: Iterable[int], timeout: Duration = 30, want: Want = "all") -> Any:
-    """Waits until all of the jobs are over, or any, at most for the timeout. Returns what has
-    become of each by then, in order.
+    """Waits until all of the jobs, or any of them, are over, at most for the timeout. Returns their
+    states and results in order.
 
-    The connection is as that of `insert`, but in autocommit, and what inserted the jobs is
-    committed."""
+    The connection is as for `insert`, but in autocommit. The inserts must be committed."""
     return converse(connection, _wait_for, [int(id) for id in ids], seconds(timeout), want)
 
 
@@ -150,7 +150,7 @@ async def _insert_one(execute: Execute, job: NewJob) -> Inserted:
 
 
 async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted]:
-    # What middleware changes is nobody else's.
+    # Middleware changes copies.
     copy: Callable[[Any], Any] = _copy if insert_middleware else dict
     given = [copy({**job, "meta": dict(job.get("meta") or {})}) for job in jobs]
     with ExitStack() as stack:
@@ -162,7 +162,7 @@ async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted]:
 
 
 def _copy(value: Any) -> Any:
-    """Of what has JSON, the containers alone: not all else that has JSON can be copied."""
+    """Copies dicts and lists only: other values cannot always be copied."""
     if isinstance(value, dict):
         return {name: _copy(one) for name, one in value.items()}
     return [_copy(one) for one in value] if isinstance(value, list) else value
@@ -180,7 +180,7 @@ def _member_values(job: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _wait_for(execute: Execute, ids: list[int], timeout: float, want: str) -> list[Result]:
     if want not in ("all", "any"):
-        raise ValueError(f"want is all or any, not {want!r}")
+        raise ValueError(f"want must be 'all' or 'any', not {want!r}")
     array = f"{{{','.join(map(str, ids))}}}"
     await execute(f"call jobs.wait_for(cast(cast(%s as text) as bigint[]), interval '{timeout:f} s', '{want}')", array)
     return await results_of(execute, array)

@@ -1,5 +1,5 @@
-"""For the tests of programs that insert and work on jobs: each in a transaction that the test rolls
-back. They take the connections that `insert` takes, and are async where these are."""
+"""Helpers for tests of producers and handlers. They work in a transaction that the test rolls back,
+take the connections that `insert` takes, and are async if the connection is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_ATTEMPTS = 1000
 
 @dataclass(frozen=True)
 class Found:
-    """A job that was inserted."""
+    """An inserted job."""
 
     id: int
     kind: str
@@ -33,14 +33,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Worked:
-    """An attempt that `work_all` has made, and what it left of the job."""
+    """An attempt made by `work_all`, and the job after it."""
 
     id: int
     kind: str
     state: str
     output: Any
     error: str | None
-    """The text of the latest attempt that failed."""
+    """The error of the latest failed attempt."""
 
 
 @overload
@@ -48,8 +48,8 @@ def assert_inserted(transaction: AsyncTransaction, kind: str, args: object = ...
 @overload
 def assert_inserted(transaction: Any, kind: str, args: object = ...) -> Found: ...
 def assert_inserted(transaction: Any, kind: str, args: object = {}) -> Any:
-    """The newest job of that kind with at least these args. Raises AssertionError if there is none,
-    with what is there of that kind."""
+    """Returns the newest job of the kind with at least these args. Raises AssertionError if there
+    is none, with the args of the newest jobs of the kind."""
     return converse(transaction, _assert_inserted, kind, args)
 
 
@@ -58,7 +58,7 @@ def advance(transaction: AsyncTransaction, interval: Duration) -> Awaitable[None
 @overload
 def advance(transaction: Any, interval: Duration) -> None: ...
 def advance(transaction: Any, interval: Duration) -> Any:
-    """Jobs that are to run later run that much earlier."""
+    """Makes every scheduled and retryable job due that much earlier."""
     return converse(transaction, _advance, seconds(interval))
 
 
@@ -67,14 +67,12 @@ def work_all(transaction: AsyncTransaction, worker: Worker) -> Awaitable[list[Wo
 @overload
 def work_all(transaction: Any, worker: Worker) -> list[Worked]: ...
 def work_all(transaction: Any, worker: Worker) -> Any:
-    """Runs the jobs that are due in the worker's queues with its handlers and its middleware, one
-    after another in that transaction, until none is. Returns an entry an attempt, in order. Raises
-    RuntimeError if that has no end.
+    """Runs the due jobs of the worker's queues in the transaction, one after another, with its
+    handlers and middleware, until none is left. Returns an entry per attempt, in order. Raises
+    RuntimeError after 1,000 attempts.
 
-    Progress plays no part.
-
-    What a handler did in the transaction stays if it returned. Else it is undone. With a connection
-    that blocks, this is called where no event loop runs."""
+    The writes of a handler stay if it returned; otherwise they are rolled back. Progress is not
+    stored. With a blocking connection, call this outside an event loop."""
     return converse(transaction, _work_all, worker, is_async(transaction))
 
 
@@ -87,7 +85,7 @@ async def _assert_inserted(execute: Execute, kind: str, args: object) -> Found:
     if not found:
         sql = "select cast(args as text) from jobs.jobs where kind = %s order by id desc limit 10"
         newest = "\n".join(row[0] for row in await execute(sql, kind)) or "none"
-        raise AssertionError(f"no job of kind {kind!r} has args {encode(args)}; the newest of that kind:\n{newest}")
+        raise AssertionError(f'no job of kind "{kind}" has args {encode(args)}; the newest of that kind have:\n{newest}')
     id, kind, queue, state, text = found[0]
     return Found(id, kind, queue, state, json.loads(text))
 
@@ -110,7 +108,7 @@ async def _work_all(execute: Execute, worker: Worker, may_wait: bool) -> list[Wo
     worked: list[Worked] = []
     while rows := await execute(sql, asked):
         if len(worked) == MOST_ATTEMPTS:
-            raise RuntimeError(f"there was no end after {MOST_ATTEMPTS:,} attempts: does a job come again at once?")
+            raise RuntimeError(f"jobs are still due after {MOST_ATTEMPTS:,} attempts")
         job = job_of(rows[0])[0]
         await _work(execute, worker, job, may_wait)
         (left,) = await results_of(execute, f"{{{job.id}}}")
@@ -122,7 +120,7 @@ async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool)
     job._store = lambda job, progress: Nothing()
     is_waiting = worker._handler(job).is_async or worker.middleware
     if is_waiting and not may_wait and _runs_loop():
-        raise RuntimeError("an event loop runs here: call work_all with an async connection, or where none runs")
+        raise RuntimeError("work_all was called within an event loop: give it an async connection, or call it outside")
     handling = worker._handle(job, _directly)
     told = failure
     await execute("savepoint before_handler")

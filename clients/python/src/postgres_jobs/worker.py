@@ -1,4 +1,4 @@
-"""The worker: its options, its handlers, its beginning and its end."""
+"""The worker: its options, its handlers, its start and its stop."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from .job import Job, log
 
 Function = TypeVar("Function", bound=Callable[[Job[Any]], Any])
 Middleware = Callable[..., Awaitable[Any]]
-"""`async def around(job, handler)`: returns what `await handler(job)` returns."""
+"""`async def around(job, handler)`, which returns what `await handler(job)` returns."""
 
 
 @dataclass(frozen=True)
 class Handler:
-    """A function for jobs of a kind."""
+    """The handler of a kind."""
 
     function: Callable[[Job[Any]], Any]
     args_type: Any
     is_async: bool
     timeout: float | None
-    """Seconds, or infinity; None: the worker's."""
+    """Seconds, infinity, or None for the worker's timeout."""
 
 
 def _as_kept(name: str) -> str:
-    """The name as the database keeps it."""
+    """The name as the database stores it."""
     return unicodedata.normalize("NFC", name)
 
 
 class Worker:
-    """Works on jobs.
+    """Fetches jobs and runs their handlers.
 
-    dsn: a URL or a connection string of libpq; what it leaves out the PG* variables say.
+    dsn: a URL or libpq connection string; PG* environment variables supply the rest.
     queues: names, or names with weights by which they share the places.
-    concurrency: the most handlers that run at a time.
-    timeout: how long a handler may run, if its kind does not say; None: as long as its job may.
-    lease: how long a dead worker goes unnoticed.
+    concurrency: the maximum number of handlers that run at once.
+    timeout: how long a handler may run, unless its kind has a timeout. None: only the job's limit.
+    lease: how long a job stays with a dead worker before it is rescued.
     grace: how long handlers may go on after a stop.
-    name: its name in jobs.workers; by default HOST:PID:RANDOM.
+    name: the worker's name in jobs.workers. Default: HOST:PID:RANDOM.
     info: shown in jobs.workers.
-    middleware: what is around every handler, the first outermost.
+    middleware: functions around every handler, the first outermost.
 
     Durations are seconds or timedeltas.
     """
@@ -75,32 +75,33 @@ class Worker:
         weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
         self.queues = {_as_kept(queue): weight for queue, weight in weights.items()}
         is_list = not isinstance(queues, str) and 0 < len(queues) == len(self.queues)
-        _check(is_list, "queues", queues, "a list of different names, or names with weights")
+        _check(is_list, "queues", queues, "distinct names, or names with weights")
         for queue, weight in self.queues.items():
             _check(0 < weight < math.inf, f"the weight of queue {queue!r}", weight, "a positive number")
-        _check(isinstance(concurrency, int) and concurrency >= 1, "concurrency", concurrency, "an int, at least 1")
+        _check(isinstance(concurrency, int) and concurrency >= 1, "concurrency", concurrency, "an integer of at least 1")
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
         self.dsn, self.concurrency, self.timeout = dsn, concurrency, _timeout("timeout", timeout)
         self.lease, self.grace = seconds(lease), seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
-        _check(_is_storable(self.info), "info", info, "JSON that the database can hold")
+        _check(_is_storable(self.info), "info", info, "JSON that the database can store")
         self.middleware = list(middleware)
         self.handlers: dict[str | None, Handler] = {}
-        """By kind; None: of every other kind."""
+        """By kind. None is the handler of every other kind."""
         self.ready = threading.Event()
-        """Set after the first beat: the worker is in jobs.workers and begins to fetch."""
+        """Set after the first beat: the worker is in jobs.workers and starts to fetch."""
         self._engine: Engine | None = None
         self._serving: asyncio.Task[bool] | None = None
 
     def kind(self, name: str, *, timeout: Duration | None = None) -> Callable[[Function], Function]:
-        """The decorated function handles jobs of the kind. An async one is a task of the event
-        loop, another runs in a thread. timeout: how long it may run; -1: as long as its job may."""
+        """Makes the decorated function the handler of the kind. An async function runs as a task of
+        the event loop, any other in a thread. timeout: how long it may run, or -1 for no limit but
+        the job's."""
         return self._register(name, timeout)
 
     def otherwise(self, *, timeout: Duration | None = None) -> Callable[[Function], Function]:
-        """The decorated function handles jobs of every other kind."""
+        """Makes the decorated function the handler of every other kind."""
         return self._register(None, timeout)
 
     def _register(self, kind: str | None, timeout: Duration | None) -> Callable[[Function], Function]:
@@ -112,7 +113,7 @@ class Worker:
 
         def register(function: Function) -> Function:
             if kind in self.handlers:
-                raise ValueError(f"{shown} has a handler already")
+                raise ValueError(f"{shown} already has a handler")
             is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
             self.handlers[kind] = Handler(function, args_type(function), is_async, limit)
             return function
@@ -120,15 +121,15 @@ class Worker:
         return register
 
     def _kinds(self) -> list[str | None] | None:
-        """The kinds to fetch. None: all."""
+        """The kinds to fetch, or None for all."""
         return None if None in self.handlers else list(self.handlers)
 
     def _handler(self, job: Job[Any]) -> Handler:
         return self.handlers.get(job.kind) or self.handlers[None]
 
     async def _handle(self, job: Job[Any], in_thread: Callable[..., Awaitable[Any]]) -> Any:
-        """Runs the handler of the job within the middleware. Raises what that raises, or what is
-        wrong with the args."""
+        """Runs the job's handler within the middleware. Raises what it raises, or if the args do
+        not fit its type."""
         handler = self._handler(job)
 
         async def innermost(job: Job[Any]) -> Any:
@@ -145,7 +146,7 @@ class Worker:
         return await call(job)
 
     def run(self) -> None:
-        """Works until SIGTERM or SIGINT; a second one ends the grace period. Exits with 1 if a
+        """Works until SIGTERM or SIGINT. A second signal skips the grace period. Exits with 1 if a
         result could not be sent."""
         loop = asyncio.new_event_loop()
         try:
@@ -157,8 +158,8 @@ class Worker:
                 try:
                     loop.run_until_complete(serving)
                 except (SystemExit, KeyboardInterrupt) as error:
-                    # A task passes them also to who runs the loop.
-                    log.warning("a task of a handler has raised %r", error)
+                    # A task also raises these in the caller of the loop.
+                    log.warning("error outside of handlers: %r", error)
             if not serving.result():
                 sys.exit(1)
         finally:
@@ -168,28 +169,28 @@ class Worker:
             loop.close()
 
     async def start(self) -> None:
-        """Works within a program that has its signals to itself, until `stop`. It does not wait
-        for the database."""
+        """Starts the worker within a program, until `stop`. It installs no signal handlers and does
+        not wait for the database."""
         if self._serving and not self._serving.done():
-            raise RuntimeError("this worker runs already")
+            raise RuntimeError("the worker is already running")
         self._serving = asyncio.create_task(self._serve())
         await asyncio.sleep(0)
         if self._serving.done():
-            self._serving.result()  # raises what is wrong
+            self._serving.result()  # raises if the worker cannot start
 
     async def ended(self) -> None:
-        """Returns when the worker has ended, also if an operator has stopped it. Raises
-        RuntimeError if a result could not be sent, or what has ended the worker."""
+        """Returns when the worker has stopped, also by an operator's command. Raises RuntimeError
+        if a result could not be sent, or the error that ended the worker."""
         if self._serving and not await asyncio.shield(self._serving):
-            raise RuntimeError("results could not be sent; their jobs run again when the leases are over")
+            raise RuntimeError("results could not be sent; their jobs run again once their leases expire")
 
     async def stop(self) -> None:
-        """Fetches no more, gives handlers the grace period, and returns when all is told. Raises
-        what `ended` raises."""
+        """Stops fetching, gives handlers the grace period, and returns when all results are sent.
+        Raises what `ended` raises."""
         await self._stop(GRACE)
 
     async def stop_and_cancel(self) -> None:
-        """As `stop`, without a grace period. It may follow a `stop` that has not returned yet."""
+        """Stops without a grace period. May be called while `stop` is running."""
         await self._stop(CANCEL)
 
     async def _stop(self, stage: int) -> None:
@@ -203,15 +204,15 @@ class Worker:
 
     async def _serve(self) -> bool:
         if not self.handlers:
-            raise ValueError("a worker needs a handler: see Worker.kind")
+            raise ValueError("the worker has no handlers")
         self._engine = Engine(self)
-        log.info("worker %s starts", self.name)
+        log.info("worker started: %s", self.name)
         try:
             is_all_sent = await self._engine.serve()
-            log.info("worker %s has ended", self.name)
+            log.info("worker stopped: %s", self.name)
             return is_all_sent
         except Exception as error:
-            log.error("worker %s has ended: %s", self.name, error)
+            log.error("worker failed: %s: %s", self.name, error)
             raise
         finally:
             self.ready.clear()
@@ -220,7 +221,7 @@ class Worker:
 
 def _check(is_right: bool, option: str, value: object, rule: str) -> None:
     if not is_right:
-        raise ValueError(f"{option} is {value!r}: it must be {rule}")
+        raise ValueError(f"{option} must be {rule}, not {value!r}")
 
 
 def _is_storable(value: object) -> bool:
@@ -232,5 +233,5 @@ def _is_storable(value: object) -> bool:
 
 
 def _timeout(option: str, timeout: Duration | None) -> float | None:
-    _check(timeout is None or timeout == -1 or seconds(timeout) > 0, option, timeout, "positive, or -1 for none")
+    _check(timeout is None or timeout == -1 or seconds(timeout) > 0, option, timeout, "positive, or -1 for no limit")
     return None if timeout is None else math.inf if timeout == -1 else seconds(timeout)
