@@ -1,10 +1,9 @@
-// What pages do beyond links and forms: refresh, charts, keys, copying. All works without it but
-// live updates and charts.
+// Live refresh, charts, keys and copying. Without this script everything else works.
 'use strict';
 
 const { live, start } = document.body.dataset;
 
-// A page looks again when the server says so, and not while nobody sees it. A browser has few
+// A page refreshes when the server says so, and only while it is visible. A browser has few
 // connections to a server, so hidden pages keep none.
 let source = null;
 
@@ -21,8 +20,8 @@ function listen() {
   if (isBack) refresh();
 }
 
-// A browser tries again by itself only where the connection is lost, and not after an answer such
-// as that of a proxy whose console restarts.
+// A browser reconnects by itself only after a lost connection, and not after an error answer, such
+// as a proxy's while the console restarts.
 function tryAgain({ target }) {
   if (target !== source || source.readyState !== EventSource.CLOSED) return;
   rest();
@@ -40,7 +39,7 @@ function refresh() {
 
 if (live) {
   document.addEventListener('visibilitychange', listen);
-  // What this page shows may be gone before the next page comes.
+  // The item of this page may be deleted before the next page loads.
   document.addEventListener('submit', rest);
   window.addEventListener('pageshow', listen);
   listen();
@@ -56,7 +55,7 @@ document.body.addEventListener('htmx:afterOnLoad', ({ detail: { xhr } }) => {
   notice('gone', xhr.status === 404);
 });
 
-// A refresh leaves alone what somebody is at: an opened part, a form that was touched, a chart.
+// A refresh leaves alone what is in use: opened details, touched forms and charts.
 const touched = new WeakSet();
 document.addEventListener('input', (event) => {
   const form = event.target.closest('form');
@@ -141,7 +140,7 @@ function draw(element) {
     grid: { stroke: line, width: 1 },
     ticks: { show: false },
   };
-  // Of a scale of logarithms only the powers of ten.
+  // A logarithmic scale shows only the powers of ten.
   const whole = isTime
     ? (_, marks) => marks.map((mark) => (Number.isInteger(+Math.log10(mark).toFixed(6)) ? mark : null))
     : (_, marks) => marks;
@@ -220,7 +219,7 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
 
 // Copying
 
-// What only a script can do is there only with one.
+// Shows the buttons that need a script.
 function showButtons() {
   for (const button of document.querySelectorAll('[data-copy]')) button.hidden = !navigator.clipboard;
   for (const button of document.querySelectorAll('[data-close]')) button.hidden = false;
@@ -235,7 +234,7 @@ document.addEventListener('click', async (event) => {
   setTimeout(() => { button.textContent = 'Copy'; }, 1500);
 });
 
-// Questions that a button opens
+// Confirmations
 
 function close(question) {
   question.open = false;
@@ -250,7 +249,7 @@ document.addEventListener('toggle', ({ target }) => {
 
 document.addEventListener('click', ({ target }) => {
   const question = document.querySelector('.confirm[open]');
-  // The shade is part of the question itself.
+  // The backdrop is part of the element itself.
   const isOutside = target === question || !question?.contains(target);
   if (question && (isOutside || target.closest('[data-close]'))) close(question);
 });
