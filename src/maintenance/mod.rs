@@ -26,30 +26,29 @@ use crate::unique;
 
 /// A maintenance task.
 pub struct Task {
-    /// its name, as `jobs.maintain()` shows it
+    /// As `jobs.maintain()` shows it.
     pub name: &'static str,
-    /// one round over at most so many rows, but not these
+    /// Runs one round over at most `limit` rows, and skips `but`.
     run: fn(limit: i64, but: &[Thing]) -> Round,
-    /// the same thing by thing, for when that failed
+    /// Handles things one by one, for when `run` failed.
     singly: Option<Singly>,
 }
 
 /// How a task is done thing by thing.
 struct Singly {
-    /// what there is to do, at most so much, but not these
+    /// Finds at most `limit` things to do, and skips `but`.
     find: fn(limit: i64, but: &[Thing]) -> Vec<Thing>,
-    /// does one of them; whether there was something to do
+    /// Does one of them. Returns whether there was something to do.
     handle: fn(&Thing) -> bool,
 }
 
 /// What a task can fail at without failing at others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thing {
-    /// a job, by its id
+    /// A job, by its id.
     Job(i64),
-    /// a unique key
     Key(Key),
-    /// a periodic job, by its name
+    /// A periodic job, by its name.
     Periodic(String),
 }
 
@@ -111,11 +110,11 @@ const _: () = assert!(
 /// What a round did.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// rows handled
+    /// Rows handled.
     pub rows: usize,
-    /// there may be more
+    /// Whether there may be more.
     pub more: bool,
-    /// what could not be handled, and why
+    /// Things that failed, and why.
     failed: Vec<(Thing, String)>,
 }
 
@@ -131,15 +130,14 @@ impl Round {
 
 /// What a turn did.
 pub struct Turn {
-    /// rows handled
+    /// Rows handled.
     pub rows: usize,
-    /// there may be more
+    /// Whether there may be more.
     pub more: bool,
-    /// what went wrong
     pub errors: Vec<String>,
-    /// how many things are left alone, because the task failed at them before
+    /// How many things are skipped, because the task failed at them before.
     pub passed_over: usize,
-    /// something else is wrong than single things
+    /// The task fails as a whole, not only at single things.
     pub is_stuck: bool,
 }
 

@@ -41,13 +41,14 @@ const TOO_OLD: i64 = 60 * 1_000_000;
 
 /// A table that is being counted.
 struct Counting {
-    /// of which extension, and when last: what a session left half done long ago is of no use
+    /// A count of another installation of the extension is dropped.
     extension: Oid,
+    /// When it was last continued. A count that a session left long ago is dropped.
     touched: i64,
     table: &'static StateTable,
     next: Position,
     counted: Counted,
-    /// how long it took up to now, in microseconds
+    /// Microseconds so far.
     took: i64,
     changes: i64,
 }
@@ -57,7 +58,7 @@ struct Counting {
 struct Length {
     is_long: bool,
     at: i64,
-    /// in microseconds
+    /// In microseconds.
     took: i64,
 }
 

@@ -23,11 +23,11 @@ pub struct Jsonb(Location);
 
 #[derive(Clone, Copy, Debug)]
 enum Location {
-    /// a value of its own
+    /// A value of its own.
     Whole(*mut pg_sys::Jsonb),
-    /// an object or array in another value, and how many bytes it has
+    /// An object or array in another value, and its length in bytes.
     Nested(*mut pg_sys::JsonbContainer, u32),
-    /// a string in another value, and how many bytes it has
+    /// A string in another value, and its length in bytes.
     String(*mut c_char, u32),
     Number(pg_sys::Numeric),
     Bool(bool),
@@ -411,7 +411,7 @@ pub fn stored_bytes(value: Datum) -> u64 {
 struct Children {
     is_object: bool,
     left: usize,
-    /// the names of an object, and the values
+    /// The names, of an object only, and the values.
     parts: Option<(Option<Parts>, Parts)>,
 }
 
@@ -440,7 +440,7 @@ impl Iterator for Children {
 struct Parts {
     entry: *const pg_sys::JEntry,
     bytes: *mut u8,
-    /// where the bytes of the next one begin
+    /// Where the bytes of the next one begin.
     offset: usize,
 }
 
@@ -494,9 +494,9 @@ impl Parts {
 /// A walk over a jsonb value; see [`Jsonb::events`]. In place: with the server's own iterator it
 /// takes several times as long.
 pub struct JsonbEvents {
-    /// the objects and arrays that have begun, the innermost last
+    /// The objects and arrays that have begun, the innermost last.
     open: SmallVec<[Children; 2]>,
-    /// the value that comes next, where that is known
+    /// The next value, where it is known.
     value: Option<Jsonb>,
 }
 

@@ -11,13 +11,13 @@ use super::things;
 
 /// What one transaction announces.
 pub struct Announcement {
-    /// queues in which a job became available, or waits for its time
+    /// Queues in which a job became available or scheduled.
     pub queues: Crowd,
-    /// jobs that became final, or are gone
+    /// Jobs that became final or were deleted.
     pub jobs: Crowd,
-    /// workers that have another command, or whose jobs are to be cancelled
+    /// Workers that got a command, or a request to cancel one of their jobs.
     pub workers: Numbers,
-    /// what listeners are told
+    /// Notifications for listeners.
     pub to_notify: Content,
 }
 

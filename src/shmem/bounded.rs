@@ -145,7 +145,7 @@ impl<const WORDS: usize> Filter<WORDS> {
 
 /// Names, as many as fit.
 pub struct Names {
-    /// one after the other, each with its length in two bytes before it
+    /// The names in order, each after its length in two bytes.
     bytes: [u8; Names::ROOM],
     used: usize,
     more: bool,

@@ -20,10 +20,9 @@ use crate::settings;
 #[repr(u8)]
 pub enum Work {
     Nothing,
-    /// jobs that can be fetched at once, and of which nothing will be due: it is enough to see to
-    /// them with the next pass
+    /// Jobs that can be fetched at once. The next pass is early enough for them.
     Available,
-    /// something may be due earlier than all that was before
+    /// Something may be due earlier than everything before.
     MayBeDue,
 }
 

@@ -38,32 +38,32 @@ const SOME_PREPARED: usize = 1;
 
 /// One database.
 pub struct Slot {
-    /// its object id; 0: free
+    /// The database's object id; 0 is a free slot.
     oid: AtomicU32,
-    /// what commits made since the last pass began, or the worker looked last: a [`Work`]
+    /// Work that commits made since the worker's last pass began, or since it last looked.
     work: AtomicU8,
-    /// the latch of its worker; 0: none is running
+    /// The latch of its worker; 0 without one.
     worker: AtomicUsize,
-    /// its worker comes back by itself in a moment
+    /// Its worker returns by itself in a moment.
     rests: AtomicBool,
-    /// when its worker found that something will be due
+    /// The next time at which something is due, as its worker found it.
     next_due: AtomicI64,
-    /// counts the transactions that were prepared and made something; 0: none of them is left
+    /// How many prepared transactions that made work are left; see [`prepared`](super::prepared).
     prepared: AtomicUsize,
-    /// what its worker has yet to notify
+    /// Notifications that its worker has to send.
     pub to_notify: Outbox,
-    /// until when no lease runs out
+    /// Until when no lease expires.
     pub leases: Leases,
-    /// the latest runs of its tasks that found nothing to do
+    /// The latest runs of its tasks that found nothing to do.
     idle_runs: [LastRun; TASKS],
 }
 
 /// A run of a task that found nothing to do. Written by one worker, read by whoever looks; the two
 /// numbers may be of different runs, which is no harm.
 struct LastRun {
-    /// when; 0: never
+    /// When it began; 0 for never.
     at: AtomicI64,
-    /// how long it took, in microseconds
+    /// In microseconds.
     duration: AtomicI64,
 }
 
@@ -78,25 +78,24 @@ impl LastRun {
 
 /// A run of a task that found nothing to do.
 pub struct IdleRun {
-    /// which, by its place in the list of tasks
+    /// The task's place in the list of tasks.
     pub task: usize,
-    /// when
     pub at: i64,
-    /// how long it took, in microseconds
+    /// In microseconds.
     pub duration: i64,
 }
 
 /// A database that has the extension and found no slot.
 struct Beyond {
-    /// its object id; 0: free
+    /// The database's object id; 0 is a free place.
     oid: AtomicU32,
-    /// when a worker has been there last; 0: never
+    /// When a worker last visited it; 0 for never.
     visited_at: AtomicI64,
 }
 
 struct Shared {
     launcher: AtomicUsize,
-    /// more databases have work than there are processes for workers
+    /// More databases have work than there are processes for workers.
     crowded: AtomicBool,
     slots: [Slot; SLOTS],
     beyond: [Beyond; BEYOND],

@@ -41,24 +41,23 @@ const CLOSED: i32 = -2;
 /// What an entry is of; apart from the rest, so that many are looked through at once.
 struct Head {
     users: AtomicI32,
-    /// the database and the minute; 0: free
+    /// The database and the minute; 0 is a free place.
     place: AtomicU64,
-    /// of the queue and the kind
+    /// Of queue and kind.
     hash: AtomicU64,
 }
 
 struct Body {
-    /// no two entries have the same, also of different runs of the server; its remainder by
-    /// [`ENTRIES`] is where the entry is
+    /// Unique over all runs of the server. Its remainder by [`ENTRIES`] is the entry's place.
     serial: AtomicI64,
-    /// of the names, in two bytes each
+    /// Of the names, in two bytes each.
     lengths: AtomicU32,
     names: [AtomicU8; ROOM],
     counts: [AtomicU64; PLACES],
 }
 
 struct Shared {
-    /// when this memory was made
+    /// When this memory was made.
     begun: AtomicI64,
     serial: AtomicI64,
     heads: [Head; ENTRIES],
@@ -118,25 +117,20 @@ pub fn epoch() -> i64 {
 
 /// A queue and a kind.
 pub struct Names<'a> {
-    /// the queue
     pub queue: &'a str,
-    /// the kind
     pub kind: &'a str,
-    /// of both
+    /// Of both.
     pub hash: u64,
 }
 
 /// What was counted of a queue and kind in a minute.
 pub struct Counted {
-    /// the entry that had it, if one did
+    /// The entry that had the counts, if one did.
     pub serial: Option<i64>,
-    /// when its minute began
+    /// When the minute began.
     pub minute: i64,
-    /// the queue
     pub queue: String,
-    /// the kind
     pub kind: String,
-    /// how often what happened
     pub counts: Counts,
 }
 
@@ -144,9 +138,8 @@ pub struct Counted {
 #[derive(Clone, Copy)]
 #[repr(C, packed(2))]
 pub struct PlaceCount {
-    /// of what
     pub place: u16,
-    /// how often, or how many microseconds
+    /// A number of events, or of microseconds.
     pub count: u64,
 }
 

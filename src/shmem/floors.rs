@@ -48,21 +48,21 @@ const WAYS: usize = 4;
 const LANES: usize = 8;
 /// A queue that nobody has asked for that long may be forgotten, in microseconds.
 const FORGOTTEN_AFTER: i64 = 10_000_000;
-/// Who finds nothing looks without floors not more often, in microseconds ..
+/// A fetch that finds nothing looks without floors at most this often, in microseconds.
 const LOOK_AT_ALL_EVERY: i64 = 1_000_000;
-/// .. nor for more than one part in so many of the time ..
+/// Such looks take at most one part in so many of the time.
 const LOOK_AT_ALL_SHARE: i64 = 200;
-/// .. but then at least.
+/// They still happen at least this often.
 const LOOK_AT_ALL_AT_LEAST: i64 = 600_000_000;
-/// Who finds something, but too little, does so that much later: what was found is not to wait.
+/// A fetch that finds too few jobs looks this much later, so that those it found do not wait.
 const LATER: i64 = 4_000_000;
 
 /// Which jobs of a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// available jobs of this priority, by `seq`
+    /// Available jobs of this priority, by `seq`.
     Ready(i16),
-    /// scheduled jobs, by `due_at`
+    /// Scheduled jobs, by `due_at`.
     Scheduled,
 }
 
@@ -82,21 +82,21 @@ struct Floor {
     lane: AtomicI32,
     confirmed: AtomicI64,
     candidate: AtomicI64,
-    /// above all that was ever taken: a candidate once nothing is left, and what is looked at first
-    /// is near to it. Any number would do
+    /// Above every row ever taken: a candidate once none is left. It only has to be near the rows
+    /// that are looked at first.
     end: AtomicI64,
 }
 
 struct Queue {
-    /// database, table and name as a number; 0: free
+    /// A hash of database, table and name; 0 is a free place.
     key: AtomicU64,
     lock: Lock,
-    /// of the first of some places: held by who is giving one of them away
+    /// Of the first of several places: held while one of them is given to another queue.
     settling: Lock,
     used_at: AtomicI64,
-    /// how often floors were lowered, or all forgotten
+    /// How often floors were lowered, or all forgotten.
     lowered: AtomicU64,
-    /// when to look without floors again
+    /// When to look without floors again.
     look_at_all_at: AtomicI64,
     lanes: [Floor; LANES],
 }

@@ -17,14 +17,13 @@ use super::commit::{self, Work};
 use super::databases;
 use crate::pg::time;
 
-/// The table is read at least once in so long, in microseconds, ..
+/// The table is read at least this often, in microseconds.
 const AT_LEAST: i64 = 60 * 1_000_000;
-/// .. and while that takes no more than this part of the time.
+/// It is read more often while reading takes at most one part in so many of the time.
 const ONE_PART_IN: i64 = 50;
-/// What is due and could not be done is looked at again after so long: somebody has it locked, and
-/// nobody tells of a rollback.
+/// Due work that was locked is looked at again after this long: a rollback wakes no one.
 pub const LOOK_AGAIN: i64 = 1_000_000;
-/// No lease at all runs out.
+/// No lease expires.
 pub const NEVER: i64 = i64::MAX;
 
 /// What is known of a database.
@@ -35,9 +34,9 @@ pub struct Leases {
 
 /// What was found in the table.
 pub struct FoundLeases {
-    /// the first end of a lease that somebody is to wait for
+    /// The first end of a lease to wait for.
     pub first: i64,
-    /// A lease is over of which perhaps nothing can be made yet: somebody has it locked.
+    /// An expired lease is locked by another transaction.
     pub has_stuck: bool,
 }
 

@@ -9,9 +9,9 @@ use super::spinlock::Lock;
 
 /// What there is to notify.
 pub struct Content {
-    /// queues in which jobs became available
+    /// Queues in which jobs became available.
     pub queues: Names,
-    /// running jobs that somebody asked to cancel
+    /// Running jobs with a request to cancel.
     pub cancelled: Numbers,
 }
 
@@ -58,7 +58,6 @@ impl Content {
 /// The outbox of one database.
 pub struct Outbox {
     lock: Lock,
-    /// there is something
     filled: AtomicBool,
     content: UnsafeCell<Content>,
 }

@@ -22,17 +22,17 @@ use crate::pg::transaction;
 #[derive(Clone, Copy)]
 pub struct Pair {
     number: u32,
-    /// by which this session finds it again, and others that know it
+    /// By which sessions that know the pair find it again.
     pub key: i32,
 }
 
 /// Small, as a [`Tally`] is: somebody may insert jobs of many kinds in one transaction.
 struct Known {
-    /// that of the pair before, if it is the same
+    /// Shared with the pair before, if the queue is the same.
     queue: Rc<str>,
     kind: Box<str>,
     hash: u64,
-    /// where its last tally is
+    /// The place of its last tally.
     tally: u32,
 }
 
@@ -42,12 +42,11 @@ type Places = SmallVec<[PlaceCount; 6]>;
 /// What the transaction counts of a pair in a minute.
 struct Tally {
     pair: u32,
-    /// its number
     minute: u32,
-    /// the subtransaction that counted last, or the one that it has become a part of
+    /// The subtransaction that counted last, or the one that it was merged into.
     by: u32,
     counts: Places,
-    /// since the commit is being made
+    /// Set while the transaction commits.
     entry: Option<Pinned>,
 }
 
@@ -62,10 +61,10 @@ struct Before {
 struct Session {
     pairs: Vec<Known>,
     by_key: BTreeMap<i32, u32>,
-    /// the pair that was asked for last
+    /// The pair that was last asked for.
     last: usize,
     tallies: Vec<Tally>,
-    /// the innermost last
+    /// The innermost last.
     before: Vec<Before>,
 }
 

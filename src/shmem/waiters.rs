@@ -27,11 +27,11 @@ const REQUEST_COUNTS: usize = 1024;
 
 /// What is waited for: a set of these.
 pub type Kinds = u8;
-/// that a job of a queue may be ready
+/// A job of a queue may be ready.
 pub const QUEUES: Kinds = 1;
-/// that a job is final or gone
+/// A job is final or deleted.
 pub const JOBS: Kinds = 2;
-/// what is asked of a worker
+/// A worker has a command or a cancellation.
 pub const WORKERS: Kinds = 4;
 
 /// What a session waits for that has only a filter of it.
@@ -42,32 +42,32 @@ pub const FEW: usize = 8;
 /// One session that waits.
 #[derive(Default)]
 struct Seat {
-    /// its process id; 0: free
+    /// The session's process id; 0 is a free seat.
     owner: AtomicI32,
     database: AtomicU32,
     latch: AtomicUsize,
-    /// what kinds of things it waits for
+    /// The kinds of things that the session waits for.
     kinds: AtomicU8,
-    /// how many words there are, a thing each; or [`MANY`]: they are a filter
+    /// How many words are used, one for each thing; with [`MANY`] they are a filter.
     count: AtomicU8,
-    /// a commit has announced something for it
+    /// A commit has announced something for the session.
     woken: AtomicBool,
     words: [AtomicU64; FEW],
 }
 
 struct Waiters {
-    /// how many seats are taken: mostly none, and then a commit looks no further
+    /// How many seats are taken. Mostly none, and then a commit looks no further.
     count: AtomicU32,
-    /// how many of them wait for things of each kind
+    /// How many of them wait for things of each kind.
     of_kind: [AtomicU32; 3],
-    /// seats from there on are free
+    /// Seats from here on are free.
     end: AtomicU32,
-    /// held while a seat is taken or the end is lowered: no commit waits for it
+    /// Held while a seat is taken or the end is lowered. No commit waits for it.
     seating: Lock,
     seats: [Seat; SEATS],
-    /// how often something was asked of workers, also while they do not wait
+    /// How many requests workers got, waiting or not.
     requests: [AtomicU64; REQUEST_COUNTS],
-    /// how often it was of any of them, as far as is known
+    /// How many commits asked more workers than an announcement can name.
     requests_of_any: AtomicU64,
 }
 

@@ -47,11 +47,11 @@ const HINDERED_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why the worker goes.
 enum Leave {
-    /// the database does not have the extension
+    /// The database does not have the extension.
     NoExtension,
-    /// the schema `jobs` is not the extension's, which the log has
+    /// The schema `jobs` is not the extension's. The log says so.
     Displaced,
-    /// somebody wants the database, or the extension, for themselves
+    /// Another session waits to drop, rename or copy the database, or to change the extension.
     Wanted,
 }
 
@@ -91,18 +91,17 @@ struct Worker {
     notifier: Option<Notifier>,
     journal: Journal,
     over: PassedOver,
-    /// a commit made work since the last pass began
+    /// A commit made work since the last pass began.
     is_asked: bool,
 }
 
 /// What a pass did.
 #[derive(Default)]
 struct Pass {
-    /// when
     began: i64,
-    /// rows handled
+    /// Rows handled.
     rows: usize,
-    /// there is more to do at once
+    /// More work can be done at once.
     more: bool,
     state: State,
 }
@@ -110,12 +109,11 @@ struct Pass {
 /// Whether a pass was made.
 #[derive(Default)]
 enum State {
-    /// it was
     #[default]
     Done,
-    /// no, and there is no use in trying before somebody says so
+    /// No, and trying again is of no use before a commit wakes the worker.
     Hindered,
-    /// no, it could not be looked whether it is to be
+    /// The look for work failed.
     Unknown,
 }
 

@@ -20,7 +20,7 @@ pub struct Journal {
     slot: Option<&'static Slot>,
     entries: [Entry; maintenance::ALL.len()],
     written: Option<Instant>,
-    /// not to wait with writing
+    /// Written without waiting for the interval.
     is_urgent: bool,
     looked: Option<(Instant, Looked)>,
 }
@@ -28,9 +28,9 @@ pub struct Journal {
 /// What is remembered of a task.
 #[derive(Default)]
 struct Entry {
-    /// its runs that are not written down yet, as one
+    /// Its runs that are not written down yet, as one.
     run: Option<Run>,
-    /// how often it failed as a whole, and when it is tried again
+    /// How often it failed as a whole, and when it is tried again.
     stuck: Option<(u32, Instant)>,
 }
 

@@ -23,9 +23,9 @@ const LIST: Duration = Duration::from_secs(10);
 /// How often a database with the extension is visited even if nobody asked, for what
 /// wakes nobody: a changed setting, rows that a subscription brings.
 const VISIT: Duration = Duration::from_secs(60);
-/// How often one is visited that has no slot, and so cannot ask ..
+/// How often a database without a slot, which cannot ask, is visited.
 const VISIT_BEYOND: Duration = Duration::from_secs(5);
-/// .. and, where these are many, how long after the one before.
+/// The least time between such visits.
 const PACE: Duration = Duration::from_millis(100);
 /// How often a database without the extension is visited.
 const VISIT_OTHERS: Duration = Duration::from_secs(600);
@@ -173,9 +173,9 @@ fn is_running(worker: &DynamicBackgroundWorker) -> bool {
 
 enum Start {
     Started(DynamicBackgroundWorker),
-    /// somebody is dropping, renaming or copying the database
+    /// Another session is dropping, renaming or copying the database.
     Locked,
-    /// no process is left
+    /// No process is left.
     Refused,
 }
 
