@@ -160,7 +160,7 @@ async fn the_worker_comes_back_for_a_tick() {
         "select jobs.schedule('rare', 'every 8 seconds', 'rare')",
     )
     .await;
-    comes_true(&db, "count(*) = 2 from rare").await;
+    comes_true(&db, "count(*) = 2 from jobs.jobs where kind = 'rare'").await;
     let late = number(
         &db,
         "select max(extract(epoch from created_at - scheduled_at))::bigint from jobs.jobs",
@@ -384,7 +384,7 @@ async fn a_pause_stops_ticks_beside_schedulers_and_none_of_it_is_made_up_for() {
     let (cluster, db) = with("pause", &[("jobs.interval", "50ms")]).await;
     run(&db, "select jobs.schedule('p', 'every 1 second', 'p')").await;
     let schedulers = schedulers(&cluster, "pause", 2).await;
-    comes_true(&db, "count(*) > 0 from p").await;
+    comes_true(&db, "count(*) > 0 from jobs.jobs where kind = 'p'").await;
     run(&db, "select jobs.pause_periodic('p')").await;
     let before = count(&db, "p").await;
     seconds(3.0).await;

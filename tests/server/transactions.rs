@@ -776,7 +776,7 @@ async fn a_portal_that_is_fetched_in_parts_inserts_one_job_a_key() {
         skipped.extend(rows.iter().map(|row| row.get::<_, bool>(0)));
         // Another statement in the midst of it.
         let another = "select jobs.insert('k', '59', '{\"by_args\": true}')";
-        transaction.batch_execute(another).await.unwrap();
+        transaction.execute(another, &[]).await.unwrap();
     }
     let expected: Vec<bool> = (0..100).map(|n| n >= 59).collect();
     assert_eq!(skipped, expected);
