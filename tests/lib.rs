@@ -31,9 +31,9 @@ pub mod upgrade;
 pub use cluster::{Builder, Cluster, Mode};
 pub use helpers::{
     SOON, as_role, becomes, blocked, comes_true, count, every_task_worked, flood,
-    history_is_written, insert, is, number, poll_until, promptly, quiet, returns, rng, run, scalar,
-    seconds, sqlstate, state, text, texts, with, with_faults, work_for_every_task, worker_goes_on,
-    workers, workers_become,
+    history_is_written, insert, is, number, poll_until, promptly, quiet, returns, rng, row_of,
+    rows_of, run, scalar, seconds, sqlstate, state, text, texts, with, with_faults,
+    work_for_every_task, worker_goes_on, workers, workers_become,
 };
 pub use listener::Listener;
 pub use stopping::Stopping;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use history::{Answer, Fetched, Finish, Insert, Job, Outcome, Reply, check_inserts, check_work};
 use jobs_tests::{
-    Client, Cluster, blocked, number, poll_until, quiet, rng, run, scalar, sqlstate, with_faults,
+    Client, Cluster, blocked, number, poll_until, quiet, rng, rows_of, run, scalar, sqlstate,
+    with_faults,
 };
 use rand::Rng;
 use rand::SeedableRng;
@@ -257,10 +258,8 @@ async fn insert_all(
         begun.elapsed(),
     );
 
-    let jobs: Vec<Job> = db
-        .query("select id, (args->>'n')::integer from jobs.jobs", &[])
+    let jobs: Vec<Job> = rows_of(&db, "select id, (args->>'n')::integer from jobs.jobs")
         .await
-        .unwrap()
         .iter()
         .map(|row| Job {
             id: row.get(0),
@@ -662,18 +661,17 @@ async fn every_job_is_completed_once_by_its_last_worker() {
         work.fetches.extend(worker.work.fetches);
         work.finishes.extend(worker.work.finishes);
     }
-    let outcomes: Vec<Outcome> = db
-        .query("select id, state::text, token, attempt from jobs.jobs", &[])
-        .await
-        .unwrap()
-        .iter()
-        .map(|row| Outcome {
-            id: row.get(0),
-            completed: row.get::<_, &str>(1) == "completed",
-            token: row.get(2),
-            attempt: row.get(3),
-        })
-        .collect();
+    let outcomes: Vec<Outcome> =
+        rows_of(&db, "select id, state::text, token, attempt from jobs.jobs")
+            .await
+            .iter()
+            .map(|row| Outcome {
+                id: row.get(0),
+                completed: row.get::<_, &str>(1) == "completed",
+                token: row.get(2),
+                attempt: row.get(3),
+            })
+            .collect();
     let refused = work
         .finishes
         .iter()

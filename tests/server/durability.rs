@@ -1,7 +1,9 @@
 //! Crashes: what was committed is there afterwards, with its state, its token and its key; what was
 //! not is gone.
 
-use jobs_tests::{Client, Cluster, Mode, SOON, count, poll_until, quiet, run, sqlstate};
+use jobs_tests::{
+    Client, Cluster, Mode, SOON, count, poll_until, quiet, row_of, rows_of, run, sqlstate,
+};
 use tokio_postgres::NoTls;
 
 const POLICY: &str = "'{\"by_args\": true}'";
@@ -27,10 +29,7 @@ async fn state(db: &Client, id: i64) -> Option<String> {
 }
 
 async fn fetch(db: &Client) -> (i64, i64) {
-    let row = db
-        .query_one("select id, token from jobs.fetch()", &[])
-        .await
-        .unwrap();
+    let row = row_of(db, "select id, token from jobs.fetch()").await;
     (row.get(0), row.get(1))
 }
 
@@ -79,22 +78,13 @@ async fn committed_jobs_survive_a_crash() {
     assert!(!skipped);
     let batch = cluster.connect("crash").await;
     run(&batch, "begin").await;
-    batch
-        .query(
-            &format!("select * from jobs.insert_batch('k', array(select jsonb_build_object('n', n) from generate_series(7, 500) n), {POLICY})"),
-            &[],
-        )
-        .await
-        .unwrap();
+    rows_of(&batch, &format!("select * from jobs.insert_batch('k', array(select jsonb_build_object('n', n) from generate_series(7, 500) n), {POLICY})")).await;
     assert_eq!([finished.0, running.0, finishing.0, fetching.0], jobs[..4]);
 
     cluster.restart(Mode::Immediate);
 
     let db = cluster.connect("crash").await;
-    let states = db
-        .query("select id, state::text from jobs.jobs order by id", &[])
-        .await
-        .unwrap();
+    let states = rows_of(&db, "select id, state::text from jobs.jobs order by id").await;
     let states: Vec<(i64, &str)> = states.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(
         states,
@@ -217,10 +207,7 @@ async fn a_killed_server_keeps_its_jobs() {
     cluster.start_again();
 
     let db = cluster.connect("server").await;
-    let row = db
-        .query_one("select array_agg(id order by id) from jobs.jobs", &[])
-        .await
-        .unwrap();
+    let row = row_of(&db, "select array_agg(id order by id) from jobs.jobs").await;
     assert_eq!(row.get::<_, Vec<i64>>(0), jobs);
     assert_eq!(
         complete(&db, running.0, running.1).await.unwrap(),

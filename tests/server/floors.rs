@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, comes_true, count, number, poll_until, rng, run, scalar, seconds,
-    sqlstate, with_faults,
+    Client, Cluster, Mode, SOON, comes_true, count, number, poll_until, rng, rows_of, run, scalar,
+    seconds, sqlstate, with_faults,
 };
 use rand::Rng;
 
@@ -534,10 +534,8 @@ async fn what_is_attached_to_a_table_is_honoured() {
     let watched: String = scalar(&db, life).await;
     assert_eq!(watched, plain);
     assert_eq!(plain, "available 1 k 1 {a} completed t completed");
-    let seen: Vec<String> = db
-        .query("select what from seen order by what", &[])
+    let seen: Vec<String> = rows_of(&db, "select what from seen order by what")
         .await
-        .unwrap()
         .iter()
         .map(|row| row.get(0))
         .collect();

@@ -1,7 +1,9 @@
 //! Defects of uniqueness that job systems have shipped with: one test each says that they are not
 //! here. Those of transactions are in transactions.rs.
 
-use jobs_tests::{Client, Cluster, blocked, count, quiet, run, scalar, seconds, sqlstate};
+use jobs_tests::{
+    Client, Cluster, blocked, count, quiet, row_of, rows_of, run, scalar, seconds, sqlstate,
+};
 use tokio_postgres::Error;
 
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
@@ -75,14 +77,8 @@ async fn forget_all(db: &Client) {
 async fn equal_keys_in_one_batch_do_not_fail_it() {
     let (_cluster, db) = quiet("equal").await;
     let existing = inserted(&db, "7", r#"{"by_args": true}"#).await;
-    let rows = db
-        .query(
-            "select ord, id, unique_skipped_as_duplicate
-               from jobs.insert_batch('k', array['1', '1', '7', '2', '1.0', '7']::jsonb[], '{\"by_args\": true}') order by ord",
-            &[],
-        )
-        .await
-        .unwrap();
+    let rows = rows_of(&db, "select ord, id, unique_skipped_as_duplicate
+               from jobs.insert_batch('k', array['1', '1', '7', '2', '1.0', '7']::jsonb[], '{\"by_args\": true}') order by ord").await;
     let first: i64 = rows[0].get(1);
     let second: i64 = rows[3].get(1);
     let expected = [
@@ -213,10 +209,7 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
             // While it is open, a worker gets the job.
             run(&db, &format!("begin isolation level {level}")).await;
             run(&db, duplicate).await;
-            let job = worker
-                .query_one("select id, token from jobs.fetch()", &[])
-                .await
-                .unwrap();
+            let job = row_of(&worker, "select id, token from jobs.fetch()").await;
             assert_eq!(job.get::<_, i64>(0), id);
             fetched += 1;
             worker
@@ -832,10 +825,7 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
     )
     .await;
     // Both count, and the newest answers; without it, the one that has returned does.
-    let pairs = db
-        .query("select how, n, away, there from pair", &[])
-        .await
-        .unwrap();
+    let pairs = rows_of(&db, "select how, n, away, there from pair").await;
     assert_eq!(pairs.len(), 160);
     for row in pairs {
         let (how, n): (&str, i32) = (row.get(0), row.get(1));
@@ -883,13 +873,7 @@ async fn two_running_jobs_of_a_key_are_both_rescued() {
 async fn the_period_is_that_of_scheduled_at_and_not_that_of_the_insert() {
     let (_cluster, db) = quiet("period").await;
     let insert = async |at: &str| -> (i64, bool) {
-        let row = db
-            .query_one(
-                &format!("select id, unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{{\"by_period\": \"1 day\"}}', scheduled_at => {at})"),
-                &[],
-            )
-            .await
-            .unwrap();
+        let row = row_of(&db, &format!("select id, unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{{\"by_period\": \"1 day\"}}', scheduled_at => {at})")).await;
         (row.get(0), row.get(1))
     };
     let (today, _) = insert("null").await;
@@ -906,16 +890,10 @@ async fn the_period_is_that_of_scheduled_at_and_not_that_of_the_insert() {
     );
     assert_eq!(insert("'2001-01-05 00:00Z'").await, (past, true));
     // The elements of a batch each have their own.
-    let rows = db
-        .query(
-            "select unique_skipped_as_duplicate
+    let rows = rows_of(&db, "select unique_skipped_as_duplicate
                from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'unique_opts', '{\"by_period\": \"1 day\"}'::jsonb, 'scheduled_at', day))
                                         from unnest(array['2999-01-06', '2999-01-07', '2999-01-08', '2999-01-07']) day))
-              order by ord",
-            &[],
-        )
-        .await
-        .unwrap();
+              order by ord").await;
     let skipped: Vec<bool> = rows.iter().map(|row| row.get(0)).collect();
     assert_eq!(skipped, [true, false, false, true]);
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{
     Builder, Client, Cluster, Mode, SOON, becomes, comes_true, count, flood, history_is_written,
-    insert, number, poll_until, promptly, quiet, run, scalar, seconds, sqlstate, state, texts,
-    with, worker_goes_on, workers, workers_become,
+    insert, number, poll_until, promptly, quiet, row_of, run, scalar, seconds, sqlstate, state,
+    texts, with, worker_goes_on, workers, workers_become,
 };
 use tokio_postgres::NoTls;
 
@@ -84,16 +84,10 @@ async fn nothing_waits(db: &Client) {
 
 /// So many jobs there are, each in exactly one place.
 async fn assert_each_in_one_place(db: &Client, jobs: i64) {
-    let row = db
-        .query_one(
-            "select count(*), count(distinct job_id), count(j.id), (select count(*) from jobs.job)
+    let row = row_of(db, "select count(*), count(distinct job_id), count(j.id), (select count(*) from jobs.job)
                from (select job_id from jobs.ready union all select job_id from jobs.scheduled
                      union all select job_id from jobs.running union all select job_id from jobs.finished) place
-               left join jobs.job j on j.id = place.job_id",
-            &[],
-        )
-        .await
-        .unwrap();
+               left join jobs.job j on j.id = place.job_id").await;
     let counts: Vec<i64> = (0..4).map(|column| row.get(column)).collect();
     assert_eq!(
         counts, [jobs; 4],

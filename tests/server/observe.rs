@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jobs_tests::{
-    Client, Cluster, SOON, comes_true, insert, is, poll_until, quiet, run, scalar, seconds,
-    sqlstate, texts, with,
+    Client, Cluster, SOON, comes_true, insert, is, poll_until, quiet, row_of, rows_of, run, scalar,
+    seconds, sqlstate, texts, with,
 };
 
 async fn findings(db: &Client, arguments: &str, finding: &str) -> Vec<(String, String)> {
@@ -323,10 +323,7 @@ async fn queues_are_counted_at_one_moment() {
         let (mover, done) = (cluster.connect("moment").await, done.clone());
         movers.push(tokio::spawn(async move {
             while !done.load(Ordering::Relaxed) {
-                let rows = mover
-                    .query("select id, token from jobs.fetch('q', 200)", &[])
-                    .await
-                    .unwrap();
+                let rows = rows_of(&mover, "select id, token from jobs.fetch('q', 200)").await;
                 let column = |n| rows.iter().map(|row| row.get(n)).collect::<Vec<i64>>();
                 let back = "select jobs.release(id, token) from unnest($1::bigint[], $2::bigint[]) t(id, token)";
                 mover.query(back, &[&column(0), &column(1)]).await.unwrap();
@@ -338,7 +335,7 @@ async fn queues_are_counted_at_one_moment() {
     comes_true(&db, "running > 0 from jobs.queues where queue = 'q'").await;
     let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
     for _ in 0..200 {
-        let row = db.query_one(sql, &[]).await.unwrap();
+        let row = row_of(&db, sql).await;
         let (available, running, all): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
         assert!(row.get::<_, bool>(3), "all of it is exact");
         seen.insert(running);

@@ -1,19 +1,17 @@
 //! Periodic jobs: one job a tick, whoever looks, whatever happens to the server.
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, blocked, comes_true, number, poll_until, quiet, run, scalar,
-    seconds, sqlstate, text, with,
+    Client, Cluster, Mode, SOON, blocked, comes_true, number, poll_until, quiet, row_of, rows_of,
+    run, scalar, seconds, sqlstate, text, with,
 };
 
 /// What the task did; panics if it failed.
 async fn maintain(db: &Client) -> i64 {
-    let row = db
-        .query_one(
-            "select rows, error from jobs.maintain() where task = 'periodic'",
-            &[],
-        )
-        .await
-        .unwrap();
+    let row = row_of(
+        db,
+        "select rows, error from jobs.maintain() where task = 'periodic'",
+    )
+    .await;
     assert_eq!(row.get::<_, Option<String>>(1), None);
     row.get(0)
 }
@@ -82,13 +80,11 @@ async fn many_schedulers_insert_one_job_a_tick() {
         assert!(schedulers.try_join_next().is_none(), "a scheduler failed");
     }
     schedulers.shutdown().await;
-    let kinds = db
-        .query(
-            "select kind, count(*), count(distinct scheduled_at) from jobs.jobs group by kind",
-            &[],
-        )
-        .await
-        .unwrap();
+    let kinds = rows_of(
+        &db,
+        "select kind, count(*), count(distinct scheduled_at) from jobs.jobs group by kind",
+    )
+    .await;
     assert_eq!(kinds.len(), 8);
     for row in kinds {
         let (kind, jobs, ticks): (String, i64, i64) = (row.get(0), row.get(1), row.get(2));
@@ -131,15 +127,9 @@ async fn the_worker_and_other_schedulers_insert_each_second_once() {
     })
     .await;
     drop(schedulers);
-    let rows = db
-        .query(
-            "select kind, count(*), count(distinct scheduled_at), bool_and(scheduled_at = date_trunc('second', scheduled_at)),
+    let rows = rows_of(&db, "select kind, count(*), count(distinct scheduled_at), bool_and(scheduled_at = date_trunc('second', scheduled_at)),
                     extract(epoch from max(scheduled_at) - min(scheduled_at))::bigint + 1
-               from jobs.jobs group by kind",
-            &[],
-        )
-        .await
-        .unwrap();
+               from jobs.jobs group by kind").await;
     assert_eq!(rows.len(), 3);
     for row in rows {
         let (jobs, ticks, seconds): (i64, i64, i64) = (row.get(1), row.get(2), row.get(4));
@@ -279,13 +269,7 @@ async fn a_key_that_is_being_inserted_keeps_nobody_waiting() {
     })
     .await;
     assert_eq!(count(&db, "busy").await, 1);
-    let row = db
-        .query_one(
-            "select count(*) filter (where last_skipped), count(distinct last_job_id), count(last_error) from jobs.periodic where kind = 'busy'",
-            &[],
-        )
-        .await
-        .unwrap();
+    let row = row_of(&db, "select count(*) filter (where last_skipped), count(distinct last_job_id), count(last_error) from jobs.periodic where kind = 'busy'").await;
     assert_eq!(
         (
             row.get::<_, i64>(0),

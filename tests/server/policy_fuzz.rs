@@ -3,7 +3,7 @@
 //!
 //! `JOBS_SEED=<seed> ./dev test server:policy_fuzz` repeats a run.
 
-use jobs_tests::{Client, quiet, rng, run};
+use jobs_tests::{Client, quiet, rng, row_of, run};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -400,13 +400,11 @@ async fn any_options_are_accepted_or_refused_and_what_is_accepted_is_shown_as_it
         "{accepted} accepted, {beyond} beyond the native form, {not_unique} not unique, {refused} refused"
     );
     assert!(accepted > 1000 && beyond > 100 && not_unique > 10 && refused > 2000);
-    let row = db
-        .query_one(
-            "select (select count(*) from jobs.job) + (select count(*) from jobs.unique_claim)",
-            &[],
-        )
-        .await
-        .unwrap();
+    let row = row_of(
+        &db,
+        "select (select count(*) from jobs.job) + (select count(*) from jobs.unique_claim)",
+    )
+    .await;
     assert_eq!(row.get::<_, i64>(0), 0, "each was rolled back");
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, SOON, poll_until, quiet, run, scalar, seconds, sqlstate};
+use jobs_tests::{
+    Client, SOON, poll_until, quiet, row_of, rows_of, run, scalar, seconds, sqlstate,
+};
 use rand::Rng;
 
 async fn fill(db: &Client, queue: &str, count: i32) {
@@ -95,15 +97,9 @@ async fn no_more_jobs_of_a_queue_run_than_its_limit() {
         completed += task.await.unwrap();
     }
     assert!(completed > 500, "only {completed} completed");
-    let row = db
-        .query_one(
-            "select count(*) filter (where state = 'completed'), count(*) filter (where finalized_at is null),
+    let row = row_of(&db, "select count(*) filter (where state = 'completed'), count(*) filter (where finalized_at is null),
                     (select count(*) from jobs.queue_slot where job_id is not null), (select count(*) from jobs.queue_slot)
-               from jobs.jobs",
-            &[],
-        )
-        .await
-        .unwrap();
+               from jobs.jobs").await;
     let counts: [i64; 4] = std::array::from_fn(|n| row.get(n));
     assert_eq!(counts, [completed, 0, 0, 5], "all ended, all slots free");
 }
@@ -182,16 +178,14 @@ async fn no_more_jobs_of_a_queue_start_in_any_period_than_its_rate() {
     for task in tasks {
         task.await.unwrap();
     }
-    let starts: Vec<i64> = db
-        .query(
-            "select (extract(epoch from attempted_at) * 1000000)::bigint from jobs.running order by 1",
-            &[],
-        )
-        .await
-        .unwrap()
-        .iter()
-        .map(|row| row.get(0))
-        .collect();
+    let starts: Vec<i64> = rows_of(
+        &db,
+        "select (extract(epoch from attempted_at) * 1000000)::bigint from jobs.running order by 1",
+    )
+    .await
+    .iter()
+    .map(|row| row.get(0))
+    .collect();
     // Of 4 seconds: 13 periods and the first burst, less what polling loses.
     assert!(
         starts.len() > 5 * RATE,

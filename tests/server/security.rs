@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use jobs_tests::{
-    Client, Cluster, SOON, as_role, count, every_task_worked, number, quiet, run, seconds,
-    sqlstate, text, with, work_for_every_task, worker_goes_on,
+    Client, Cluster, SOON, as_role, count, every_task_worked, number, quiet, row_of, rows_of, run,
+    seconds, sqlstate, text, with, work_for_every_task, worker_goes_on,
 };
 
 /// A database that never had a job may be one that is being restored: maintenance waits for the
@@ -281,13 +281,7 @@ async fn an_advisory_lock_that_a_stranger_holds_delays_and_decides_nothing() {
     run(&producer, "set lock_timeout = '300ms'").await;
     assert_eq!(sqlstate(producer.batch_execute(insert).await), "55P03");
     // Who does not want to wait is told so; a batch takes no such lock.
-    let busy = producer
-        .query_one(
-            "select id is null and unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{\"by_kind\": true, \"wait\": false}')",
-            &[],
-        )
-        .await
-        .unwrap();
+    let busy = row_of(&producer, "select id is null and unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{\"by_kind\": true, \"wait\": false}')").await;
     assert!(busy.get::<_, bool>(0));
     run(
         &producer,
@@ -311,10 +305,7 @@ async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
     .await;
     let worker = as_role(&cluster, "worker", "forged").await;
     let mallory = as_role(&cluster, "mallory", "forged").await;
-    let row = worker
-        .query_one("select id, token from jobs.fetch(worker => 'w')", &[])
-        .await
-        .unwrap();
+    let row = row_of(&worker, "select id, token from jobs.fetch(worker => 'w')").await;
     let (id, token): (i64, i64) = (row.get(0), row.get(1));
     run(
         &mallory,
@@ -332,10 +323,8 @@ async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
         .unwrap();
     assert!(!reply.get::<_, bool>(0));
     assert!(
-        worker
-            .query("select id from jobs.fetch()", &[])
+        rows_of(&worker, "select id from jobs.fetch()")
             .await
-            .unwrap()
             .is_empty()
     );
     // A worker that waits is woken by commits, not by these.
@@ -389,13 +378,11 @@ async fn waiting_runs_nothing_of_the_waiting_role() {
         }
     );
     waited.expect("it returns").unwrap();
-    let who = mallory
-        .query_one(
-            "select current_user::pg_catalog.text, pg_catalog.current_setting('search_path')",
-            &[],
-        )
-        .await
-        .unwrap();
+    let who = row_of(
+        &mallory,
+        "select current_user::pg_catalog.text, pg_catalog.current_setting('search_path')",
+    )
+    .await;
     assert_eq!(
         (who.get::<_, &str>(0), who.get::<_, &str>(1)),
         ("mallory", "pg_temp, evil, pg_catalog"),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs_tests::{Client, blocked, quiet, run, sqlstate};
+use jobs_tests::{Client, blocked, quiet, rows_of, run, sqlstate};
 
 /// What the extension sets for itself, with what a session may have set.
 const SETTINGS: [(&str, &str); 13] = [
@@ -131,7 +131,7 @@ async fn call_all(db: &Client, mut after: impl AsyncFnMut(&str)) {
         let sql = call
             .replace(":id", &id.to_string())
             .replace(":token", &token.to_string());
-        let rows = db.query(&sql, &[]).await.expect(&sql);
+        let rows = rows_of(db, &sql).await;
         if call.contains("jobs.fetch(") {
             (id, token) = (rows[0].get(0), rows[0].get(1));
         }

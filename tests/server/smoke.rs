@@ -1,6 +1,6 @@
 //! The shortest way through the extension, and that it leaves nothing behind.
 
-use jobs_tests::{Client, Cluster, run};
+use jobs_tests::{Client, Cluster, row_of, rows_of, run};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -20,23 +20,16 @@ async fn insert_fetch_complete() {
     assert_eq!(row.get::<_, &str>(1), "available");
     assert!(!row.get::<_, bool>(2));
 
-    let job = db
-        .query_one(
-            "select id, token, attempt, kind, args from jobs.fetch()",
-            &[],
-        )
-        .await
-        .unwrap();
+    let job = row_of(
+        &db,
+        "select id, token, attempt, kind, args from jobs.fetch()",
+    )
+    .await;
     assert_eq!(job.get::<_, i64>(0), id);
     assert_eq!(job.get::<_, i32>(2), 1);
     assert_eq!(job.get::<_, &str>(3), "email.send");
     assert_eq!(job.get::<_, Value>(4), args);
-    assert!(
-        db.query("select id from jobs.fetch()", &[])
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(rows_of(&db, "select id from jobs.fetch()").await.is_empty());
 
     let token: i64 = job.get(1);
     let state = db
@@ -72,9 +65,7 @@ async fn drop_leaves_nothing_behind() {
 /// Every object of the database by name: what pg_depend knows about and what only its own catalog
 /// does.
 async fn objects(db: &Client) -> Vec<String> {
-    let rows = db
-        .query(
-            "select 'schema ' || nspname from pg_namespace where nspname !~ '^pg_(toast_)?temp_'
+    let rows = rows_of(db, "select 'schema ' || nspname from pg_namespace where nspname !~ '^pg_(toast_)?temp_'
              union all select 'relation ' || oid::regclass::text from pg_class where relnamespace <> 'pg_toast'::regnamespace
              union all select 'toast ' || oid::regclass::text from pg_class where relnamespace = 'pg_toast'::regnamespace
              union all select 'function ' || oid::regprocedure::text from pg_proc
@@ -87,10 +78,6 @@ async fn objects(db: &Client) -> Vec<String> {
              union all select 'role ' || rolname from pg_roles
              union all select 'default privileges ' || oid from pg_default_acl
              union all select 'comment ' || classoid::regclass || ' ' || objoid from pg_description
-             order by 1",
-            &[],
-        )
-        .await
-        .unwrap();
+             order by 1").await;
     rows.iter().map(|row| row.get(0)).collect()
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, blocked, comes_true, is, number, quiet, rng, run, sqlstate, state, with,
-    with_faults,
+    Client, Cluster, blocked, comes_true, is, number, quiet, rng, rows_of, run, sqlstate, state,
+    with, with_faults,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -19,7 +19,7 @@ type Lease = (i64, i64);
 
 async fn fetch(db: &Client, more: &str) -> Vec<Lease> {
     let sql = format!("select id, token from jobs.fetch({more})");
-    let rows = db.query(&sql, &[]).await.unwrap();
+    let rows = rows_of(db, &sql).await;
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
@@ -459,10 +459,7 @@ async fn each_job_ends_once_as_its_worker_was_told() {
         }
     }
     // Who asks may be the one that cancels a job, where that has just been given back.
-    let rows = db
-        .query("select id, state::text from jobs.jobs", &[])
-        .await
-        .unwrap();
+    let rows = rows_of(&db, "select id, state::text from jobs.jobs").await;
     assert_eq!(rows.len(), 1500);
     for row in rows {
         let (id, state): (i64, String) = (row.get(0), row.get(1));
@@ -569,7 +566,7 @@ async fn fetch_at_least(db: Client, most: usize, lingers: bool, over: Arc<Atomic
     let mut record = Record::default();
     let mut began = clock(&db).await;
     while !over.load(Ordering::Relaxed) {
-        let rows = db.query(&sql, &[]).await.unwrap();
+        let rows = rows_of(&db, &sql).await;
         let ended = clock(&db).await;
         let among = rows.len();
         assert!(among <= most, "{among} jobs");
@@ -612,7 +609,7 @@ async fn nobody_gets_fewer_jobs_than_he_asks_for_before_the_time_nor_none_after_
         let sql = format!(
             "select id from jobs.insert_batch('k', array_fill('{{}}'::jsonb, array[{count}]), scheduled_at => {when})"
         );
-        let rows = db.query(&sql, &[]).await.unwrap();
+        let rows = rows_of(&db, &sql).await;
         let at = clock(&db).await;
         let committed = rows.iter().map(|row| (row.get(0), at));
         record.committed.extend(committed);

@@ -2,7 +2,8 @@
 //! triggers, cursors and prepared transactions. Very large ones are in `large_transactions`.
 
 use jobs_tests::{
-    Client, Cluster, SOON, comes_true, count, is, poll_until, quiet, run, scalar, seconds, sqlstate,
+    Client, Cluster, SOON, comes_true, count, is, poll_until, quiet, row_of, rows_of, run, scalar,
+    seconds, sqlstate,
 };
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
@@ -39,7 +40,7 @@ impl Way {
     /// As [`Way::insert`], without waiting for rivals: no id where there is one.
     async fn insert_or_leave(self, db: &Client, n: i32) -> (Option<i64>, bool) {
         let sql = self.sql(n, r#", "wait": false"#);
-        let row = db.query_one(&sql, &[]).await.unwrap();
+        let row = row_of(db, &sql).await;
         (row.get(0), row.get(1))
     }
 }
@@ -736,7 +737,7 @@ async fn a_cursor_sees_what_was_inserted_since_it_was_opened() {
         .await;
         assert_eq!(count(&db, "jobs.jobs").await, 0, "it has not begun");
         let fetch = async |many: &str| -> Vec<(i32, bool)> {
-            let rows = db.query(&format!("fetch {many} c"), &[]).await.unwrap();
+            let rows = rows_of(&db, &format!("fetch {many} c")).await;
             rows.iter().map(|row| (row.get(0), row.get(1))).collect()
         };
         assert_eq!(fetch("3").await, [(1, false), (2, false), (3, false)]);
@@ -857,15 +858,9 @@ async fn what_an_insert_select_fails_to_write_leaves_no_job() {
     run(&db, &sql(500)).await;
     assert_one_job_a_key(&db, 500).await;
     run(&db, "create table copied (job bigint, skipped bool)").await;
-    let row = db
-        .query_one(
-            "with copied as (insert into copied select i.id, i.unique_skipped_as_duplicate
+    let row = row_of(&db, "with copied as (insert into copied select i.id, i.unique_skipped_as_duplicate
                                from generate_series(1, 1500) n, lateral jobs.insert('k', to_jsonb(n % 1000), '{\"by_args\": true}') i returning *)
-             select count(*) filter (where not skipped), count(distinct job) from copied",
-            &[],
-        )
-        .await
-        .unwrap();
+             select count(*) filter (where not skipped), count(distinct job) from copied").await;
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500, 1000));
     assert_one_job_a_key(&db, 1000).await;
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jobs_tests::{
-    Client, Cluster, blocked, count, poll_until, quiet, run, scalar, seconds, sqlstate, with,
+    Client, Cluster, blocked, count, poll_until, quiet, row_of, rows_of, run, scalar, seconds,
+    sqlstate, with,
 };
 
 /// Inserts a job of a kind that is unique by its kind: its id, and whether that was a duplicate.
@@ -22,10 +23,7 @@ async fn insert(db: &Client, kind: &str, by_state: &str) -> (i64, bool) {
 }
 
 async fn complete(db: &Client, id: i64) {
-    let row = db
-        .query_one("select id, token from jobs.fetch(max_jobs => 1)", &[])
-        .await
-        .unwrap();
+    let row = row_of(db, "select id, token from jobs.fetch(max_jobs => 1)").await;
     assert_eq!(row.get::<_, i64>(0), id);
     db.execute(
         "select jobs.complete($1, $2)",
@@ -99,13 +97,7 @@ async fn a_reaper_does_not_touch_a_claim_that_it_has_not_locked() {
 
 /// Two kinds, in the order of their keys.
 async fn kinds_by_key(db: &Client) -> [String; 2] {
-    let rows = db
-        .query(
-            "select k from unnest(array['a', 'b']) k order by jobs.unique_key(k, unique_opts => '{\"by_kind\": true}')",
-            &[],
-        )
-        .await
-        .unwrap();
+    let rows = rows_of(db, "select k from unnest(array['a', 'b']) k order by jobs.unique_key(k, unique_opts => '{\"by_kind\": true}')").await;
     [rows[0].get(0), rows[1].get(0)]
 }
 
@@ -337,7 +329,7 @@ async fn a_replacement_chases_what_moves() {
         let sql = format!(
             "select replaced_id, unique_skipped_as_duplicate, id from jobs.insert('{kind}', unique_opts => '{policy}')"
         );
-        let waiting = tokio::spawn(async move { other.query_one(&sql, &[]).await.unwrap() });
+        let waiting = tokio::spawn(async move { row_of(&other, &sql).await });
         blocked(&db, 1).await;
         run(&worker, "commit").await;
         let row = waiting.await.unwrap();
@@ -586,7 +578,7 @@ async fn a_batch_of_an_old_snapshot_goes_by_the_claims_that_this_shows() {
             r#"select id, unique_skipped_as_duplicate
                  from jobs.insert_batch('k', '{args}', '{{"by_args": true, "by_state": ["{state}"]}}') order by ord"#
         );
-        let rows = client.query(&sql, &[]).await.expect(&sql);
+        let rows = rows_of(client, &sql).await;
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     };
     for level in ["repeatable read", "serializable"] {
@@ -685,7 +677,7 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
             )).await;
         let other = cluster.connect("aba").await;
         let sql = insert(&format!(r#""on_conflict": {on_conflict}"#));
-        let waiting = tokio::spawn(async move { other.query_one(&sql, &[]).await.unwrap() });
+        let waiting = tokio::spawn(async move { row_of(&other, &sql).await });
         blocked(&db, 1).await;
         run(&worker, "commit").await;
         let row = waiting.await.unwrap();
@@ -706,7 +698,7 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
     run(&worker, "begin; create temp table f as select id, token from jobs.fetch('s'); select jobs.snooze(id, token, '1 hour') from f").await;
     let other = cluster.connect("aba").await;
     let sql = insert("null");
-    let waiting = tokio::spawn(async move { other.query_one(&sql, &[]).await.unwrap() });
+    let waiting = tokio::spawn(async move { row_of(&other, &sql).await });
     blocked(&db, 1).await;
     run(&worker, "commit").await;
     let row = waiting.await.unwrap();
@@ -890,10 +882,7 @@ async fn how_often_a_job_is_tried_is_what_it_was_updated_to_while_it_ran() {
         begun(&db, before, max).await;
         let reply =
             overtaken_by_an_update(&cluster, &db, "read committed", &update(new_max), call).await;
-        let row = db
-            .query_one("select state::text, max_attempts from jobs.jobs", &[])
-            .await
-            .unwrap();
+        let row = row_of(&db, "select state::text, max_attempts from jobs.jobs").await;
         let found = (row.get::<_, &str>(0), row.get::<_, i32>(1));
         assert_eq!(
             (reply.as_str(), found),

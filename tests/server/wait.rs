@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, comes_true, count, number, poll_until, quiet, rng, run,
-    scalar, seconds, sqlstate, with_faults,
+    Builder, Client, Cluster, Mode, SOON, comes_true, count, number, poll_until, quiet, rng,
+    rows_of, run, scalar, seconds, sqlstate, with_faults,
 };
 use rand::Rng;
 use tokio::task::JoinHandle;
@@ -324,10 +324,7 @@ async fn what_the_worker_makes_available_wakes() {
     let mut fetched = Vec::new();
     while fetched.is_empty() {
         timed(&db, "call jobs.wait(timeout => '1 h')").await;
-        fetched = db
-            .query("select attempt from jobs.fetch()", &[])
-            .await
-            .unwrap();
+        fetched = rows_of(&db, "select attempt from jobs.fetch()").await;
     }
     let attempt: i32 = fetched[0].get(0);
     assert_eq!(attempt, 2);
@@ -614,7 +611,7 @@ async fn works_from_every_kind_of_client() {
             0
         );
     }
-    assert_eq!(db.query("call jobs.wait()", &[]).await.unwrap().len(), 0);
+    assert_eq!(rows_of(&db, "call jobs.wait()").await.len(), 0);
     // psql, which is in autocommit unless told otherwise.
     let psql = |setting: &str| -> Command {
         let mut psql = cluster.bin("psql");
@@ -752,7 +749,7 @@ async fn an_operator_of_a_caller_does_not_run_with_the_rights_of_the_extension()
     for queue in ["paused", "limited", "neither"] {
         run(&evil, &format!("call jobs.wait('{queue}', '0.1 s')")).await;
     }
-    let log = db.query("select who from public.log", &[]).await.unwrap();
+    let log = rows_of(&db, "select who from public.log").await;
     assert!(log.is_empty(), "{log:?}");
     // Its own search_path is what it was.
     let path: String = scalar(&evil, "show search_path").await;

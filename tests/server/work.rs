@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, blocked, count, poll_until, quiet, run, scalar, seconds, sqlstate,
-    with,
+    Client, Cluster, Mode, SOON, blocked, count, poll_until, quiet, rows_of, run, scalar, seconds,
+    sqlstate, with,
 };
 
 async fn fetch(db: &Client, more: &str) -> Option<(i64, i64, i32)> {
@@ -374,7 +374,7 @@ const POISON: &str = "('[' || repeat('1e131071,', 8999) || '1]')::jsonb";
 /// The kinds that a fetch returns.
 async fn kinds(db: &Client, call: &str) -> Vec<String> {
     let sql = format!("select kind, args::text, meta::text from {call}");
-    let rows = db.query(&sql, &[]).await.expect(call);
+    let rows = rows_of(db, &sql).await;
     rows.iter().map(|row| row.get(0)).collect()
 }
 

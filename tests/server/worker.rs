@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use jobs_tests::{
     Client, Cluster, Mode, SOON, becomes, comes_true, count, flood, history_is_written, insert, is,
-    number, poll_until, promptly, quiet, run, scalar, seconds, state, with, worker_goes_on,
-    workers, workers_become,
+    number, poll_until, promptly, quiet, rows_of, run, scalar, seconds, state, with,
+    worker_goes_on, workers, workers_become,
 };
 
 #[tokio::test]
@@ -36,13 +36,11 @@ async fn schedules_rescues_expires_and_prunes() {
     run(&db, &format!("select jobs.cancel({cancelled})")).await;
     let unique = insert(&db, "'unique', unique_opts => '{\"by_kind\": true}'").await;
     let held = insert(&db, "'held', max_attempts => 1").await;
-    let rows = db
-        .query(
-            "select id, token from jobs.fetch(max_jobs => 2, lease => '0.4 s')",
-            &[],
-        )
-        .await
-        .unwrap();
+    let rows = rows_of(
+        &db,
+        "select id, token from jobs.fetch(max_jobs => 2, lease => '0.4 s')",
+    )
+    .await;
     assert_eq!(
         rows.iter()
             .map(|row| row.get::<_, i64>(0))
@@ -75,13 +73,11 @@ async fn schedules_rescues_expires_and_prunes() {
         "-1 keeps for ever"
     );
 
-    let errors = db
-        .query(
-            "select job_id, attempt, error, details->>'type' from jobs.errors order by job_id",
-            &[],
-        )
-        .await
-        .unwrap();
+    let errors = rows_of(
+        &db,
+        "select job_id, attempt, error, details->>'type' from jobs.errors order by job_id",
+    )
+    .await;
     let of = |id: i64| {
         errors
             .iter()

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tokio_postgres::Client;
 use tokio_postgres::types::FromSql;
+use tokio_postgres::{Client, Row};
 
 use crate::{Builder, Cluster};
 
@@ -102,11 +102,21 @@ pub async fn returns(db: &Client, sql: &str) {
     run(db, "reset statement_timeout").await;
 }
 
-/// The one value that a statement returns.
-pub async fn scalar<T: for<'a> FromSql<'a>>(db: &Client, sql: &str) -> T {
+/// The one row that a statement returns.
+pub async fn row_of(db: &Client, sql: &str) -> Row {
     let row = db.query_one(sql, &[]).await;
     row.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
-        .get(0)
+}
+
+/// The rows that a statement returns.
+pub async fn rows_of(db: &Client, sql: &str) -> Vec<Row> {
+    let rows = db.query(sql, &[]).await;
+    rows.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+}
+
+/// The one value that a statement returns.
+pub async fn scalar<T: for<'a> FromSql<'a>>(db: &Client, sql: &str) -> T {
+    row_of(db, sql).await.get(0)
 }
 
 /// The one number that a statement returns.
@@ -126,8 +136,11 @@ pub async fn text(db: &Client, sql: &str) -> String {
 
 /// The texts that a statement returns, a row each.
 pub async fn texts(db: &Client, sql: &str) -> Vec<String> {
-    let rows = db.query(sql, &[]).await.expect(sql);
-    rows.iter().map(|row| row.get(0)).collect()
+    rows_of(db, sql)
+        .await
+        .iter()
+        .map(|row| row.get(0))
+        .collect()
 }
 
 /// Whether this is so: what comes behind SELECT, a boolean.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs_tests::{Client, run, texts};
+use jobs_tests::{Client, rows_of, run, texts};
 
 /// Every table and sequence of the extension with its rows as text, and the rights on all that it
 /// has.
@@ -98,7 +98,7 @@ fn one_sided(name: &str, ours: &[String], others: &[String]) -> Vec<String> {
 async fn dumped(db: &Client) -> Vec<(String, bool)> {
     let sql = "select c.oid::regclass::text, c.relkind = 'S' from pg_extension e, unnest(e.extconfig) x, pg_class c
                 where e.extname = 'jobs' and c.oid = x order by 1";
-    let rows = db.query(sql, &[]).await.unwrap();
+    let rows = rows_of(db, sql).await;
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 

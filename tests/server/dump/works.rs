@@ -1,6 +1,6 @@
 //! Whether a queue goes on as another one would.
 
-use jobs_tests::{Client, Cluster, count, sqlstate};
+use jobs_tests::{Client, Cluster, count, row_of, rows_of, sqlstate};
 
 use super::{SOON, run, scalar, texts};
 
@@ -326,7 +326,7 @@ async fn would(db: &Client) -> Vec<Would> {
         let sql = format!(
             "select unique_key, holder, holder_state::text, would from jobs.explain_unique({arguments})"
         );
-        let row = db.query_one(&sql, &[]).await.expect(&sql);
+        let row = row_of(db, &sql).await;
         all.push(Would {
             key: row.get(0),
             holder: row.get(1),
@@ -338,10 +338,7 @@ async fn would(db: &Client) -> Vec<Would> {
 }
 
 async fn attempts(db: &Client, sql: &str) -> Vec<Attempt> {
-    let rows = db
-        .query(&format!("{sql} order by 1, 2"), &[])
-        .await
-        .expect(sql);
+    let rows = rows_of(db, &format!("{sql} order by 1, 2")).await;
     rows.iter()
         .map(|row| Attempt {
             id: row.get(0),
@@ -354,7 +351,7 @@ async fn attempts(db: &Client, sql: &str) -> Vec<Attempt> {
 
 async fn lanes(db: &Client) -> Vec<i64> {
     let sql = "select job_id from jobs.ready where queue = 'lanes' order by priority, seq";
-    let rows = db.query(sql, &[]).await.unwrap();
+    let rows = rows_of(db, sql).await;
     rows.iter().map(|row| row.get(0)).collect()
 }
 
