@@ -39,7 +39,7 @@ pub(crate) fn terminates() -> Result<()> {
 
 fn is_ignored() -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action it does no more than to fill in the one that is there.
+    // SAFETY: without a new action it only fills in the present one.
     let action = unsafe {
         libc::sigaction(libc::SIGHUP, null(), action.as_mut_ptr());
         action.assume_init()

@@ -299,7 +299,7 @@ async fn read_errors(from: Option<ChildStderr>, kept: &mut Vec<u8>, log: &Output
     }
 }
 
-/// Reads a program's stdout, of which no more can be an output than a jsonb holds.
+/// Reads a program's stdout, up to the limit of a jsonb.
 async fn read_output(from: Option<ChildStdout>, kept: &mut Vec<u8>) {
     let Some(mut from) = from else { return };
     let _ = (&mut from).take(0x1000_0000).read_to_end(kept).await;

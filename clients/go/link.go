@@ -121,7 +121,7 @@ func (w *Worker) connect(ctx context.Context) (s *session, err error) {
 	s = &session{prepared: map[string]*sql.Stmt{}}
 	if s.conn, err = w.db.Conn(ctx); err == nil {
 		_ = s.conn.Raw(func(own any) error { s.driver = own.(driver.Conn); return nil })
-		if err = ctx.Err(); err != nil { // nobody waits for it any more
+		if err = ctx.Err(); err != nil { // the caller has given up
 			s.end()
 		}
 	}

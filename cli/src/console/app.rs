@@ -70,8 +70,8 @@ impl App {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
 
-    /// The name of a cookie that says who somebody is. By https a browser takes a cookie of such a
-    /// name from https alone and, without a prefix, from no other host of the domain.
+    /// The name of a cookie that authenticates a visitor. With https the prefix of the name makes
+    /// the browser accept it only from https and, without a path prefix, only from this host.
     pub(super) fn secret_name(&self, is_https: bool, name: &str) -> String {
         match (is_https, &*self.prefix) {
             (false, _) => name.into(),

@@ -36,7 +36,7 @@ const LONGEST_NAME: usize = 63;
 pub(super) struct Wanted {
     #[serde(default)]
     next: String,
-    /// Not empty: the database has let the role in no more.
+    /// Not empty if the database no longer accepts the role.
     #[serde(default)]
     refused: String,
 }
