@@ -58,7 +58,7 @@ SHIM
 cargo_pgrx_runs() { # AS-SOMEBODY..
   local log=$TMP/pgrx.log home
   home=$(mktemp -d) # $TMP is of user postgres
-  echo "base_port = $(($(test_port) - PG_MAJOR))" >"$home/config.toml"
+  echo "base_port = $(($(free_port $((20000 + RANDOM % 8000))) - PG_MAJOR))" >"$home/config.toml"
   PGRX_HOME=$home "$@" "$CARGO_PGRX" pgrx run "pg$PG_MAJOR" --profile quick >"$log" 2>&1 <<<"create extension jobs; select 'with ' || extname from pg_extension;"
   PGRX_HOME=$home "$@" "$CARGO_PGRX" pgrx stop "pg$PG_MAJOR" >/dev/null 2>&1 && rm -rf "$home"
   grep -q "^ with jobs$" "$log" || { cat "$log"; return 1; }

@@ -15,6 +15,8 @@
 //! A cluster is stopped and removed when it goes out of scope, and its log must then be clean: see
 //! [`Cluster::allow`].
 
+#[path = "support/checks.rs"]
+pub mod checks;
 #[path = "support/cluster.rs"]
 mod cluster;
 #[path = "support/functions.rs"]
@@ -23,18 +25,26 @@ pub mod functions;
 mod helpers;
 #[path = "support/listener.rs"]
 mod listener;
+#[path = "support/log.rs"]
+pub mod log;
+#[path = "support/need.rs"]
+mod need;
+#[path = "support/pgbouncer.rs"]
+pub mod pgbouncer;
 #[path = "support/stopping.rs"]
 mod stopping;
 #[path = "support/upgrade.rs"]
 pub mod upgrade;
 
-pub use cluster::{Builder, Cluster, Mode};
+pub use cluster::{Builder, Cluster, Mode, free_port};
 pub use helpers::{
     SOON, as_role, becomes, blocked, comes_true, count, every_task_worked, flood,
     history_is_written, insert, is, number, poll_until, promptly, quiet, returns, rng, row_of,
     rows_of, run, scalar, seconds, sqlstate, state, text, texts, with, with_faults,
     work_for_every_task, worker_goes_on, workers, workers_become,
 };
+pub use jobs_cluster::{Postgres, as_owner, owned_directory, state_directory};
 pub use listener::Listener;
+pub use need::{ROOT, cache, dev, dev_of, need, program, target_directory};
 pub use stopping::Stopping;
 pub use tokio_postgres::Client;

@@ -1,4 +1,5 @@
-"""What the files of ops/monitoring/ say, against what jobs.metrics() says, for tests/monitoring.sh.
+"""What the files of ops/monitoring/ say, against what jobs.metrics() says. The suite `monitoring`
+runs it.
 
 monitoring.py queries DIR ROLE    every query runs as ROLE and gives the values of jobs.metrics()
 monitoring.py complete DIR        both exporters have every metric, as it is, and no other

@@ -41,3 +41,27 @@ need_npm() { # DIRECTORY COPY [OPTION..]
   fi
   cp "$1"/*.mjs "$2/"
 }
+
+# Programs of Debian packages that would start a service when they are installed: they are only
+# taken out of the package.
+need_programs() { # PACKAGE..
+  local package
+  PATH=$CACHE/programs/usr/sbin:$CACHE/programs/usr/bin:$PATH
+  for package; do
+    command -v "$package" >/dev/null || one_at_a_time unpack_program "$package"
+  done
+}
+
+unpack_program() { # PACKAGE
+  local tmp
+  ! command -v "$1" >/dev/null || return 0 # another unit has done so
+  say "Unpacking Debian's $1 into $CACHE/programs"
+  mkdir -p "$CACHE/programs"
+  tmp=$(mktemp -d)
+  if ! (cd "$tmp" && apt-get download -q "$1") && is_root; then
+    apt-get update -q
+    (cd "$tmp" && apt-get download -q "$1") || true
+  fi
+  dpkg-deb -x "$tmp"/*.deb "$CACHE/programs" || say "$1 is missing"
+  rm -rf "$tmp"
+}

@@ -1,10 +1,10 @@
-# A database with the jobs of examples/company. ./dev and the suite `console` source this file.
+# A database with the jobs of examples/company. ./dev sources this file; so does
+# the suite `console`, by `./dev call`.
 
 COMPANY=company # the database
 
 # psycopg, as the worker libraries' conformance cases have it.
 need_company() {
-  source "$ROOT/tests/programs.sh"
   need_python clients clients/conformance/requirements.txt
 }
 
@@ -31,4 +31,26 @@ give_past() { # SOCKET_DIRECTORY PORT [OPTION]..
 company_python() { # SOCKET_DIRECTORY PORT SCRIPT [OPTION]..
   DATABASE_URL="host=$1 port=$2 user=postgres dbname=$COMPANY" PYTHONPATH=clients/python/src PYTHONDONTWRITEBYTECODE=1 \
     exec "$STATE/clients/bin/python" "${@:3}"
+}
+
+# What the console's tests in a browser, its pictures and its bench need.
+need_browser() {
+  BROWSER=$STATE/browser
+  need_packages chromium && need_npm tests/browser "$BROWSER"
+}
+
+# Runs a command while a console is there, at CONSOLE_URL.
+with_console() { # OPTION COMMAND..
+  local log pid status=0 n
+  log=$(mktemp)
+  "${CARGO_TARGET_DIR:-target}/debug/jobs" -d "$JOBS_COMPANY_URL" console --login --listen 127.0.0.1:0 $1 >"$log" &
+  pid=$!
+  for ((n = 0; n < 600; n++)); do
+    [[ ! -s $log ]] && kill -0 "$pid" || break
+    sleep 0.1
+  done
+  CONSOLE_URL=$(grep -o 'http://[^ ]*' "$log") PSQL=$PG_BIN/psql "${@:2}" || status=$?
+  kill "$pid" && wait "$pid" || status=$?
+  rm "$log"
+  return $status
 }

@@ -1,5 +1,5 @@
 -- Every function and view, each a statement and a transaction of its own, so that a pooler may give
--- each another connection. tests/drivers/pgbouncer.sh compares the output with functions.out, and
+-- each another connection. tests/drivers/pgbouncer.rs compares the output with functions.out, and
 -- the names with what the schema has.
 \echo produce
 select id, state from jobs.insert('a', '{"n": 1}', '{"by_args": true}');

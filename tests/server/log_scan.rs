@@ -1,9 +1,6 @@
 //! The control of this suite: a cluster whose log has a bad line, or whose tables have what must
 //! not be there, is found out, also when nobody asks.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
 use jobs_tests::{Cluster, Mode, run, scalar, sqlstate};
 
 #[tokio::test]
@@ -37,24 +34,6 @@ async fn an_ordinary_error_and_a_shutdown_are_not() {
     );
     cluster.restart(Mode::Fast); // ends the client's session
     cluster.assert_clean_log();
-}
-
-#[test]
-fn an_autovacuum_worker_that_is_told_to_leave_is_not_but_others_are() {
-    let is_clean = |process: &str, what: &str| {
-        let mut log = tempfile::NamedTempFile::new().unwrap();
-        let message = format!("terminating {what} due to administrator command");
-        writeln!(log, "2026-01-01 [1] 57P01 {process} : FATAL:  {message}").unwrap();
-        let mut scan = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scan_log.sh"));
-        scan.arg(log.path())
-            .stdout(Stdio::null())
-            .status()
-            .unwrap()
-            .success()
-    };
-    assert!(is_clean("autovacuum worker", "autovacuum process"));
-    assert!(!is_clean("jobs worker", "background worker"));
-    assert!(!is_clean("client backend db", "connection"));
 }
 
 #[tokio::test]

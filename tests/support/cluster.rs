@@ -2,17 +2,19 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use jobs_cluster::{Postgres, as_owner, owned_directory};
 use tempfile::TempDir;
 use tokio_postgres::{Client, Config, NoTls};
 
-use crate::upgrade;
+use crate::checks::output;
+use crate::{log, upgrade};
 
 /// Not every database has the extension.
 const CHECK: &str = r"select exists (select from pg_proc where pronamespace = to_regnamespace('jobs') and proname = 'check') as has \gset
@@ -35,7 +37,8 @@ pub enum Mode {
 /// What a cluster is made with; `Cluster::builder()`.
 #[derive(Default)]
 pub struct Builder {
-    pg_config: Option<PathBuf>,
+    postgres: Option<Postgres>,
+    port: Option<u16>,
     settings: Vec<(String, String)>,
     allowed: Vec<(u32, String)>,
     without_checksums: bool,
@@ -51,7 +54,13 @@ impl Builder {
 
     /// Another Postgres than that of `JOBS_PG_CONFIG`.
     pub fn postgres(mut self, pg_config: &Path) -> Self {
-        self.pg_config = Some(pg_config.into());
+        self.postgres = Some(Postgres::of(pg_config));
+        self
+    }
+
+    /// Also for clients that know no Unix sockets: on 127.0.0.1, at a port of its own.
+    pub fn with_tcp(mut self) -> Self {
+        self.port = Some(free_port());
         self
     }
 
@@ -97,15 +106,14 @@ impl Builder {
 
     /// Makes the cluster and leaves its server stopped.
     pub fn make(self) -> Cluster {
-        let mut cluster = Cluster::in_new_directory(
-            self.pg_config.as_deref().map_or_else(bindir, bindir_of),
-            self.allowed,
-        );
+        let postgres = self.postgres.unwrap_or_else(Postgres::installed);
+        let mut cluster = Cluster::in_new_directory(postgres, self.port, self.allowed);
         if let Some(script) = &self.planted {
             let directory = cluster.directory().join("postgres");
-            cluster.bindir = upgrade::with_scripts(&cluster.bindir, &directory, script);
+            cluster.postgres.bindir =
+                upgrade::with_scripts(&cluster.postgres.bindir, &directory, script);
         }
-        cluster.make_data();
+        cluster.postgres.make(&cluster.data(), "");
         if self.without_checksums {
             // Fails where there are none.
             let mut disable = cluster.bin("pg_checksums");
@@ -114,17 +122,14 @@ impl Builder {
                 .arg(cluster.data());
             disable.output().expect("pg_checksums");
         }
-        // %e is the SQLSTATE: scan_log.sh looks for it.
-        cluster.set("log_line_prefix", "%m [%p] %e %b %d: ");
-        cluster.set("lc_messages", "C");
-        cluster.set("timezone", "UTC");
         cluster.set("fsync", "off");
         // Compiling a test's own look at a view takes a second. What a session sets counts.
         cluster.set("jit_above_cost", -1);
-        cluster.set("listen_addresses", "");
+        let addresses = self.port.map_or("", |_| "127.0.0.1");
+        cluster.set("listen_addresses", addresses);
+        cluster.set("port", cluster.port());
         cluster.set("unix_socket_directories", cluster.directory().display());
         cluster.set("max_prepared_transactions", 10);
-        cluster.set("shared_preload_libraries", "jobs");
         if let Ok(direct_access) = std::env::var("JOBS_DIRECT_ACCESS") {
             cluster.set("jobs.direct_access", direct_access);
         }
@@ -137,7 +142,8 @@ impl Builder {
 
 /// A running (or stopped) private server.
 pub struct Cluster {
-    bindir: PathBuf,
+    postgres: Postgres,
+    port: Option<u16>,
     directory: TempDir,
     allowed: Mutex<Vec<(u32, String)>>,
     may_be_violated: AtomicBool,
@@ -160,7 +166,7 @@ impl Cluster {
     }
 
     /// Declares that this test causes log lines that are otherwise a bug (FATAL, XX000, a crash,
-    /// ..; see scan_log.sh): up to `times` lines that match the extended regular expression.
+    /// ..; see log.rs): up to `times` lines that match the extended regular expression.
     pub fn allow(&self, times: u32, regex: &str) {
         self.allowed.lock().unwrap().push((times, regex.into()));
     }
@@ -226,6 +232,7 @@ impl Cluster {
         let mut config = Config::new();
         config
             .host_path(self.directory())
+            .port(self.port())
             .user("postgres")
             .application_name("test");
         config
@@ -270,23 +277,6 @@ impl Cluster {
     /// Tells the server to read its configuration again.
     pub fn reload(&self) {
         self.run(self.pg_ctl("reload").arg("-s"));
-    }
-
-    /// A new data directory: a copy of the one that ./dev has made, unless this Postgres is of
-    /// another major.
-    fn make_data(&self) {
-        if let Some(template) = std::env::var_os("JOBS_TEMPLATE_CLUSTER").map(PathBuf::from)
-            && self
-                .bindir
-                .ends_with(format!("{}/bin", major_of(&template)))
-        {
-            let mut copy = self.program(Path::new("cp"));
-            return self.run(copy.arg("-a").arg(template).arg(self.data()));
-        }
-        let mut initdb = self.bin("initdb");
-        initdb.arg("-D").arg(self.data());
-        initdb.args(["-U", "postgres", "-A", "trust", "--no-sync"]);
-        self.run(initdb.args(["-E", "UTF8", "--locale=C.UTF-8"]));
     }
 
     /// Starts a stopped server and waits until it accepts connections.
@@ -366,8 +356,11 @@ impl Cluster {
 
     /// A standby of this cluster, streaming from it.
     pub fn standby(&self) -> Cluster {
-        let standby =
-            Cluster::in_new_directory(self.bindir.clone(), self.allowed.lock().unwrap().clone());
+        let standby = Cluster::in_new_directory(
+            self.postgres.clone(),
+            self.port.map(|_| free_port()),
+            self.allowed.lock().unwrap().clone(),
+        );
         // Its receiver ends in FATAL whenever the primary goes away and when it is promoted.
         standby.allow(u32::MAX, " walreceiver : FATAL: ");
         // And it comes back at once, to a primary that may still be shutting down or starting up.
@@ -382,6 +375,7 @@ impl Cluster {
         );
         let _ = fs::remove_file(standby.log_file());
         standby.set("unix_socket_directories", standby.directory().display());
+        standby.set("port", standby.port());
         standby.start_again();
         standby
     }
@@ -399,9 +393,9 @@ impl Cluster {
         command.arg(self.data()).arg("-D").arg(new.data());
         command
             .arg("-b")
-            .arg(&self.bindir)
+            .arg(&self.postgres.bindir)
             .arg("-B")
-            .arg(&new.bindir);
+            .arg(&new.postgres.bindir);
         new.run(command.args(options));
     }
 
@@ -421,56 +415,81 @@ impl Cluster {
 
     /// The lines of the log that must not be there, as an error.
     pub fn scan_log(&self) -> Result<(), String> {
-        let mut scan = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scan_log.sh"));
-        scan.arg(self.log_file());
-        for (times, regex) in self.allowed.lock().unwrap().iter() {
-            scan.arg(times.to_string()).arg(regex);
-        }
-        let output = scan.output().expect("scan_log.sh");
-        if output.status.success() {
+        let log = self.log();
+        let found = log::findings(&log, &self.allowed.lock().unwrap());
+        if found.is_empty() {
             return Ok(());
         }
-        Err(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+        Err(found.join("\n"))
     }
 
     /// A client program of the same Postgres (pg_dump, psql, pgbench, ..), with this server as its
     /// default.
     pub fn bin(&self, program: &str) -> Command {
-        self.program(&self.bindir.join(program))
+        self.program(&self.postgres.bindir.join(program))
     }
 
     /// A program as the user that owns the servers.
     pub fn program(&self, program: &Path) -> Command {
-        let mut command = if is_root() {
-            let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--"]).arg(program);
-            command
-        } else {
-            Command::new(program)
-        };
+        let mut command = as_owner(program);
         command.current_dir(self.directory());
-        command
-            .env("PGHOST", self.directory())
-            .env("PGUSER", "postgres")
-            // Whatever it says, errors show nothing of what it asks for.
-            .env("RUST_BACKTRACE", "full");
+        self.as_default_of(&mut command);
+        // Whatever it says, errors show nothing of what it asks for.
+        command.env("RUST_BACKTRACE", "full");
         command
     }
 
-    fn in_new_directory(bindir: PathBuf, allowed: Vec<(u32, String)>) -> Cluster {
+    /// A client program of the same Postgres as the user that runs the tests, who may read the
+    /// checkout.
+    pub fn client(&self, program: &str) -> Command {
+        let mut command = Command::new(self.postgres.bindir.join(program));
+        self.as_default_of(&mut command);
+        command
+    }
+
+    fn as_default_of(&self, command: &mut Command) {
+        command
+            .env("PGHOST", self.directory())
+            .env("PGPORT", self.port().to_string())
+            .env("PGUSER", "postgres");
+    }
+
+    /// What psql prints of a script in a database, unaligned and without headings; every statement
+    /// must succeed.
+    pub fn psql(&self, database: &str, script: &str) -> String {
+        let mut psql = self.client("psql");
+        psql.args(["-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-d", database]);
+        // On the command line it would be one transaction, and have a limit.
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(script.as_bytes()).expect("a file");
+        output(psql.stdin(rewound(file))).unwrap_or_else(|said| panic!("{script}: {said}"))
+    }
+
+    /// The Postgres that it is of.
+    pub fn postgres(&self) -> &Postgres {
+        &self.postgres
+    }
+
+    /// The port, also of its Unix socket.
+    pub fn port(&self) -> u16 {
+        self.port.unwrap_or(5432)
+    }
+
+    fn in_new_directory(
+        postgres: Postgres,
+        port: Option<u16>,
+        allowed: Vec<(u32, String)>,
+    ) -> Cluster {
         // Where paths are short: that of a socket may have no more than 107 bytes.
         let scratch = std::env::var("JOBS_SCRATCH").unwrap_or("/tmp".into());
         let directory = tempfile::Builder::new()
             .prefix("jobs.")
             .tempdir_in(scratch)
             .expect("a directory for a cluster");
-        if is_root() {
-            let (uid, gid) = postgres_user();
-            chown(directory.path(), Some(uid), Some(gid)).expect("chown");
-        }
-        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).expect("chmod");
+        owned_directory(directory.path());
         Cluster {
-            bindir,
+            postgres,
+            port,
             directory,
             allowed: Mutex::new(allowed),
             may_be_violated: AtomicBool::new(false),
@@ -479,6 +498,19 @@ impl Cluster {
 
     fn log_file(&self) -> PathBuf {
         self.data().join("server.log")
+    }
+
+    /// A line for a shell that has pg_ctl do this.
+    pub fn pg_ctl_line(&self, arguments: &str) -> String {
+        let pg_ctl = as_owner(&self.postgres.bindir.join("pg_ctl"));
+        let words = std::iter::once(pg_ctl.get_program()).chain(pg_ctl.get_args());
+        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        let (data, log) = (self.data(), self.log_file());
+        let (data, log) = (data.display(), log.display());
+        format!(
+            "cd / && {} -s -D {data} -l {log} {arguments}",
+            words.join(" ")
+        )
     }
 
     fn pg_ctl(&self, action: &str) -> Command {
@@ -549,50 +581,10 @@ impl Drop for Cluster {
     }
 }
 
-/// From `JOBS_PG_CONFIG`, which ./dev sets, else where ./dev keeps its private Postgres.
-fn bindir() -> PathBuf {
-    let default = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../.dev/pg15/lib/postgresql/15/bin/pg_config"
-    );
-    let pg_config = std::env::var("JOBS_PG_CONFIG").unwrap_or(default.into());
-    bindir_of(Path::new(&pg_config))
-}
-
-fn bindir_of(pg_config: &Path) -> PathBuf {
-    assert!(
-        pg_config.exists(),
-        "no {}: run this through ./dev test server",
-        pg_config.display()
-    );
-    let directory = pg_config.parent().expect("a directory");
-    directory.canonicalize().expect("a directory")
-}
-
-/// The major that a data directory is of.
-fn major_of(data: &Path) -> String {
-    let major = fs::read_to_string(data.join("PG_VERSION")).unwrap_or_default();
-    major.trim().to_string()
-}
-
-/// Postgres refuses to run as root; as root its programs run as user postgres.
-fn is_root() -> bool {
-    fs::metadata("/proc/self").expect("/proc").uid() == 0
-}
-
-fn postgres_user() -> (u32, u32) {
-    let passwd = fs::read_to_string("/etc/passwd").expect("/etc/passwd");
-    let line = passwd
-        .lines()
-        .find(|line| line.starts_with("postgres:"))
-        .expect("user postgres");
-    let id = |field: usize| {
-        line.split(':')
-            .nth(field)
-            .and_then(|id| id.parse().ok())
-            .expect("an id")
-    };
-    (id(2), id(3))
+/// A port of 127.0.0.1 where nobody listens.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
 }
 
 fn signal(name: &str, pid: u32) {

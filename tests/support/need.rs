@@ -1,0 +1,48 @@
+//! What tests need of the machine. ./dev knows how to install it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::checks::output;
+
+/// The top of the checkout.
+pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Calls a function of ./dev or tests/programs.sh, and returns what it prints.
+pub fn dev(function_and_arguments: &[&str]) -> Result<String, String> {
+    dev_of(Path::new(ROOT), function_and_arguments)
+}
+
+/// As [`dev`], of a copy of the checkout.
+pub fn dev_of(checkout: &Path, function_and_arguments: &[&str]) -> Result<String, String> {
+    let mut dev = Command::new("bash");
+    dev.arg("-c")
+        .arg(r#"exec 2>&1; exec bash "$0/dev" call "$@""#);
+    output(dev.arg(checkout).args(function_and_arguments))
+}
+
+/// Has ./dev install something; the error is what it says.
+pub fn need(function_and_arguments: &[&str]) -> Result<(), String> {
+    dev(function_and_arguments).map(|_| ())
+}
+
+/// A program as `command` finds it, also among those that ./dev unpacks from packages.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let unpacked = ["usr/sbin", "usr/bin"].map(|part| cache().join("programs").join(part));
+    let mut places = unpacked.into_iter().chain(std::env::split_paths(&path));
+    places.find_map(|place| Some(place.join(name)).filter(|found| found.exists()))
+}
+
+/// Where ./dev keeps what all checkouts use.
+pub fn cache() -> PathBuf {
+    let of_user = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(of_user, PathBuf::from);
+    cache.join("jobs-dev")
+}
+
+/// Where cargo builds.
+pub fn target_directory() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    target.map_or_else(|| Path::new(ROOT).join("target"), PathBuf::from)
+}
