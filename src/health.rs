@@ -376,7 +376,7 @@ fn clock_moved(facts: &Facts) -> Vec<Finding> {
                 cut.times,
                 cut.ahead
             ),
-            "What a wrong clock leaves: docs/operations.md. When it was: SELECT * FROM jobs.audit WHERE action = 'clock put back' ORDER BY at DESC;",
+            "What a wrong clock leaves: docs/operations/clock.md. When it was: SELECT * FROM jobs.audit WHERE action = 'clock put back' ORDER BY at DESC;",
         ),
         (None, None) => return Vec::new(),
     };
