@@ -36,7 +36,7 @@ mod stopping;
 #[path = "support/upgrade.rs"]
 pub mod upgrade;
 
-pub use cluster::{Builder, Cluster, Mode, free_port};
+pub use cluster::{Builder, Cluster, Mode, free_port, scratch_directory};
 pub use helpers::{
     SOON, as_role, becomes, blocked, comes_true, count, every_task_worked, flood,
     history_is_written, insert, is, number, poll_until, promptly, quiet, returns, rng, row_of,

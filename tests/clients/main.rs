@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::checks::{Checks, Outcome, feed, holds, same, succeeds, suite};
 use jobs_tests::pgbouncer::{PgBouncer, need_pgbouncer};
-use jobs_tests::{Cluster, ROOT, need, state_directory};
+use jobs_tests::{Cluster, ROOT, need, scratch_directory, state_directory};
 use regex::Regex;
 
 /// What the cases do to connections and servers, and what handlers say, is logged.
@@ -114,7 +114,7 @@ impl Library<'_> {
             settings,
         );
         let pooler = pooler.expect("PgBouncer");
-        let scratch = tempfile::tempdir().expect("a directory");
+        let scratch = scratch_directory();
         let mut library = Library {
             checks,
             cluster: &cluster,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use jobs_tests::checks::{Checks, Outcome, output, succeeds, suite};
-use jobs_tests::{Cluster, ROOT, free_port, program};
+use jobs_tests::{Cluster, ROOT, free_port, program, scratch_directory};
 
 fn main() -> ExitCode {
     suite(monitoring)
@@ -166,7 +166,7 @@ struct Files<'a> {
 
 impl<'a> Files<'a> {
     fn copy(cluster: &'a Cluster) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = scratch_directory();
         let mut copy = Command::new("cp");
         copy.current_dir(ROOT)
             .args(["-r", "ops/monitoring/.", "tests/monitoring/alerts.test.yml"]);

@@ -22,7 +22,7 @@ use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jobs_tests::checks::{Checks, output, succeeds, suite};
-use jobs_tests::{Postgres, ROOT, need, owned_directory};
+use jobs_tests::{Postgres, ROOT, need, owned_directory, scratch_directory};
 
 fn main() -> ExitCode {
     suite(|checks| {
@@ -40,10 +40,7 @@ fn main() -> ExitCode {
             );
         }
         // A socket will be in it.
-        let scratch = tempfile::Builder::new()
-            .prefix("jobs.")
-            .tempdir()
-            .expect("a directory");
+        let scratch = scratch_directory();
         owned_directory(scratch.path());
         let packaging = Packaging {
             installed: &installed,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use jobs_tests::checks::{Checks, Outcome, holds, output, same, succeeds, suite};
-use jobs_tests::{ROOT, as_owner, dev_of, need, state_directory};
+use jobs_tests::{ROOT, as_owner, dev_of, need, scratch_directory, state_directory};
 use regex::Regex;
 use tempfile::TempDir;
 
@@ -213,7 +213,8 @@ fn links(site: &Path, pages: &[&str]) -> Outcome {
 /// User postgres can read it.
 fn readable_directory() -> TempDir {
     use std::os::unix::fs::PermissionsExt;
+    let directory = scratch_directory();
     let readable = fs::Permissions::from_mode(0o755);
-    let directory = tempfile::Builder::new().permissions(readable).tempdir();
-    directory.expect("a directory")
+    fs::set_permissions(directory.path(), readable).expect("a directory");
+    directory
 }

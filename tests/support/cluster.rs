@@ -480,12 +480,7 @@ impl Cluster {
         port: Option<u16>,
         allowed: Vec<(u32, String)>,
     ) -> Cluster {
-        // Where paths are short: that of a socket may have no more than 107 bytes.
-        let scratch = std::env::var("JOBS_SCRATCH").unwrap_or("/tmp".into());
-        let directory = tempfile::Builder::new()
-            .prefix("jobs.")
-            .tempdir_in(scratch)
-            .expect("a directory for a cluster");
+        let directory = scratch_directory();
         owned_directory(directory.path());
         Cluster {
             postgres,
@@ -579,6 +574,13 @@ impl Drop for Cluster {
             );
         }
     }
+}
+
+/// Where paths are short: that of a socket may have no more than 107 bytes.
+pub fn scratch_directory() -> TempDir {
+    let scratch = std::env::var("JOBS_SCRATCH").unwrap_or("/tmp".into());
+    let directory = tempfile::Builder::new().prefix("jobs.").tempdir_in(scratch);
+    directory.expect("a directory")
 }
 
 /// A port of 127.0.0.1 where nobody listens.
