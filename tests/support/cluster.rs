@@ -370,6 +370,7 @@ impl Cluster {
                 .bin("pg_basebackup")
                 .args(["-U", "postgres", "-R", "-c", "fast", "--no-sync", "-h"])
                 .arg(self.directory())
+                .args(["-p", &self.port().to_string()])
                 .arg("-D")
                 .arg(standby.data()),
         );
