@@ -1,8 +1,9 @@
 //! Why a job does not run now: a function for each reason, which says nothing where the reason does
 //! not hold. [`REASONS`] has them in the order in which they are shown, the decisive one first.
 
+use jobs_core::error::quoted;
 use jobs_core::state::State;
-use jobs_core::words::{behind_colon, by};
+use jobs_core::words::{behind_colon, by, duration, many};
 
 use crate::pg::time::shown;
 use crate::store::explain::{self, Facts, Waiting};
@@ -61,7 +62,10 @@ pub fn reasons(id: i64, now: i64, sees_payload: bool) -> Option<Vec<Reason>> {
         reasons.extend(reason);
     }
     if is_next {
-        let detail = format!("the next fetch from queue {} gets it", facts.queue);
+        let detail = format!(
+            "the next fetch from queue {} returns it",
+            quoted(&facts.queue)
+        );
         reasons.push(Reason::new(
             "next",
             detail + &made_available(&facts, waiting),
@@ -74,9 +78,9 @@ fn is_final(facts: &Facts) -> Option<Reason> {
     let at = shown(facts.finalized_at?);
     let because = |text: &Option<String>| behind_colon(text.as_deref());
     let detail = match facts.state {
-        State::Completed => format!("worker {} completed it at {at}", facts.worker),
-        State::Cancelled => format!("it was cancelled at {at}{}", because(&facts.cancel_reason)),
-        _ => format!("it was discarded at {at}{}", because(&facts.last_error)),
+        State::Completed => format!("completed at {at} by worker {}", quoted(&facts.worker)),
+        State::Cancelled => format!("cancelled at {at}{}", because(&facts.cancel_reason)),
+        _ => format!("discarded at {at}{}", because(&facts.last_error)),
     };
     Some(Reason::new("final", detail))
 }
@@ -84,27 +88,27 @@ fn is_final(facts: &Facts) -> Option<Reason> {
 fn running(facts: &Facts) -> Option<Reason> {
     let lease = facts.lease.as_ref()?;
     let since = shown(lease.attempted_at);
-    let (worker, attempt, most) = (&facts.worker, facts.attempt, facts.max_attempts);
-    let mut detail =
-        format!("worker {worker} has had it since {since}, attempt {attempt} of {most}");
+    let (attempt, most) = (facts.attempt, facts.max_attempts);
+    let worker = quoted(&facts.worker);
+    let mut detail = format!("held by worker {worker} since {since}, attempt {attempt} of {most}");
     let ends_at = shown(lease.expires_at);
     let is_over = lease.expires_at <= facts.now;
     detail += &match is_over {
         true => format!(
-            "; its lease ran out at {ends_at} and maintenance takes it away{}",
+            "; the lease expired at {ends_at}, and maintenance rescues the job{}",
             but_paused(facts)
         ),
-        false => format!("; its lease ends at {ends_at}"),
+        false => format!("; the lease expires at {ends_at}"),
     };
     if let Some(at) = lease.deadline_at {
-        detail += &format!("; its time ends at {}", shown(at));
+        detail += &format!("; the attempt times out at {}", shown(at));
     }
     if let Some(at) = lease.cancel_requested_at {
         let reason = behind_colon(facts.cancel_reason.as_deref());
-        detail += &format!("; it was asked to stop at {}{reason}", shown(at));
+        detail += &format!("; cancellation was requested at {}{reason}", shown(at));
     }
     if let Some(at) = lease.worker_lost_at {
-        detail += &format!("; the worker is lost, last seen at {}", shown(at));
+        detail += &format!("; the worker is lost and was last seen at {}", shown(at));
     }
     if let Some(progress) = &lease.progress {
         detail += &format!("; progress {progress}");
@@ -122,12 +126,12 @@ fn expired(facts: &Facts) -> Option<Reason> {
     }
     let (at, but_paused) = (shown(at), but_paused(facts));
     let detail =
-        format!("it expired at {at}: no fetch returns it, and maintenance discards it{but_paused}");
+        format!("expired at {at}: no fetch returns it, and maintenance discards it{but_paused}");
     Some(Reason::new("expired", detail))
 }
 
 fn pending(facts: &Facts, _: &Waiting) -> Option<Reason> {
-    let detail = format!("it waits for jobs.activate({})", facts.id);
+    let detail = format!("waiting for jobs.activate({})", facts.id);
     (facts.state == State::Pending).then(|| Reason::new("pending", detail))
 }
 
@@ -139,30 +143,31 @@ fn due_later(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
             let error = behind_colon(facts.last_error.as_deref());
             (
                 "retryable",
-                format!("attempt {attempt} of {most} failed{error}; "),
+                format!("attempt {attempt} of {most} failed{error}; the next attempt is "),
             )
         }
         _ => ("scheduled", String::new()),
     };
     Some(Reason {
         until: Some(due_at),
-        ..Reason::new(name, format!("{failed}it is due at {}", shown(due_at)))
+        ..Reason::new(name, format!("{failed}due at {}", shown(due_at)))
     })
 }
 
 fn queue_paused(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let (queue, at) = (&facts.queue, shown(waiting.paused_at?));
+    let (queue, at) = (quoted(&facts.queue), shown(waiting.paused_at?));
     let by = by(
         waiting.paused_by.as_deref(),
         waiting.pause_reason.as_deref(),
     );
-    let detail = format!("queue {queue} was paused at {at}{by}: jobs.resume_queue lets it go on");
+    let detail = format!("queue {queue} was paused at {at}{by}; jobs.resume_queue resumes it");
     Some(Reason::new("queue paused", detail))
 }
 
 fn queue_limit(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let (most, taken, queue) = (waiting.concurrency?, waiting.taken, &facts.queue);
-    let detail = format!("{taken} jobs of queue {queue} run, and no more than {most} may");
+    let (most, taken, queue) = (waiting.concurrency?, waiting.taken, quoted(&facts.queue));
+    let jobs = many(taken, "running job");
+    let detail = format!("queue {queue} has {jobs}, and its concurrency is {most}");
     (taken >= i64::from(most)).then(|| Reason {
         by_ids: Some(waiting.running.clone()),
         ..Reason::new("queue limit", detail)
@@ -172,9 +177,9 @@ fn queue_limit(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 fn queue_rate(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let free_at = waiting.free_at.filter(|at| *at > facts.now)?;
     let (rate, period) = waiting.rate.as_ref()?;
-    let queue = &facts.queue;
-    let detail =
-        format!("{rate} jobs of queue {queue} have started within {period}, and no more may");
+    let (queue, jobs) = (quoted(&facts.queue), many((*rate).into(), "job"));
+    let period = duration(*period);
+    let detail = format!("queue {queue} has reached its rate of {jobs} in {period}");
     Some(Reason {
         until: Some(free_at),
         ..Reason::new("queue rate", detail)
@@ -182,10 +187,13 @@ fn queue_rate(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 }
 
 fn no_worker(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let queue = &facts.queue;
+    let queue = quoted(&facts.queue);
     let left = waiting.is_left.then(|| match waiting.fetched_at {
-        Some(at) => format!("nobody has fetched from queue {queue} since {}", shown(at)),
-        None => format!("nobody is known to have fetched from queue {queue}"),
+        Some(at) => format!(
+            "no worker has fetched from queue {queue} since {}",
+            shown(at)
+        ),
+        None => format!("no worker has fetched from queue {queue}"),
     });
     let quiet = waiting.quiet.as_ref().map(|names| {
         format!("workers of queue {queue} are quiet until jobs.resume_worker: {names}")
@@ -197,9 +205,9 @@ fn no_worker(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 
 fn kind_not_asked_for(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let at = waiting.passed_over_at.filter(|_| waiting.is_due)?;
-    let (queue, at, kind) = (&facts.queue, shown(at), &facts.kind);
+    let (queue, at, kind) = (quoted(&facts.queue), shown(at), quoted(&facts.kind));
     let detail = format!(
-        "queue {queue} is fetched from, the latest at {at}, and no fetch of the last 5 minutes has asked for kind {kind}"
+        "workers fetched from queue {queue}, most recently at {at}, but none asked for kind {kind} in the last 5 minutes"
     );
     Some(Reason::new("kind not asked for", detail))
 }
@@ -212,9 +220,9 @@ fn behind(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
         }
         some => format!("behind {some} jobs"),
     };
-    let queue = &facts.queue;
+    let queue = quoted(&facts.queue);
     let detail =
-        format!("they come before it in queue {queue}, by a lower priority number or for longer");
+        format!("jobs with a lower priority number or a longer wait come first in queue {queue}");
     Some(Reason {
         by_ids: Some(waiting.first_in_front.clone()),
         ..Reason::new(name, detail + &made_available(facts, waiting))
@@ -233,7 +241,7 @@ fn made_available(facts: &Facts, waiting: &Waiting) -> String {
 
 fn but_paused(facts: &Facts) -> &'static str {
     match facts.maintenance_is_paused {
-        true => ", but maintenance is paused: jobs.resume_maintenance",
+        true => ", but maintenance is paused until jobs.resume_maintenance",
         false => "",
     }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
-use jobs_core::words::{behind_colon, by, literal};
+use jobs_core::error::quoted;
+use jobs_core::words::{behind_colon, by, duration, literal, many, number};
 
-use crate::pg::time::show_micros as span;
+use crate::pg::time::read_interval;
 use crate::settings;
 use crate::store::health::{
     Attached, Facts, Failing, ForeignOwner, ForeignRight, LockWait, Session, Table,
@@ -113,7 +114,8 @@ fn grouped<T>(
     };
     vec![Finding {
         message: format!(
-            "{at_least}{count} {many}; the worst: {}",
+            "{at_least}{} {many}; the worst: {}",
+            number(count as i64),
             messages.join("; ")
         ),
         hint: hint_for_all.into(),
@@ -130,37 +132,37 @@ fn worker_not_running(facts: &Facts) -> Vec<Finding> {
     let long_ago = Some(i64::MIN);
     let (message, hint, never, tolerated) = if !worker.is_preloaded {
         (
-            "there is no background worker: the library is not preloaded, and nobody has called jobs.maintain() for 10 minutes",
-            "Add jobs to shared_preload_libraries and restart the server, or have this called every few seconds: SELECT * FROM jobs.maintain();".into(),
+            "there is no background worker, as the library is not preloaded, and jobs.maintain() has not been called for 10 minutes",
+            "Add jobs to shared_preload_libraries and restart the server, or run this every few seconds: SELECT * FROM jobs.maintain();".into(),
             long_ago,
             FOR_LONG,
         )
     } else if !worker.is_enabled {
         (
-            "the background worker is switched off: jobs.enabled",
+            "the background worker is disabled by jobs.enabled",
             "ALTER SYSTEM SET jobs.enabled = on; SELECT pg_reload_conf();".into(),
             long_ago,
             FOR_LONG,
         )
     } else if !worker.is_to_come {
         (
-            "the background worker leaves this database alone: jobs.databases does not name it",
+            "the background worker skips this database, which jobs.databases does not list",
             settings::hint_to_cover(&worker.database),
             long_ago,
             FOR_LONG,
         )
     } else if !upkeep.has_launcher {
         (
-            "the launcher of the background worker does not run",
-            "The server's log says why it ended; it is started again after 5 seconds. Until then: SELECT * FROM jobs.maintain();".into(),
+            "the launcher of the background worker is not running",
+            "The server's log has the reason; the launcher restarts after 5 seconds. Until then: SELECT * FROM jobs.maintain();".into(),
             long_ago,
             FOR_LONG,
         )
     } else if upkeep.server_started_at < facts.now - SOON {
         (
-            "no background worker has come to this database for 5 minutes",
+            "the background worker has not visited this database for 5 minutes",
             format!(
-                "Perhaps there is no process left for it: ALTER SYSTEM SET max_worker_processes = {}; and restart the server. Until then: SELECT * FROM jobs.maintain();",
+                "The server may have no worker process left: ALTER SYSTEM SET max_worker_processes = {}; then restart it. Until then: SELECT * FROM jobs.maintain();",
                 upkeep.max_worker_processes + 8
             ),
             upkeep.first_job_at,
@@ -179,9 +181,9 @@ fn worker_not_running(facts: &Facts) -> Vec<Finding> {
 fn no_slot(facts: &Facts) -> Vec<Finding> {
     let single = |slots| {
         let message = format!(
-            "more than {slots} databases of this server have the extension, so the background worker visits this one every few seconds, and no commit wakes it"
+            "more than {slots} databases of this server have the extension: the background worker visits this one every few seconds, and commits do not wake it"
         );
-        let hint = "Drop the extension where nobody uses it. The databases: SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname;";
+        let hint = "Drop the extension where it is not used. All databases: SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname;";
         Finding::new(Warning, message, hint)
     };
     facts.worker.without_slot.map(single).into_iter().collect()
@@ -192,7 +194,7 @@ fn maintenance_paused(facts: &Facts) -> Vec<Finding> {
     let single = |(since, who): (i64, &String)| {
         let message = format!(
             "maintenance was paused by {who} {} ago",
-            span(facts.now - since)
+            duration(facts.now - since)
         );
         Finding::new(Warning, message, "SELECT jobs.resume_maintenance();")
     };
@@ -201,8 +203,8 @@ fn maintenance_paused(facts: &Facts) -> Vec<Finding> {
 }
 
 fn restoring(facts: &Facts) -> Vec<Finding> {
-    let message = "maintenance waits while pg_restore is connected to this database";
-    let hint = "It goes on by itself when that is done. Who it is: SELECT * FROM pg_stat_activity WHERE application_name = 'pg_restore' AND datname = current_database();";
+    let message = "maintenance is waiting for pg_restore, which is connected to this database";
+    let hint = "Maintenance continues when pg_restore is done. Its sessions: SELECT * FROM pg_stat_activity WHERE application_name = 'pg_restore' AND datname = current_database();";
     let is_restored = facts.upkeep.is_being_restored;
     let found = is_restored.then(|| Finding::new(Info, message, hint));
     found.into_iter().collect()
@@ -216,14 +218,14 @@ fn maintenance_failing(facts: &Facts) -> Vec<Finding> {
             Critical
         };
         let message = format!(
-            "task {} has failed {} times in a row, the last time {} ago: {}",
+            "task {} has failed {} in a row, most recently {} ago: {}",
             task.task,
-            task.failures,
-            span(facts.now - task.last_error_at),
+            many(task.failures.into(), "time"),
+            duration(facts.now - task.last_error_at),
             task.last_error
         );
         let hint = format!(
-            "What stops it has to be cleared away; the other tasks and jobs go on. SELECT * FROM jobs.maintenance WHERE task = {};",
+            "Fix the cause; jobs and the other tasks continue. SELECT * FROM jobs.maintenance WHERE task = {};",
             literal(&task.task)
         );
         Finding::new(severity, message, hint)
@@ -247,11 +249,11 @@ fn old_snapshot(facts: &Facts) -> Vec<Finding> {
                 age,
                 format!(
                     "a transaction has been open for {}: {}",
-                    span(age),
+                    duration(age),
                     who(session)
                 ),
                 format!(
-                    "Dead rows of every table stay until it ends. To end it: SELECT pg_terminate_backend({});",
+                    "It keeps the dead rows of every table until it ends. To end it: SELECT pg_terminate_backend({});",
                     session.pid
                 ),
             );
@@ -264,8 +266,8 @@ fn old_snapshot(facts: &Facts) -> Vec<Finding> {
             add(
                 age,
                 format!(
-                    "transaction {gid} of user {user} has been prepared for {}",
-                    span(age)
+                    "prepared transaction {gid} of user {user} has been open for {}",
+                    duration(age)
                 ),
                 format!(
                     "It holds its locks and keeps dead rows until it ends: COMMIT PREPARED {gid}; or ROLLBACK PREPARED {gid};"
@@ -283,17 +285,20 @@ fn old_snapshot(facts: &Facts) -> Vec<Finding> {
             Some(pid) => (
                 format!("the standby of process {pid} ({})", replica.name),
                 format!(
-                    "A long query there, by hot_standby_feedback. Which standby: SELECT * FROM pg_stat_replication WHERE pid = {pid};"
+                    "A long query on the standby keeps them (hot_standby_feedback). Which standby: SELECT * FROM pg_stat_replication WHERE pid = {pid};"
                 ),
             ),
             None => {
                 let name = literal(&replica.name);
                 let hint =
-                    format!("If nobody uses it any more: SELECT pg_drop_replication_slot({name});");
+                    format!("If it is no longer used: SELECT pg_drop_replication_slot({name});");
                 (format!("replication slot {name}"), hint)
             }
         };
-        let message = format!("{whose} keeps dead rows of the last {transactions} transactions");
+        let message = format!(
+            "{whose} keeps the dead rows of the last {} transactions",
+            number(transactions)
+        );
         found.push(Finding::new(severity, message, hint));
     }
     found
@@ -308,21 +313,21 @@ fn oldest_available(facts: &Facts) -> Vec<Finding> {
     grouped(
         &oldest[..late],
         |one| {
-            let (queue, id, age) = (&one.queue, one.id, facts.now - one.since);
+            let (queue, id, age) = (quoted(&one.queue), one.id, facts.now - one.since);
             Finding::new(
                 by_age(age, from, 12),
                 format!(
-                    "the oldest available job of queue {queue} has waited {}",
-                    span(age)
+                    "the oldest available job of queue {queue} has been waiting for {}",
+                    duration(age)
                 ),
                 format!(
-                    "Why: SELECT * FROM jobs.explain({id}); Who works: SELECT * FROM jobs.workers; If nobody wants it: SELECT jobs.cancel({id});"
+                    "Why: SELECT * FROM jobs.explain({id}); Workers: SELECT * FROM jobs.workers; If it is not needed: SELECT jobs.cancel({id});"
                 ),
             )
         },
         &format!(
-            "queues have available jobs that have waited for more than {}",
-            span(from)
+            "queues have jobs that have been available for more than {}",
+            duration(from)
         ),
         "SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;",
     )
@@ -331,31 +336,31 @@ fn oldest_available(facts: &Facts) -> Vec<Finding> {
 fn discarded(facts: &Facts) -> Vec<Finding> {
     let jobs = match facts.work.discarded {
         0 => return Vec::new(),
-        jobs => up_to(jobs, health_work::MOST_DISCARDED),
+        1 => "1 job was".into(),
+        jobs => up_to(jobs, health_work::MOST_DISCARDED) + " jobs were",
     };
-    let message = format!("{jobs} jobs were discarded in the last hour");
-    let hint = "Why: SELECT job_id, error FROM jobs.errors WHERE at > now() - interval '1 hour' ORDER BY at DESC LIMIT 10; To try them again: SELECT jobs.retry_many(states => '{discarded}', failed_after => now() - interval '1 hour');";
+    let message = format!("{jobs} discarded in the last hour");
+    let hint = "Why: SELECT job_id, error FROM jobs.errors WHERE at > now() - interval '1 hour' ORDER BY at DESC LIMIT 10; To retry them: SELECT jobs.retry_many(states => '{discarded}', failed_after => now() - interval '1 hour');";
     vec![Finding::new(Warning, message, hint)]
 }
 
 /// A number that was counted no further than one above `most`.
 fn up_to(count: i64, most: i64) -> String {
-    if count > most {
-        format!("more than {most}")
-    } else {
-        count.to_string()
+    match count > most {
+        true => format!("more than {}", number(most)),
+        false => number(count),
     }
 }
 
 fn expired_leases(facts: &Facts) -> Vec<Finding> {
-    let jobs = facts.work.expired_leases;
-    if jobs == 0 || facts.upkeep.is_standby {
-        return Vec::new();
-    }
-    let message = format!(
-        "{jobs} running jobs have had no lease for more than a minute and were not rescued"
-    );
-    let hint = "Maintenance does that: SELECT * FROM jobs.maintenance; By hand: SELECT * FROM jobs.maintain();";
+    let jobs = match facts.work.expired_leases {
+        _ if facts.upkeep.is_standby => return Vec::new(),
+        0 => return Vec::new(),
+        1 => "the lease of 1 running job".into(),
+        jobs => format!("the leases of {} running jobs", number(jobs)),
+    };
+    let message = format!("{jobs} expired more than a minute ago without a rescue");
+    let hint = "Maintenance rescues jobs: SELECT * FROM jobs.maintenance; By hand: SELECT * FROM jobs.maintain();";
     vec![Finding::new(Warning, message, hint)]
 }
 
@@ -364,19 +369,21 @@ fn clock_moved(facts: &Facts) -> Vec<Finding> {
     let (message, hint) = match (facts.ahead, &facts.put_back) {
         (Some(ahead), _) => (
             format!(
-                "stored times lie up to {} ahead of the clock; maintenance brings them forward within a minute",
-                span(ahead)
+                "stored times are up to {} ahead of the clock; maintenance corrects them within a minute",
+                duration(ahead)
             ),
             "Now: SELECT * FROM jobs.maintain();",
         ),
         (None, Some(cut)) => (
             format!(
-                "the clock was put back: {} ago, {} stored times lay up to {} ahead of it and were brought forward",
-                span(facts.now - cut.at),
+                "the clock was put back: {} stored times up to {} ahead of it were corrected {} ago",
                 cut.times,
-                cut.ahead
+                read_interval(&cut.ahead).map_or(cut.ahead.clone(), |ahead| {
+                    duration(ahead.approximate_micros() as i64)
+                }),
+                duration(facts.now - cut.at)
             ),
-            "What a wrong clock leaves: docs/operations/clock.md. When it was: SELECT * FROM jobs.audit WHERE action = 'clock put back' ORDER BY at DESC;",
+            "What a wrong clock leaves behind: docs/operations/clock.md. When it was: SELECT * FROM jobs.audit WHERE action = 'clock put back' ORDER BY at DESC;",
         ),
         (None, None) => return Vec::new(),
     };
@@ -415,11 +422,13 @@ fn mostly_failing(facts: &Facts) -> Vec<Finding> {
             latest,
         } = one;
         let error = behind_colon(health_work::error_of(latest).as_deref());
+        let (attempts, completed) = (number(*attempts), many(*completed, "job"));
+        let quoted_name = quoted(name);
         let message = format!(
-            "{attempts} attempts of {what} {name} failed in the last 10 minutes and {completed} were completed{error}"
+            "{attempts} attempts of {what} {quoted_name} failed in the last 10 minutes, and {completed} completed{error}"
         );
         let hint = format!(
-            "SELECT e.* FROM jobs.errors e JOIN jobs.jobs j ON j.id = e.job_id WHERE j.{what} = {} ORDER BY e.at DESC LIMIT 10; So that attempts are kept until it is mended: SELECT jobs.pause_queue({});",
+            "SELECT e.* FROM jobs.errors e JOIN jobs.jobs j ON j.id = e.job_id WHERE j.{what} = {} ORDER BY e.at DESC LIMIT 10; To save attempts until it is fixed: SELECT jobs.pause_queue({});",
             literal(name),
             literal(&latest.queue)
         );
@@ -493,10 +502,16 @@ fn running_long(facts: &Facts) -> Vec<Finding> {
     }
     let single = |(usual, oldest, jobs): &(&Usual, &Long, i64)| {
         let (id, kind) = (oldest.job_id, &oldest.kind);
+        let (usual, age) = (
+            duration(usual.mostly),
+            duration(facts.now - oldest.attempted_at),
+        );
+        let jobs = match jobs {
+            1 => format!("1 {kind} job has"),
+            jobs => format!("{} {kind} jobs have", number(*jobs)),
+        };
         let message = format!(
-            "{jobs} jobs of kind {kind} run for more than ten times as long as jobs of it do (95 of 100 took up to {}): {id} since {}",
-            span(usual.mostly),
-            span(facts.now - oldest.attempted_at)
+            "{jobs} been running more than 10 times longer than usual (p95 {usual}); the oldest is job {id}, {age}"
         );
         let hint = format!("SELECT jobs.show({id}); To stop it: SELECT jobs.cancel({id});");
         Finding::new(Warning, message, hint)
@@ -510,17 +525,20 @@ fn queue_paused(facts: &Facts) -> Vec<Finding> {
         |one| {
             let age = facts.now - one.paused_at;
             let severity = if age > 60 * MINUTE { Warning } else { Info };
+            let jobs = match one.jobs {
+                1 => "1 job is".into(),
+                jobs => up_to(jobs, COUNTED) + " jobs are",
+            };
             let message = format!(
-                "queue {} was paused {} ago{}, and {} of its jobs wait",
-                one.queue,
-                span(age),
-                by(one.paused_by.as_deref(), one.pause_reason.as_deref()),
-                up_to(one.jobs, COUNTED)
+                "queue {} has been paused for {}{}; {jobs} waiting",
+                quoted(&one.queue),
+                duration(age),
+                by(one.paused_by.as_deref(), one.pause_reason.as_deref())
             );
             let hint = format!("SELECT jobs.resume_queue({});", literal(&one.queue));
             Finding::new(severity, message, hint)
         },
-        "queues are paused while their jobs wait",
+        "paused queues have waiting jobs",
         "SELECT queue, paused_at, paused_by, pause_reason FROM jobs.queues WHERE paused ORDER BY paused_at LIMIT 20;",
     )
 }
@@ -533,29 +551,26 @@ fn lost_worker(facts: &Facts) -> Vec<Finding> {
         .map(|one| one.last_lease_expires_at)
         .max()
         .unwrap_or(0);
-    let left = |until: i64| span((until - facts.now).max(0));
+    let left = |until: i64| duration(until - facts.now);
     grouped(
         lost,
         |one| {
-            let holds = if one.running == 1 {
-                "1 job".into()
-            } else {
-                format!("{} jobs", one.running)
-            };
             let message = format!(
-                "worker {} holds {holds} and was last seen {} ago; the last of its leases ends in {}",
-                one.worker,
-                span(facts.now - one.last_seen_at),
+                "worker {} holds {} and was last seen {} ago; its last lease expires in {}",
+                quoted(&one.worker),
+                many(one.running, "job"),
+                duration(facts.now - one.last_seen_at),
                 left(one.last_lease_expires_at)
             );
             let hint = format!(
-                "Each job is retried when its lease ends. SELECT * FROM jobs.workers WHERE worker = {};",
+                "Each job is retried when its lease expires. SELECT * FROM jobs.workers WHERE worker = {};",
                 literal(&one.worker)
             );
             Finding::new(Warning, message, hint)
         },
         &format!(
-            "lost workers hold {jobs} jobs; the last of their leases ends in {}",
+            "lost workers hold {}; the last lease expires in {}",
+            many(jobs, "job"),
             left(last)
         ),
         "SELECT * FROM jobs.workers WHERE status = 'lost' AND running > 0;",
@@ -566,23 +581,21 @@ fn no_worker(facts: &Facts) -> Vec<Finding> {
     grouped(
         &facts.work.unattended,
         |(queue, fetched_at)| {
-            let message = match fetched_at {
-                Some(at) => format!(
-                    "jobs of queue {queue} wait, and nobody has fetched from it for {}",
-                    span(facts.now - at)
-                ),
-                None => format!(
-                    "jobs of queue {queue} wait, and nobody is known to have fetched from it"
-                ),
-            };
+            let for_long = fetched_at.map_or_else(String::new, |at| {
+                format!(" for {}", duration(facts.now - at))
+            });
+            let message = format!(
+                "no worker has fetched from queue {}{for_long}; its jobs are waiting",
+                quoted(queue)
+            );
             let queue = literal(queue);
             let hint = format!(
-                "Start a worker that fetches from it, or see why none does: SELECT * FROM jobs.workers WHERE {queue} = ANY (queues); Its jobs: SELECT * FROM jobs.jobs WHERE queue = {queue} AND state = 'available' ORDER BY priority, id LIMIT 10;"
+                "Start a worker for this queue. Workers that list it: SELECT * FROM jobs.workers WHERE {queue} = ANY (queues); Its jobs: SELECT * FROM jobs.jobs WHERE queue = {queue} AND state = 'available' ORDER BY priority, id LIMIT 10;"
             );
             Finding::new(Warning, message, hint)
         },
         "queues have waiting jobs, and no worker fetches from them",
-        "Start workers that fetch from these queues. Known workers: SELECT worker, status, queues FROM jobs.workers; The queues: SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;",
+        "Start workers for these queues. Known workers: SELECT worker, status, queues FROM jobs.workers; The queues: SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;",
     )
 }
 
@@ -591,14 +604,17 @@ fn periodic_failed(facts: &Facts) -> Vec<Finding> {
         &facts.work.periodic_failed,
         |one| {
             let (name, error) = (&one.name, &one.error);
-            let message = format!("the latest tick of periodic job {name} has no job: {error}");
+            let message = format!(
+                "the latest tick of periodic job {} inserted no job: {error}",
+                quoted(name)
+            );
             let hint = format!(
-                "SELECT * FROM jobs.periodic WHERE name = {}; next_run_at is when it is tried again.",
+                "SELECT * FROM jobs.periodic WHERE name = {}; It is retried at next_run_at.",
                 literal(name)
             );
             Finding::new(Warning, message, hint)
         },
-        "periodic jobs have a latest tick without a job",
+        "periodic jobs have a latest tick that inserted no job",
         "SELECT name, last_error, next_run_at FROM jobs.periodic WHERE last_error IS NOT NULL;",
     )
 }
@@ -609,9 +625,13 @@ fn bloat(facts: &Facts) -> Vec<Finding> {
     };
     let has_many = |table: &&Table| table.dead > from && table.dead > table.live;
     let single = |Table { name, dead, live }: &Table| {
-        let message = format!("table jobs.{name} has {dead} dead rows and {live} live ones");
+        let message = format!(
+            "table jobs.{name} has {} and {}",
+            many(*dead, "dead row"),
+            many(*live, "live row")
+        );
         let hint = format!(
-            "Something keeps vacuum from it (see old_snapshot), or autovacuum does not keep up. By hand: VACUUM jobs.{name};"
+            "Something keeps vacuum from removing them (see old_snapshot), or autovacuum does not keep up. By hand: VACUUM jobs.{name};"
         );
         Finding::new(Warning, message, hint)
     };
@@ -634,12 +654,12 @@ fn lock_wait(facts: &Facts) -> Vec<Finding> {
             some => some.join(", "),
         };
         let message = format!(
-            "{} has waited {} in a transaction that inserts unique jobs, for {holders}",
+            "{} has been waiting for {} for a unique key of {holders}",
             who(&wait.waiter),
-            span(age)
+            duration(age)
         );
         let hint = format!(
-            "It goes on when that transaction ends. Insert at the end of transactions, or with \"wait\": false. What it does: SELECT * FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids({}));",
+            "The wait ends with that transaction. Insert at the end of transactions, or with \"wait\": false. What it is doing: SELECT * FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids({}));",
             wait.waiter.pid
         );
         Finding::new(by_age(age, from, 60), message, hint)
@@ -667,10 +687,10 @@ fn who(session: &Session) -> String {
 fn foreign_right(facts: &Facts) -> Vec<Finding> {
     let single = |one: &ForeignRight| {
         let (rights, kind, name, grantee) = (&one.never, &one.kind, &one.name, &one.grantee);
-        let role = one.role.as_deref().unwrap_or("everybody");
+        let role = one.role.as_deref().unwrap_or("PUBLIC");
         let message = format!("{role} has {rights} on {} {name}", kind.to_lowercase());
         let hint = format!(
-            "With that one can have the rights of the extension's owner. REVOKE {rights} ON {kind} {name} FROM {grantee} CASCADE;"
+            "This gives the rights of the extension's owner. REVOKE {rights} ON {kind} {name} FROM {grantee} CASCADE;"
         );
         Finding::new(Critical, message, hint)
     };
@@ -684,7 +704,7 @@ fn foreign_trigger(facts: &Facts) -> Vec<Finding> {
         let calls = calls.map_or_else(String::new, |function| format!(" calls {function}"));
         let message = format!("{} {name} on {on}{calls}", kind.to_lowercase());
         let hint = format!(
-            "It runs with the rights of the extension's owner, and calls take a slower way because of it, by statements. DROP {kind} {name} ON {on};"
+            "It runs with the rights of the extension's owner and makes calls slower. DROP {kind} {name} ON {on};"
         );
         Finding::new(Warning, message, hint)
     };
@@ -695,7 +715,7 @@ fn foreign_owner(facts: &Facts) -> Vec<Finding> {
     let single = |one: &ForeignOwner| {
         let (kind, name, owner, to) = (&one.kind, &one.name, &one.owner, &one.extension_owner);
         let message = format!(
-            "{} {name} belongs to {owner}, the extension to {to}",
+            "{} {name} is owned by {owner}, the extension by {to}",
             kind.to_lowercase()
         );
         let hint = format!("ALTER {kind} {name} OWNER TO {};", one.to);
@@ -828,15 +848,15 @@ mod tests {
     fn what_fails_mostly_is_a_kind_or_else_a_queue() {
         let found = |facts| only(&facts, "mostly_failing").message;
         let kind = failed(&[("k", "a", 5), ("k", "b", 6)], &[("k", "a", 10)]);
-        assert!(found(kind).starts_with("11 attempts of kind k "));
+        assert!(found(kind).starts_with("11 attempts of kind \"k\" "));
         let queue = failed(&[("k", "a", 5), ("l", "a", 6)], &[("k", "b", 20)]);
-        assert!(found(queue).starts_with("11 attempts of queue a "));
+        assert!(found(queue).starts_with("11 attempts of queue \"a\" "));
         let as_many = failed(&[("k", "a", 10)], &[("k", "a", 10)]);
         assert_eq!(findings(&as_many), []);
         // As many as are looked at, in a minute of the ten: ten times as many, and some not seen.
         let rare = |attempts| failed(&[("k", "a", attempts)], &[("k", "a", 1), ("x", "x", 9_999)]);
         assert_eq!(findings(&rare(40)), []);
-        assert!(found(rare(41)).contains(" 1 were completed"));
+        assert!(found(rare(41)).contains(", and 1 job completed"));
     }
 
     #[pg_test]

@@ -28,11 +28,12 @@ impl Difference {
 }
 
 /// What is left to do where something of the extension's own is gone.
-const ANEW: &str = "Restore a backup; or, without any of its jobs: DROP EXTENSION jobs CASCADE; CREATE EXTENSION jobs;";
+const ANEW: &str =
+    "Restore a backup; or, to lose all jobs: DROP EXTENSION jobs CASCADE; CREATE EXTENSION jobs;";
 
 /// What shows the columns of a table, also those that were dropped.
 fn to_see(name: &str) -> String {
-    format!("To see it: SELECT * FROM pg_attribute WHERE attrelid = 'jobs.{name}'::regclass;")
+    format!("Its columns: SELECT * FROM pg_attribute WHERE attrelid = 'jobs.{name}'::regclass;")
 }
 
 /// What is different about a table. Any index may be added to one that calls do not write to.
@@ -42,13 +43,12 @@ pub fn differences(shape: &'static Shape, is_written: bool) -> Vec<Difference> {
     // SAFETY: a relation that is open until the end.
     unsafe {
         let Some(table) = Table::open_as_it_is(shape, lock) else {
-            let what = format!("table jobs.{name} is not there");
+            let what = format!("table jobs.{name} does not exist");
             return vec![Difference::new(what, ANEW.into())];
         };
         let mut found = Vec::new();
         let mut add = |what: String, mend: String| {
-            let what =
-                format!("table jobs.{name} {what}, so that calls take a slower way, by statements");
+            let what = format!("table jobs.{name} {what}, which makes calls slower");
             found.push(Difference::new(what, mend));
         };
         attached(&table, name, &mut add);
@@ -62,9 +62,8 @@ pub fn differences(shape: &'static Shape, is_written: bool) -> Vec<Difference> {
         let is_told =
             !relation.rd_rules.is_null() || triggers.iter().any(|trigger| !trigger.tgisinternal);
         if found.is_empty() && !is_told && !table.is_as_made(shape) {
-            let what = format!(
-                "table jobs.{name} is not as it was made, so that calls take a slower way, by statements"
-            );
+            let what =
+                format!("table jobs.{name} is not as it was created, which makes calls slower");
             found.push(Difference::new(what, to_see(name)));
         }
         found.extend(invalid);
@@ -79,7 +78,7 @@ unsafe fn attached(table: &Table, name: &str, add: &mut dyn FnMut(String, String
         let class = &*(*table.relation).rd_rel;
         if class.relrowsecurity || class.relforcerowsecurity {
             add(
-                "has row security".into(),
+                "has row-level security".into(),
                 format!(
                     "ALTER TABLE jobs.{name} DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY;"
                 ),
@@ -87,9 +86,9 @@ unsafe fn attached(table: &Table, name: &str, add: &mut dyn FnMut(String, String
         }
         if class.relhassubclass || class.relispartition {
             add(
-                "inherits, or others inherit from it".into(),
+                "has a parent or children".into(),
                 format!(
-                    "Which they are: SELECT inhrelid::regclass AS child, inhparent::regclass AS parent FROM pg_inherits WHERE 'jobs.{name}'::regclass IN (inhrelid, inhparent); End that with NO INHERIT or DETACH PARTITION, and then: ANALYZE jobs.{name};"
+                    "These are: SELECT inhrelid::regclass AS child, inhparent::regclass AS parent FROM pg_inherits WHERE 'jobs.{name}'::regclass IN (inhrelid, inhparent); Detach them with NO INHERIT or DETACH PARTITION, then: ANALYZE jobs.{name};"
                 ),
             );
         }
@@ -118,7 +117,7 @@ unsafe fn columns(table: &Table, shape: &Shape, add: &mut dyn FnMut(String, Stri
                     let wanted = CStr::from_ptr(pg_sys::format_type_be(*wanted));
                     let wanted = wanted.to_string_lossy();
                     add(
-                        format!("has another type for its column {named}"),
+                        format!("has another type for column {named}"),
                         format!("ALTER TABLE jobs.{name} ALTER COLUMN {named} TYPE {wanted};"),
                     );
                 }
@@ -127,7 +126,7 @@ unsafe fn columns(table: &Table, shape: &Shape, add: &mut dyn FnMut(String, Stri
                     format!("ALTER TABLE jobs.{name} DROP COLUMN {named};"),
                 ),
                 _ if column.atthasdef => add(
-                    format!("has a default for its column {named}"),
+                    format!("has a default for column {named}"),
                     format!("ALTER TABLE jobs.{name} ALTER COLUMN {named} DROP DEFAULT;"),
                 ),
                 _ => {}
@@ -173,20 +172,18 @@ unsafe fn indexes(
             missing.retain(|shape| !shape.is(index, table.relation));
             if is_written && matches!(Index::to_write(index), Upkeep::Unknown) {
                 add(
-                    format!("has index {named}, which is none of its columns alone"),
+                    format!("has index {named}, which is not on plain columns"),
                     format!("DROP INDEX jobs.{named};"),
                 );
             }
             if !form.indisvalid {
                 let costs = match form.indisready {
-                    true => "every row is written into it, and nobody reads it",
-                    false => {
-                        "nobody writes into it or reads it, but rows are not updated in place because of it"
-                    }
+                    true => "each write maintains it, but no query uses it",
+                    false => "nothing maintains or uses it, but it prevents HOT updates",
                 };
                 invalid.push(Difference {
-                    what: format!("index jobs.{named} of table jobs.{name} was left behind unfinished: {costs}"),
-                    mend: format!("DROP INDEX jobs.{named}; or, if it is wanted: REINDEX INDEX CONCURRENTLY jobs.{named};"),
+                    what: format!("index jobs.{named} of table jobs.{name} is invalid: {costs}"),
+                    mend: format!("DROP INDEX jobs.{named}; or, to keep it: REINDEX INDEX CONCURRENTLY jobs.{named};"),
                     index: Some(oid),
                 });
             }
@@ -199,7 +196,7 @@ unsafe fn indexes(
                 false => format!("DROP INDEX IF EXISTS jobs.{named}; "),
             };
             add(
-                format!("lacks its index {named} as it was made"),
+                format!("lacks its index {named} as it was created"),
                 other + &index.definition(shape, table),
             );
         }

@@ -110,11 +110,6 @@ pub fn show(duration: Interval) -> String {
     print(pg_sys::F_INTERVAL_OUT, interval_datum(duration))
 }
 
-/// A duration in microseconds as the session prints it, to the second.
-pub fn show_micros(micros: i64) -> String {
-    show(Interval::of_micros(micros / 1_000_000 * 1_000_000))
-}
-
 /// A timestamp as the session prints it.
 pub fn show_at(at: i64) -> String {
     print(pg_sys::F_TIMESTAMPTZ_OUT, Datum::from(at))

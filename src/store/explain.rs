@@ -63,7 +63,7 @@ pub struct Waiting {
     pub taken: i64,
     pub running: Vec<i64>,
     /// How many jobs may start, and within what time.
-    pub rate: Option<(i32, String)>,
+    pub rate: Option<(i32, i64)>,
     /// When the next job may start.
     pub free_at: Option<i64>,
     /// Whether nobody has fetched from the queue lately.
@@ -200,7 +200,7 @@ static JOB: Plan = Plan::new(
 
 static QUEUE: Plan = Plan::new(
     concat!(
-        "SELECT q.paused_at, q.paused_by, q.pause_reason, q.concurrency, q.rate, q.rate_period::text,
+        "SELECT q.paused_at, q.paused_by, q.pause_reason, q.concurrency, q.rate, (extract(epoch FROM q.rate_period) * 1000000)::bigint AS rate_period,
                 (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.job_id IS NOT NULL) AS taken,
                 ARRAY(SELECT s.job_id FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.job_id IS NOT NULL ORDER BY s.n LIMIT 10) AS running,
                 (SELECT LEAST(s.free_at, ",

@@ -269,8 +269,8 @@ async fn retries_schedules_workers_and_retention_go_by_the_clock_again() {
     )
     .await;
     assert!(
-        ahead.starts_with("stored times lie up to 23:")
-            || ahead.starts_with("stored times lie up to 1 day"),
+        ahead.starts_with("stored times are up to 23 h")
+            || ahead.starts_with("stored times are up to 1 d"),
         "{ahead}"
     );
     comes_true(

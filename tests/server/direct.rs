@@ -81,12 +81,12 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
         ),
         (
             "alter table jobs.running alter column worker set default 'w'",
-            "jobs.running has a default for its column worker",
+            "jobs.running has a default for column worker",
             true,
         ),
         (
             "alter table jobs.running enable row level security",
-            "jobs.running has row security",
+            "jobs.running has row-level security",
             true,
         ),
         (
@@ -287,7 +287,7 @@ async fn an_index_that_was_left_behind_unfinished_costs_no_more_than_it_does_by_
             panic!("{on}: it is one finding");
         };
         assert!(
-            what.contains("jobs.left_behind of table jobs.job was left behind"),
+            what.contains("jobs.left_behind of table jobs.job is invalid"),
             "{what}"
         );
         if is_ready {
@@ -298,7 +298,7 @@ async fn an_index_that_was_left_behind_unfinished_costs_no_more_than_it_does_by_
             assert_eq!(along_index(&db, "kind").await, all);
             run(&db, "update pg_index set indisvalid = false where indexrelid = 'jobs.left_behind'::regclass").await;
         }
-        let (drop, reindex) = mend.split_once("; or, if it is wanted: ").expect(mend);
+        let (drop, reindex) = mend.split_once("; or, to keep it: ").expect(mend);
         if is_ready {
             run(&db, reindex).await;
             assert_eq!(changed(&db).await, []);

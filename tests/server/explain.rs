@@ -120,12 +120,12 @@ async fn who_fetched_last_is_known_after_a_restart() {
     let why = format!(
         "select concat_ws(': ', reason, regexp_replace(detail, ' since .*', ' since ..')) from jobs.explain({id})"
     );
-    let next = "next: the next fetch from queue q gets it";
+    let next = "next: the next fetch from queue \"q\" returns it";
     assert_eq!(texts(&db, &why).await, [next], "as shared memory knows");
     drop(db);
     cluster.kill9();
     cluster.start_again();
     let db = cluster.connect("fetched").await;
-    let nobody = "no worker: nobody has fetched from queue q since ..";
+    let nobody = "no worker: no worker has fetched from queue \"q\" since ..";
     assert_eq!(texts(&db, &why).await, [nobody, next]);
 }

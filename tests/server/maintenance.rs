@@ -252,7 +252,7 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
         from jobs.queues where queue = 'queue 77'";
     assert!(is(&db, one).await);
     // One finding for all of them.
-    let findings = "select finding from jobs.health() where finding in ('oldest_available', 'no_worker') and message ~ '^at least 1000 queues have .*; the worst: .*queue' order by 1";
+    let findings = "select finding from jobs.health() where finding in ('oldest_available', 'no_worker') and message ~ '^at least 1,000 queues have .*; the worst: .*queue' order by 1";
     assert_eq!(
         texts(&db, findings).await,
         ["no_worker", "oldest_available"]

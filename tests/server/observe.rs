@@ -99,7 +99,7 @@ async fn health_says_who_waits_for_whose_unique_key() {
         );
         assert!(
             found[0].1.contains(&format!(
-                "in a transaction that inserts unique jobs, for process {holder_pid} "
+                " for a unique key of process {holder_pid} "
             )),
             "{found:?}"
         );
@@ -184,7 +184,7 @@ async fn health_says_that_the_launcher_does_not_run() {
     // The server's own launcher of logical replication takes the only process.
     let (_cluster, db) = with("starved", &[("max_worker_processes", "1")]).await;
     let found = async || findings(&db, "", "worker_not_running").await;
-    let message = "the launcher of the background worker does not run";
+    let message = "the launcher of the background worker is not running";
     let critical = [("critical".to_string(), message.to_string())];
     assert_eq!(found().await, critical);
     maintained(&db, 9).await;
@@ -198,7 +198,7 @@ async fn health_says_that_no_worker_comes() {
     // The other process is the launcher's.
     let (_cluster, db) = with("starved", &[("max_worker_processes", "2")]).await;
     let found = async || findings(&db, "", "worker_not_running").await;
-    let message = "no background worker has come to this database for 5 minutes";
+    let message = "the background worker has not visited this database for 5 minutes";
     let critical = [("critical".to_string(), message.to_string())];
     let launcher = "count(*) = 1 from pg_stat_activity where backend_type = 'jobs launcher'";
     comes_true(&db, launcher).await;

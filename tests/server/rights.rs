@@ -317,7 +317,7 @@ async fn health_tells_of_what_others_have_come_by() {
         ),
         (
             "grant delete on jobs.errors to public",
-            "foreign_right: everybody has DELETE on table jobs.errors",
+            "foreign_right: PUBLIC has DELETE on table jobs.errors",
             "REVOKE DELETE ON TABLE jobs.errors FROM PUBLIC CASCADE;",
         ),
         (
@@ -342,22 +342,22 @@ async fn health_tells_of_what_others_have_come_by() {
         ),
         (
             "alter table jobs.running owner to app",
-            "foreign_owner: table jobs.running belongs to app",
+            "foreign_owner: table jobs.running is owned by app",
             "ALTER TABLE jobs.running OWNER TO postgres;",
         ),
         (
             "alter function jobs.revoke(text, text) owner to app",
-            "foreign_owner: routine jobs.revoke(text,text) belongs to app",
+            "foreign_owner: routine jobs.revoke(text,text) is owned by app",
             "ALTER ROUTINE jobs.revoke(text,text) OWNER TO postgres;",
         ),
         (
             "alter type jobs.state owner to app",
-            "foreign_owner: type jobs.state belongs to app",
+            "foreign_owner: type jobs.state is owned by app",
             "ALTER TYPE jobs.state OWNER TO postgres;",
         ),
         (
             "alter view jobs.queues owner to app",
-            "foreign_owner: table jobs.queues belongs to app",
+            "foreign_owner: table jobs.queues is owned by app",
             "ALTER TABLE jobs.queues OWNER TO postgres;",
         ),
     ] {

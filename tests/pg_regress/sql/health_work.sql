@@ -4,7 +4,7 @@
 \set setup :dir '/sql/setup.psql'
 \i :setup
 create function pg_temp.findings(wanted text default '.') returns table (severity text, finding text, message text, hint text) language sql as $$
-  select severity, finding, regexp_replace(regexp_replace(message, '\d\d:\d\d:\d\d(\.\d+)?', 'SPAN', 'g'), '\d+( since SPAN)?$', 'N\1'), regexp_replace(hint, '\d+(?=\);)', 'N', 'g')
+  select severity, finding, regexp_replace(regexp_replace(message, '\m\d+(\.\d)? (µs|ms|s|min|h|d)( \d+ (s|min|h))?\M', 'SPAN', 'g'), '\d+(, SPAN)?$', 'N\1'), regexp_replace(hint, '\d+(?=\);)', 'N', 'g')
     from jobs.health() where finding ~ wanted and finding not in ('old_snapshot', 'worker_not_running') $$;
 create function pg_temp.fails(queue text, n int) returns bigint language sql as $$
   select count(jobs.fail(id, token, format(e'first line\nno route to host %s', id), '1 hour')) from jobs.fetch(fails.queue, n) $$;
