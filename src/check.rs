@@ -43,7 +43,7 @@ pub fn owner(operation: &str) -> Result<()> {
 pub fn encoding() -> Result<()> {
     let error = || {
         Error::unsupported(
-            "jobs works in databases with encoding UTF8 only",
+            "jobs requires a database with encoding UTF8",
             "Create the database with ENCODING 'UTF8' TEMPLATE template0.",
         )
     };
@@ -83,12 +83,12 @@ fn named<'a>(parameter: &str, what: &str, noun: &str, value: &'a str) -> Result<
     } else if length > LONGEST_NAME {
         format!("{what} {} is too long: {length} characters", quoted(&value))
     } else if value.chars().any(char::is_control) {
-        format!("{what} {:?} has a control character", shown(&value))
+        format!("{what} {:?} contains a control character", shown(&value))
     } else {
         return Ok(value);
     };
     let rule =
-        format!("A {noun} has 1 to {LONGEST_NAME} characters, none of them a control character.");
+        format!("A {noun} must have 1 to {LONGEST_NAME} characters and no control characters.");
     Err(Error::invalid(parameter, message, rule))
 }
 
@@ -98,14 +98,14 @@ pub fn priority(value: i32) -> Result<i16> {
         Error::invalid(
             "priority",
             format!("priority {value} is out of range"),
-            "A priority is from -32768 to 32767; a lower one runs first.",
+            "priority must be between -32768 and 32767; lower numbers run first.",
         )
     })
 }
 
 /// How many tries a job has.
 pub fn max_attempts(value: i32) -> Result<i32> {
-    let rule = "max_attempts counts all tries, the first one too: it is at least 1.";
+    let rule = "max_attempts must be at least 1; it includes the first attempt.";
     let error = || {
         Error::invalid(
             "max_attempts",
@@ -127,12 +127,12 @@ pub fn timeout(value: Interval) -> Result<Interval> {
 
 /// A duration that must not be negative.
 pub fn not_negative(parameter: &str, value: Interval) -> Result<Interval> {
-    bounded(parameter, value, 0, "0 or longer")
+    bounded(parameter, value, 0, "between 0 and")
 }
 
 /// A duration that must be longer than 0.
 pub fn positive(parameter: &str, value: Interval) -> Result<Interval> {
-    bounded(parameter, value, 1, "longer than 0")
+    bounded(parameter, value, 1, "longer than 0 and at most")
 }
 
 /// A lease, if one is asked for.
@@ -164,7 +164,7 @@ fn bounded(parameter: &str, value: Interval, least: i128, rule: &str) -> Result<
         if is_in_range {
             PARTS_RULE.to_string()
         } else {
-            format!("{parameter} is a duration: {rule}, at most {LONGEST_YEARS} years.")
+            format!("{parameter} must be {rule} {LONGEST_YEARS} years.")
         },
     ))
 }
@@ -176,7 +176,7 @@ pub fn finite(parameter: &str, value: i64) -> Result<i64> {
     }
     let sign = if value < 0 { "-" } else { "" };
     let message = format!("{parameter} {sign}infinity is out of range");
-    let rule = format!("{parameter} is a point in time, not an infinity.");
+    let rule = format!("{parameter} must be finite.");
     Err(Error::invalid(parameter, message, rule))
 }
 
@@ -187,9 +187,9 @@ pub fn pattern(value: &str) -> Result<&str> {
         Error::invalid(
             "error_like",
             format!("error_like {} ends with a backslash", quoted(value)),
-            "error_like is a pattern as LIKE has it: a backslash has the next character mean itself.",
+            "error_like is a LIKE pattern, in which a backslash escapes the next character.",
         )
-        .hint("For a backslash write two.")
+        .hint("Write two backslashes to match one.")
     };
     refuse_if(backslashes % 2 == 1, error).map(|()| value)
 }
@@ -200,7 +200,7 @@ pub fn reason(value: Option<&str>) -> Result<Option<&str>> {
     refuse_if(length > LONGEST_REASON, || {
         let reason = quoted(value.unwrap_or_default());
         let message = format!("reason {reason} is too long: {length} characters");
-        let rule = format!("A reason has at most {LONGEST_REASON} characters.");
+        let rule = format!("A reason must have at most {LONGEST_REASON} characters.");
         Error::invalid("reason", message, rule)
     })
     .map(|()| value)
@@ -239,7 +239,7 @@ pub fn tags(tags: Option<&[String]>) -> Result<()> {
 pub fn object(parameter: &str, value: Option<Jsonb>) -> Result<Option<Jsonb>> {
     match value.filter(|value| !value.is_null()) {
         Some(value) if !value.is_object() => {
-            let rule = format!("{parameter} is an object of any members.");
+            let rule = format!("{parameter} must be an object.");
             Err(wrong_type(parameter, parameter, value, rule))
         }
         value => Ok(value),
@@ -268,8 +268,8 @@ pub fn attempts(max_attempts: Option<i32>, policy: Attempts) -> Result<Option<i3
     match (given, policy) {
         (Some(given), Attempts::Given(other)) if given != other => Err(Error::invalid(
             "max_attempts",
-            format!("max_attempts {given} and retry.ojs.max_attempts {other} must not differ"),
-            "retry.ojs.max_attempts says the same as max_attempts.",
+            format!("max_attempts {given} differs from retry.ojs.max_attempts {other}"),
+            "Both set the job's number of attempts.",
         )
         .hint("Leave one of them out.")),
         (None, Attempts::Given(count)) => Ok(Some(count)),
@@ -281,7 +281,7 @@ pub fn attempts(max_attempts: Option<i32>, policy: Attempts) -> Result<Option<i3
 pub fn max_jobs(value: Option<i32>) -> Result<usize> {
     let value = given("max_jobs", value)?;
     let message = || format!("max_jobs {value} is out of range");
-    let rule = || format!("max_jobs is from 1 to {MOST_JOBS}.");
+    let rule = || format!("max_jobs must be between 1 and {MOST_JOBS}.");
     let error = || Error::invalid("max_jobs", message(), rule());
     let is_wrong = value < 1 || value as usize > MOST_JOBS;
     refuse_if(is_wrong, error).map(|()| value as usize)
@@ -291,7 +291,7 @@ pub fn max_jobs(value: Option<i32>) -> Result<usize> {
 pub fn min_jobs(value: Option<i32>, max_jobs: usize) -> Result<usize> {
     let value = given("min_jobs", value)?;
     let message = || format!("min_jobs {value} is out of range");
-    let rule = format!("min_jobs is from 1 to max_jobs, which is {max_jobs}.");
+    let rule = format!("min_jobs must be between 1 and max_jobs, which is {max_jobs}.");
     let is_wrong = value < 1 || value as usize > max_jobs;
     refuse_if(is_wrong, || Error::invalid("min_jobs", message(), rule)).map(|()| value as usize)
 }
@@ -335,7 +335,7 @@ pub fn ids(value: Option<Array>) -> Result<Vec<i64>> {
 /// Refuses more jobs or queues than one call may have.
 pub fn not_too_many(parameter: &str, count: usize) -> Result<()> {
     let message = || format!("{parameter} has {count} elements");
-    let rule = || format!("{parameter} has at most {MOST_JOBS} elements.");
+    let rule = || format!("{parameter} must have at most {MOST_JOBS} elements.");
     refuse_if(count > MOST_JOBS, || {
         Error::invalid(parameter, message(), rule())
     })

@@ -58,7 +58,6 @@ impl Error {
             column: Some(parameter.into()),
             ..Error::new(Code::ERRCODE_NULL_VALUE_NOT_ALLOWED, message)
         }
-        .detail(format!("{parameter} has no null value."))
     }
 
     /// 22004: a null in a list where none is allowed.
@@ -67,49 +66,47 @@ impl Error {
             message: format!("an element of {parameter} must not be null"),
             ..Error::null(parameter)
         }
-        .detail(format!("No element of {parameter} has a null value."))
     }
 
     /// 22021: text that is none. Postgres checks what comes in, but not what a function in C makes.
     pub fn not_utf8() -> Error {
         let message = "a string in the JSON is not valid UTF-8";
         Error::new(Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE, message)
-            .detail("Strings must be valid UTF-8.")
     }
 
     /// P0002: no job has this id.
     pub fn unknown_job(id: i64) -> Error {
         let message = format!("job {id} does not exist");
         Error::new(Code::ERRCODE_NO_DATA_FOUND, message)
-            .detail("It was never inserted here, or it was deleted or pruned.")
+            .detail("The job was never inserted into this database, or it was deleted or pruned.")
     }
 
     /// P0002: no periodic job has this name. `known` are those that there are.
     pub fn unknown_periodic(name: &str, known: &[String]) -> Error {
         let message = format!("periodic job {} does not exist", quoted(name));
-        Error::new(Code::ERRCODE_NO_DATA_FOUND, message)
-            .detail("name is that of a definition, as jobs.periodic has it.")
-            .hint(did_you_mean(name, known).unwrap_or_else(|| "jobs.schedule defines one.".into()))
+        Error::new(Code::ERRCODE_NO_DATA_FOUND, message).hint(
+            did_you_mean(name, known).unwrap_or_else(|| "Use jobs.schedule to define it.".into()),
+        )
     }
 
     /// 42704: no role has this name. `known` are those that there are.
     pub fn unknown_role(name: &str, known: &[String]) -> Error {
         let message = format!("role {} does not exist", quoted(name));
         Error::new(Code::ERRCODE_UNDEFINED_OBJECT, message)
-            .detail("role is the name of a role as pg_roles has it, without quotes.")
+            .detail("Give the name as in pg_roles, without quotes.")
             .hint(if name.eq_ignore_ascii_case("public") {
-                "Nothing is granted to PUBLIC: name the roles that are to have it.".into()
+                "PUBLIC cannot be given these rights. Name roles instead.".into()
             } else {
-                did_you_mean(name, known).unwrap_or_else(|| "CREATE ROLE makes one.".into())
+                did_you_mean(name, known).unwrap_or_else(|| "Use CREATE ROLE to create it.".into())
             })
     }
 
     /// 42501: only for who has the rights of the extension's owner.
     pub fn not_owner(operation: &str) -> Error {
-        let message = format!("only the extension's owner and superusers may {operation}");
+        let message = format!("must be owner of extension jobs to {operation}");
         Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
-            .detail("It takes the rights of the extension's owner; EXECUTE on a function does not give them.")
-            .hint("SELECT extowner::regrole FROM pg_extension WHERE extname = 'jobs' shows who owns it.")
+            .detail("EXECUTE on the function is not enough.")
+            .hint("To see the owner: SELECT extowner::regrole FROM pg_extension WHERE extname = 'jobs';")
     }
 
     /// 55000: the job's state does not allow the operation.
@@ -134,17 +131,17 @@ impl Error {
         };
         Error::not_done(id, operation, format!("the token is not that of {whose}"))
             .detail("lease_lost")
-            .hint("The lease ran out, or the job was cancelled or given back: stop working on it.")
+            .hint("The lease expired, or the job was cancelled or released. Stop working on it.")
     }
 
     /// 55000 `already_finished`: another finishing call has used the caller's token. `call`: which;
     /// `None`: one that gave the job back.
     pub fn already_finished(id: i64, operation: &str, call: Option<&str>, became: State) -> Error {
         let (call, became) = (call.unwrap_or("snooze or release"), became.as_str());
-        let why = format!("{call} was called with this token, and the job became {became}");
+        let why = format!("this token was already used by {call}, which made the job {became}");
         Error::not_done(id, operation, why)
             .detail("already_finished")
-            .hint("A token is good for one finishing call: drop this result, the job may be somebody else's by now.")
+            .hint("A token is valid for one finishing call. Discard this result: another worker may own the job now.")
     }
 
     fn not_done(id: i64, operation: &str, why: String) -> Error {
@@ -156,7 +153,7 @@ impl Error {
     pub fn deadline_exceeded(id: i64) -> Error {
         let operation = "renew the lease of";
         Error::wrong_state(id, State::Running, operation, "deadline_exceeded")
-            .hint("The attempt ran longer than the job's timeout: stop working on it.")
+            .hint("The attempt has exceeded the job's timeout. Stop working on it.")
     }
 
     /// 23505: the policy rejects duplicates. The key stays out of it: it is derived from args.
@@ -179,7 +176,7 @@ impl Error {
         };
         Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
             .detail(format!("{{\"depth\":{depth},\"bound\":{bound}}}"))
-            .hint("Insert again once workers have taken some of its jobs; max_waiting of jobs.configure_queue is the bound.")
+            .hint("Retry when workers have taken some of its jobs, or raise max_waiting with jobs.configure_queue.")
     }
 
     /// 54000: the text of a part of what jobs carry is longer than `jobs.max_payload`.
@@ -211,10 +208,8 @@ impl Error {
     pub fn in_transaction(what: &str) -> Error {
         let message = format!("{what} cannot run inside a transaction block");
         Error::new(Code::ERRCODE_ACTIVE_SQL_TRANSACTION, message)
-            .detail(
-                "It ends the transaction, so that it holds no snapshot and no lock while it waits.",
-            )
-            .hint("Call it in autocommit mode, as a statement of its own.")
+            .detail("It commits, so that it holds no snapshot and no locks while it waits.")
+            .hint("Call it in autocommit mode, as a single statement.")
     }
 
     /// 0A000: what this extension does not do.
@@ -224,7 +219,7 @@ impl Error {
 
     /// 40001: what the transaction's snapshot shows is over.
     pub fn serialization(id: i64) -> Error {
-        Error::could_not_serialize(format!("access to job {id}: it moved concurrently"))
+        Error::could_not_serialize(format!("access to job {id} due to a concurrent change"))
     }
 
     /// 40001: a key is taken by somebody whom the transaction's snapshot does not show.
@@ -256,14 +251,14 @@ impl Error {
     /// 53200: there is no room for so many bytes.
     pub fn out_of_memory(bytes: usize) -> Error {
         Error::new(Code::ERRCODE_OUT_OF_MEMORY, "out of memory")
-            .detail(format!("{bytes} bytes were asked for."))
+            .detail(format!("Failed on request of size {bytes}."))
     }
 
     /// Names the element of a batch (from 1) in DETAIL.
     pub fn at(mut self, index: usize) -> Error {
         if self.code != Code::ERRCODE_UNIQUE_VIOLATION {
-            let rule = self.detail.map_or(String::new(), |rule| format!(" {rule}"));
-            self.detail = Some(format!("Element {index}:{rule}"));
+            let rule = self.detail.map_or(".".into(), |rule| format!(": {rule}"));
+            self.detail = Some(format!("Element {index}{rule}"));
         }
         self
     }

@@ -95,7 +95,7 @@ pub fn run(due: &Periodic, now: i64) -> bool {
         return true;
     };
     if due.definition.missed == Missed::Skip && is_missed(due, tick, now) {
-        log!("jobs: periodic job {name:?} left out ticks that were missed");
+        log!("jobs: periodic job {name:?} skipped missed ticks");
         periodic_schedule::put_off(name, next, None);
         return true;
     }

@@ -35,7 +35,7 @@ impl Flaw {
                 parameter,
                 format!("a number in {parameter} is out of range"),
                 format!(
-                    "A number in JSON has at most {} digits before and {} after the decimal point.",
+                    "A number in JSON must have at most {} digits before and {} after the decimal point.",
                     number::MOST_BEFORE_POINT,
                     number::MOST_AFTER_POINT
                 ),
@@ -43,13 +43,13 @@ impl Flaw {
             Flaw::Malformed => Invalid::new(
                 parameter,
                 format!("a number in {parameter} is malformed"),
-                "A number in JSON has decimal digits, with an optional sign, fraction and exponent.",
+                "A number in JSON must have decimal digits, with an optional sign, fraction and exponent.",
             ),
             Flaw::TooLong => Invalid::new(
                 parameter,
                 format!("the canonical JSON of {parameter} is too long"),
                 format!(
-                    "With its numbers written out, it has at most {} bytes.",
+                    "It must have at most {} bytes, with its numbers written out.",
                     number::LONGEST_TEXT
                 ),
             ),
@@ -59,7 +59,7 @@ impl Flaw {
                     "two members of one object in {parameter} are named {} in Unicode normal form C",
                     quoted(&name)
                 ),
-                "Names that differ only in how their characters are encoded are the same in a unique key.",
+                "A unique key treats names that differ only in character encoding as the same.",
             )
             .hint("Rename one of them, or leave it out."),
         }

@@ -84,7 +84,7 @@ impl<'a> Given<'a> {
                 Err(wrong_type(
                     &path,
                     other,
-                    format!("{path} is true or false."),
+                    format!("{path} must be true or false."),
                 ))
             }
         }
@@ -97,7 +97,7 @@ impl<'a> Given<'a> {
         };
         let path = self.path(field);
         let rule = format!(
-            "{path} is a number from {} to {}.",
+            "{path} must be a number between {} and {}.",
             range.start(),
             range.end()
         );
@@ -120,7 +120,7 @@ impl<'a> Given<'a> {
             return Ok(None);
         };
         let path = self.path(field);
-        let rule = || format!("{path} is {}.", alternatives(words));
+        let rule = || format!("{path} must be {}.", alternatives(words));
         let Value::String(given) = value else {
             return Err(wrong_type(&path, value, rule()));
         };
@@ -144,7 +144,7 @@ impl<'a> Given<'a> {
     ) -> Result<Option<Vec<T>>, Invalid> {
         let path = self.path(field);
         let (first, second) = (words[0].0, words[1].0);
-        let rule = format!("{path} is a list of {noun}s such as [\"{first}\", \"{second}\"].");
+        let rule = format!("{path} must be a list of {noun}s such as [\"{first}\", \"{second}\"].");
         let Some(list) = self.strings(field, &rule)? else {
             return Ok(None);
         };
@@ -190,9 +190,9 @@ impl<'a> Given<'a> {
                 Err(Invalid::new(
                     &path,
                     format!("{path} must not be an empty list"),
-                    format!("{path} is a list with something in it."),
+                    format!("{path} must have at least one element."),
                 )
-                .hint(format!("Leave {path} out.")))
+                .hint(format!("Omit {path}.")))
             }
         }
     }
@@ -208,8 +208,8 @@ impl<'a> Given<'a> {
                 let path = self.path(field);
                 return Err(Invalid::new(
                     &path,
-                    format!("{} stands twice in {path}", json::shown(again)),
-                    format!("{path} has each element once."),
+                    format!("{} is listed twice in {path}", json::shown(again)),
+                    format!("{path} must list each element once."),
                 ));
             }
         }
@@ -243,10 +243,10 @@ impl<'a> Given<'a> {
                 let (field, other) = (self.path(field), self.path(other));
                 Err(Invalid::new(
                     &field,
-                    format!("{field} needs {other} beside it"),
-                    format!("{field} says what {other} means."),
+                    format!("{field} requires {other}"),
+                    format!("{field} has no effect without {other}."),
                 )
-                .hint(format!("Add {other}, or leave {field} out.")))
+                .hint(format!("Add {other}, or omit {field}.")))
             }
             _ => Ok(()),
         }
@@ -255,12 +255,8 @@ impl<'a> Given<'a> {
 
 /// The refusal of two fields that cannot stand together.
 pub(crate) fn together(one: &str, other: &str, rule: &str) -> Invalid {
-    Invalid::new(
-        one,
-        format!("{one} and {other} must not stand together"),
-        rule,
-    )
-    .hint(format!("Leave {one} or {other} out."))
+    Invalid::new(one, format!("{one} and {other} cannot be combined"), rule)
+        .hint(format!("Omit {one} or {other}."))
 }
 
 /// The refusal of a value of the wrong type.
@@ -277,9 +273,9 @@ pub(crate) fn not_positive(path: &str, value: &Value) -> Invalid {
     Invalid::new(
         path,
         format!("{path} {} is too short", json::shown(value)),
-        format!("{path} is longer than nothing."),
+        format!("{path} must be longer than 0."),
     )
-    .hint(format!("Leave {path} out if there is to be none."))
+    .hint(format!("Omit {path} for none."))
 }
 
 /// The word that means this.

@@ -123,7 +123,7 @@ impl fmt::Display for Interval {
 }
 
 /// What is wrong with a duration that does not fit a calendar.
-pub const PARTS_RULE: &str = "Where the months, days and hours of a duration differ in sign, each part is at most 1000 years.";
+pub const PARTS_RULE: &str = "If the months, days and hours of a duration differ in sign, each part must be at most 1000 years.";
 
 /// Reads a duration from JSON: a number of seconds, rounded to microseconds, or text. `field` is
 /// its name in messages.
@@ -133,7 +133,7 @@ pub fn from_json(value: &Value, field: &str, read: ReadInterval) -> Result<Inter
             Invalid::new(
                 field,
                 format!("{field} {} is out of range", shown(&seconds.to_string())),
-                "A duration is at most 9223372036854 seconds.",
+                "A duration must be at most 9223372036854 seconds.",
             )
         }),
         Value::String(text) => from_text(text, read).ok_or_else(|| {
@@ -153,8 +153,7 @@ pub fn from_json(value: &Value, field: &str, read: ReadInterval) -> Result<Inter
     }
 }
 
-const RULE: &str =
-    "A duration is a number of seconds, an ISO 8601 duration, or a Postgres interval with units.";
+const RULE: &str = "A duration must be a number of seconds, an ISO 8601 duration, or a Postgres interval with units.";
 const EXAMPLE: &str = "Write 900, \"PT15M\" or \"15 minutes\".";
 
 /// Reads a duration in text, strictly. The server's own reader skips brackets, and takes `9:00` for
@@ -235,7 +234,7 @@ pub(crate) fn iso_8601_only(given: &Given, field: &str) -> Result<(), Invalid> {
             Err(Invalid::new(
                 &path,
                 format!("{path} {} is not an ISO 8601 duration", json::shown(other)),
-                format!("{path} is an ISO 8601 duration."),
+                format!("{path} must be an ISO 8601 duration."),
             )
             .hint("Write \"PT15M\"."))
         }

@@ -175,18 +175,21 @@ fn empty_name(path: &str, list: &str) -> Invalid {
     Invalid::new(
         list,
         format!("path {} of {list} has an empty name", quoted(path)),
-        "A path is one or more member names with a dot between them, none of them empty.",
+        "A path must be one or more member names separated by dots.",
     )
-    .hint("Write \"\\.\" for a dot that belongs to a name.")
+    .hint("Write \"\\.\" for a dot in a name.")
 }
 
 fn lone_backslash(path: &str, list: &str) -> Invalid {
     Invalid::new(
         list,
-        format!("path {} of {list} has a backslash that escapes nothing", quoted(path)),
-        "In a path \"\\.\" is a dot and \"\\\\\" a backslash that belongs to a name; a backslash stands before nothing else.",
+        format!(
+            "path {} of {list} has a backslash that escapes nothing",
+            quoted(path)
+        ),
+        "In a path, a backslash may only precede a dot or another backslash.",
     )
-    .hint("Write \"\\\\\" for a backslash that belongs to a name.")
+    .hint("Write \"\\\\\" for a backslash in a name.")
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ pub fn parse(value: &Value, read: ReadInterval) -> Result<Option<Policy>, Invali
         return Err(wrong_type(
             ROOT,
             value,
-            "Unique options are an object such as {\"by_args\": true}; {} means not unique.",
+            "unique_opts must be an object such as {\"by_args\": true}; {} means not unique.",
         ));
     };
     let native = native::fields();
@@ -173,7 +173,10 @@ pub fn parse(value: &Value, read: ReadInterval) -> Result<Option<Policy>, Invali
                 return Err(together(
                     dialect,
                     other,
-                    &format!("Beside {dialect} only {} can stand.", COMMON.join(" and ")),
+                    &format!(
+                        "{dialect} can be combined only with {}.",
+                        COMMON.join(" and ")
+                    ),
                 ));
             }
             match dialect {

@@ -87,7 +87,7 @@ const NAMES: [(&str, Delay); 3] = [
     ("oban", Delay::Oban),
     ("faktory", Delay::Faktory),
 ];
-const RULE: &str = "retry is \"river\", \"oban\", \"faktory\" or an object such as {\"strategy\": \"exponential\", \"initial\": 1, \"max\": \"PT5M\"}.";
+const RULE: &str = "retry must be \"river\", \"oban\", \"faktory\" or an object such as {\"strategy\": \"exponential\", \"initial\": 1, \"max\": \"PT5M\"}.";
 
 /// Reads a policy; durations in text go through `read`.
 ///
@@ -112,10 +112,11 @@ pub fn parse(value: &Value, read: ReadInterval) -> Result<Retry, Invalid> {
             }
         },
         Value::Object(object) => of_object(object, read),
-        Value::Bool(false) => Err(wrong_type("retry", value, RULE)
-            .hint("Set max_attempts to 1 if the job is not to be tried again.")),
+        Value::Bool(false) => {
+            Err(wrong_type("retry", value, RULE).hint("Set max_attempts to 1 for no retries."))
+        }
         Value::Number(_) => Err(wrong_type("retry", value, RULE)
-            .hint("How many times a job may be tried is max_attempts.")),
+            .hint("Use max_attempts to set the number of attempts.")),
         other => Err(wrong_type("retry", other, RULE)),
     }
 }
@@ -128,7 +129,7 @@ fn of_object(object: &Map<String, Value>, read: ReadInterval) -> Result<Retry, I
                 return Err(together(
                     "retry.ojs",
                     &given.path(other),
-                    "Beside retry.ojs only after_lease can stand.",
+                    "retry.ojs can be combined only with after_lease.",
                 ));
             }
             ojs::parse(policy, read)?
@@ -146,7 +147,8 @@ fn of_object(object: &Map<String, Value>, read: ReadInterval) -> Result<Retry, I
 /// Errors after which a job is not tried again.
 fn non_retryable(given: &Given, field: &str) -> Result<ErrorTypes, Invalid> {
     let path = given.path(field);
-    let rule = format!("{path} is a list of error types such as [\"card_declined\", \"auth.*\"].");
+    let rule =
+        format!("{path} must be a list of error types such as [\"card_declined\", \"auth.*\"].");
     ErrorTypes::parse(given.strings(field, &rule)?.unwrap_or_default(), &path)
 }
 
@@ -162,12 +164,12 @@ fn length(
     };
     let path = given.path(field);
     let bound = if shortest > 0 {
-        "longer than nothing"
+        "longer than 0 and at most"
     } else {
-        "not negative"
+        "between 0 and"
     };
     let rule = format!(
-        "{path} is a duration of fixed length, {bound} and at most {LONGEST_YEARS} years; months and years differ in length."
+        "{path} must have a fixed length {bound} {LONGEST_YEARS} years; months and years vary in length."
     );
     match interval::from_json(value, &path, read)?.fixed_micros() {
         None => Err(Invalid::new(

@@ -144,7 +144,7 @@ fn hint(text: &str, fields: &[&str], read: ReadInterval) -> Option<String> {
         return Some(write(&candidate));
     }
     (fields.len() > FIELDS).then(|| {
-        "Leave the fields of seconds and years out. More often than once a minute is \"every 10 seconds\".".to_string()
+        "Omit the fields for seconds and years. For more than once a minute, write \"every 10 seconds\".".to_string()
     })
 }
 
@@ -215,7 +215,7 @@ fn names() -> [&'static str; NAMED.len()] {
 
 fn rule() -> String {
     format!(
-        "A schedule has five fields (minute, hour, day of month, month, day of week), or is one of {}, or \"every\" and a duration.",
+        "A schedule must have five fields (minute, hour, day of month, month, day of week), or be one of {}, or be \"every\" and a duration.",
         names().join(", ")
     )
 }

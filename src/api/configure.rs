@@ -182,8 +182,8 @@ fn set(queue: &str, settings: &Queue, fcinfo: FunctionCallInfo) -> bool {
 }
 
 fn half_a_rate(given: &str, other: &str) -> Error {
-    let rule = "rate is how many jobs may start within any time of rate_period's length.";
-    Error::invalid(given, format!("{given} needs {other} beside it"), rule)
+    let rule = "rate jobs may start in each rate_period.";
+    Error::invalid(given, format!("{given} requires {other}"), rule)
         .hint("Give both, or leave both out for no limit.")
 }
 
@@ -194,10 +194,10 @@ fn up_to(parameter: &str, limit: Option<i32>, most: i32) -> Result<Option<i32>> 
     let error = Error::invalid(
         parameter,
         format!("{parameter} {limit} is out of range"),
-        format!("{parameter} is from 1 to {most}; null: no limit."),
+        format!("{parameter} must be between 1 and {most}, or null for no limit."),
     );
     Err(match (limit, parameter) {
-        (0, "concurrency" | "rate") => error.hint("To stop fetching use jobs.pause_queue."),
+        (0, "concurrency" | "rate") => error.hint("Use jobs.pause_queue to stop fetching."),
         _ => error,
     })
 }
@@ -212,5 +212,5 @@ fn retention(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Op
     }
     check::not_negative(parameter, given)
         .map(|kept| Some(kept.approximate_micros() as i64))
-        .map_err(|error| error.hint("Use -1 second to keep them for ever."))
+        .map_err(|error| error.hint("Use -1 second to keep jobs forever."))
 }

@@ -253,7 +253,7 @@ fn whole_minutes(parameter: &str, value: Interval) -> Result<i64> {
         "{parameter} {:?} is not a number of whole minutes",
         time::show(value)
     );
-    let rule = format!("{parameter} is one or more minutes, hours or days.");
+    let rule = format!("{parameter} must be one or more whole minutes, hours or days.");
     Err(Error::invalid(parameter, message, rule))
 }
 

@@ -120,7 +120,7 @@ pub struct Element {
 impl Element {
     /// Its fields, as they are.
     pub fn fields(element: Jsonb) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
-        let rule = "Each element is an object with the parameters of jobs.insert.";
+        let rule = "Each element must be an object with the parameters of jobs.insert.";
         fields("jobs", element, rule)
     }
 
@@ -143,7 +143,7 @@ impl Element {
 }
 
 fn wrong_type(field: &str, value: Jsonb, rule: &str) -> Error {
-    check::wrong_type(field, field, value, format!("{field} is {rule}."))
+    check::wrong_type(field, field, value, format!("{field} must be {rule}."))
 }
 
 /// A string, as long as the document lives.
@@ -173,7 +173,7 @@ pub fn whole<T: FromStr>(field: &str, value: Jsonb) -> Result<T> {
     whole.parse().map_err(|_| {
         let kind = format!("a whole number of {} bits", 8 * size_of::<T>());
         let message = format!("{field} {} is not {kind}", shown(&digits));
-        Error::invalid(field, message, format!("{field} is {kind}."))
+        Error::invalid(field, message, format!("{field} must be {kind}."))
     })
 }
 
@@ -186,7 +186,7 @@ fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
             let text = element.as_str().map(str::to_string);
             text.ok_or_else(|| {
                 let what = format!("an element of {field}");
-                check::wrong_type(field, &what, element, format!("{field} is {rule}."))
+                check::wrong_type(field, &what, element, format!("{field} must be {rule}."))
             })
         })
         .collect()
@@ -205,7 +205,7 @@ fn timestamp(field: &str, value: Jsonb) -> Result<i64> {
     let text = text.ok_or_else(|| wrong_type(field, value, "a timestamp as a string"))?;
     time::read_timestamp(text).ok_or_else(|| {
         let message = format!("{field} {} is not a timestamp", quoted(text));
-        let rule = format!("{field} is a finite time as Postgres reads it.");
+        let rule = format!("{field} must be a finite timestamp.");
         Error::invalid(field, message, rule).hint("Use ISO 8601, for example 2026-02-12T15:21:00Z.")
     })
 }

@@ -59,8 +59,8 @@ fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         check::writable()?;
         let jobs = check::given("jobs", jobs)?;
         let (count, elements) = jobs.elements().ok_or_else(|| {
-            let rule = "jobs is an array of objects, one a job.";
-            check::wrong_type("jobs", "jobs", jobs, rule).hint("For one job use jobs.insert.")
+            let rule = "jobs must be an array with an object for each job.";
+            check::wrong_type("jobs", "jobs", jobs, rule).hint("Use jobs.insert for a single job.")
         })?;
         let mut parser = Parser::default();
         insert_all(count, elements, |element| parser.candidate(element), fcinfo)

@@ -136,7 +136,7 @@ fn refusal(
     let is_swapped = place::locate(token).is_some_and(is_held) || used::by(token, id).is_some();
     if is_swapped {
         error.hint(format!(
-            "id and token are in the wrong order: {id} is the token of job {token}."
+            "The arguments are swapped: {id} is the token of job {token}."
         ))
     } else {
         error

@@ -114,7 +114,7 @@ fn finish_many(results: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows
         check::writable()?;
         let results = check::given("results", results)?;
         let (count, elements) = results.elements().ok_or_else(|| {
-            let rule = "results is an array of objects, one a job.";
+            let rule = "results must be an array with an object for each job.";
             check::wrong_type("results", "results", results, rule)
         })?;
         check::not_too_many("results", count)?;
@@ -248,7 +248,7 @@ fn same_length(parameter: &str, what: &str, length: usize, ids: usize) -> Result
     Err(Error::invalid(
         about,
         format!("ids has {ids} elements, but {parameter} has {length}"),
-        format!("ids and {parameter} are arrays of one length: {what} for each id."),
+        format!("ids and {parameter} must have the same length: {what} for each id."),
     ))
 }
 
@@ -277,7 +277,7 @@ fn read(element: Jsonb) -> Result<Finishing<'static>> {
     ];
     pgrx::check_for_interrupts!();
     let mut values = [None; FIELDS.len()];
-    let rule = "Each element is an object: id, token, what to do, and what goes with that.";
+    let rule = "Each element must be an object with id, token, do, and what that call takes.";
     for (name, value) in fields("results", element, rule)? {
         let Some(n) = FIELDS.iter().position(|field| *field == name) else {
             return Err(Invalid::unknown("results", "field", name, &FIELDS).into());
@@ -341,7 +341,7 @@ fn takes(call: &str) -> Result<&'static [&'static str]> {
         return Ok(takes);
     }
     let known = CALLS.map(|(known, _)| known);
-    let rule = "do is complete, fail, snooze, release or cancel.";
+    let rule = "do must be complete, fail, snooze, release or cancel.";
     let invalid = Invalid::new("do", format!("do {} is not known", quoted(call)), rule);
     Err(invalid.did_you_mean(call, &known).into())
 }
@@ -349,9 +349,9 @@ fn takes(call: &str) -> Result<&'static [&'static str]> {
 /// Something that goes with another call.
 fn misplaced(name: &str, call: &str, takes: &[&str]) -> Error {
     let rule = match takes {
-        [] => format!("{call} takes nothing beside id, token and do."),
-        _ => format!("Beside id, token and do {call} takes {}.", takes.join(", ")),
+        [] => format!("{call} takes only id, token and do."),
+        _ => format!("{call} takes id, token, do, {}.", takes.join(", ")),
     };
-    let message = format!("{name} does not go with do {}", quoted(call));
+    let message = format!("{name} cannot be used with do {}", quoted(call));
     Error::invalid(name, message, rule)
 }

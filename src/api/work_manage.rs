@@ -193,9 +193,9 @@ fn filter<'a>(
         return Err(Error::invalid(
             "queue",
             format!("{filters} must not all be null"),
-            format!("One of {filters} says which jobs are meant."),
+            "At least one filter is required.",
         )
-        .hint("For all jobs give all states."));
+        .hint("To select all jobs, list all states."));
     }
     let states = match states {
         Some(states) => check::states("states", states)?,

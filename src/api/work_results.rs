@@ -51,7 +51,7 @@ fn wants_all(want: Option<&str>) -> Result<bool> {
         "any" => Ok(false),
         other => {
             let message = format!("want {} is not known", quoted(other));
-            let rule = "want is all or any: how many of the jobs are to be over.";
+            let rule = "want must be \"all\" or \"any\".";
             Err(Error::invalid("want", message, rule))
         }
     }

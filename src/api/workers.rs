@@ -47,7 +47,7 @@ fn at_least_one(concurrency: i32) -> Result<i32> {
         return Ok(concurrency);
     }
     let message = format!("concurrency {concurrency} is too low");
-    let rule = "concurrency is how many jobs the worker runs at a time: at least 1.";
+    let rule = "concurrency must be at least 1.";
     Err(Error::invalid("concurrency", message, rule))
 }
 

@@ -131,8 +131,8 @@ unsafe fn check(desc: pg_sys::TupleDesc, is_so: bool) {
         format!("type {} was altered", name.to_string_lossy()),
         "jobs",
     )
-    .set_detail("The extension's types have the columns that it was installed with.")
-    .set_hint("Alter it back to the columns that docs/reference.md shows.")
+    .set_detail("The extension's types must have the columns with which they were created.")
+    .set_hint("Restore the columns that docs/reference.md lists.")
     .report(PgLogLevel::ERROR);
 }
 

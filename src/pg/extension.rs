@@ -124,25 +124,23 @@ impl Displaced {
     fn report(&self) -> ErrorReport {
         let hint = match schema_of(self.extension) {
             Some((own, _)) if own == self.found => {
-                "Give it back: ALTER SCHEMA jobs OWNER TO the role that SELECT extowner::regrole FROM pg_extension WHERE extname = 'jobs' shows.".into()
+                "Return it with ALTER SCHEMA jobs OWNER TO the role that this shows: SELECT extowner::regrole FROM pg_extension WHERE extname = 'jobs';".into()
             }
             Some((_, name)) => {
                 let first = match self.found == pg_sys::InvalidOid {
                     true => "",
-                    false => " once the other one has made room",
+                    false => " after you rename the other schema",
                 };
-                format!("Give it its name back: ALTER SCHEMA {name} RENAME TO jobs{first}.")
+                format!("Restore its name: ALTER SCHEMA {name} RENAME TO jobs{first}.")
             }
-            None => "The extension has no schema any more: DROP EXTENSION jobs, then CREATE EXTENSION jobs.".into(),
+            None => "The extension has lost its schema: run DROP EXTENSION jobs, then CREATE EXTENSION jobs.".into(),
         };
         ErrorReport::new(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            "schema \"jobs\" is not that of the extension \"jobs\"",
+            "schema \"jobs\" does not belong to extension \"jobs\"",
             "jobs",
         )
-        .set_detail(
-            "The extension's schema was renamed, or is owned by another role than the extension.",
-        )
+        .set_detail("The extension's schema was renamed, or another role owns it.")
         .set_hint(hint)
     }
 }

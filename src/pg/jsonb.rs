@@ -224,7 +224,7 @@ impl Jsonb {
             Error::invalid(
                 parameter,
                 format!("{parameter} is nested too deeply"),
-                format!("{parameter} is at most {DEEPEST} levels deep."),
+                format!("{parameter} must be at most {DEEPEST} levels deep."),
             )
         })
     }

@@ -61,7 +61,7 @@ pub fn hindrance() -> Option<Hindrance> {
     pause().or_else(|| {
         let is_restored = IS_BEING_RESTORED.value(&[]) == Some(true);
         is_restored.then(|| Hindrance {
-            why: "the database is being restored: pg_restore is connected to it".into(),
+            why: "pg_restore is connected to the database".into(),
             is_passing: false,
         })
     })
@@ -77,14 +77,14 @@ fn pause() -> Option<Hindrance> {
     // Who pauses does not let that in.
     if !lock::try_to_lock_rows(MAINTENANCE_PAUSE.oid()) {
         return Some(Hindrance {
-            why: "maintenance is being paused just now".into(),
+            why: "maintenance is being paused".into(),
             is_passing: true,
         });
     }
     // Also what is committed since this transaction took its snapshot.
     let by: Option<String> = PAUSED_BY.value_as_of(Snapshot::Latest, &[]);
     by.map(|who| Hindrance {
-        why: format!("maintenance was paused by {who}; jobs.resume_maintenance() lets it go on"),
+        why: format!("maintenance was paused by {who}; jobs.resume_maintenance() resumes it"),
         is_passing: false,
     })
 }

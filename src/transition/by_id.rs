@@ -87,7 +87,7 @@ pub fn activate(place: &Place) -> Done {
         let rule = "Only a pending job can be activated.";
         let error = Error::wrong_state(place.id, place.state, "activate", rule);
         return Some(Err(match can_be_retried(place.state) {
-            true => error.hint("jobs.retry makes it available."),
+            true => error.hint("Use jobs.retry to make it available."),
             false => error,
         }));
     }
@@ -121,12 +121,11 @@ fn can_be_updated(state: State) -> bool {
 /// Changes a job that waits.
 pub fn update(place: &Place, changes: &Changes) -> Done {
     if !can_be_updated(place.state) {
-        let rule =
-            "Only a job that waits can be changed: pending, scheduled, available or retryable.";
+        let rule = "Only a pending, scheduled, available or retryable job can be updated.";
         let error = Error::wrong_state(place.id, place.state, "update", rule);
         return Some(Err(error.hint(match place.state {
-            State::Running => "Cancel it, and insert another one.",
-            _ => "jobs.retry has it wait again.",
+            State::Running => "Cancel it and insert another job.",
+            _ => "Use jobs.retry to make it available again.",
         })));
     }
     requeued(place, changes).transpose()

@@ -142,7 +142,7 @@ fn round(
     if refused && starved.is_none_or(|at| at.elapsed() >= QUIET) {
         ErrorReport::new(
             PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-            "jobs: no background worker could be started, will try again",
+            "jobs: could not start a background worker, will retry",
             "jobs",
         )
         .set_hint("Raise max_worker_processes.")
@@ -212,7 +212,7 @@ fn complain(error: Box<CaughtError>) {
         let (code, message) = subxact::describe(&error);
         ErrorReport::new(
             code,
-            format!("jobs: the databases could not be read, will try again: {message}"),
+            format!("jobs: could not read the databases, will retry: {message}"),
             "jobs",
         )
         .report(PgLogLevel::WARNING);

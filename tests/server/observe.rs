@@ -98,9 +98,9 @@ async fn health_says_who_waits_for_whose_unique_key() {
             "{found:?}"
         );
         assert!(
-            found[0].1.contains(&format!(
-                " for a unique key of process {holder_pid} "
-            )),
+            found[0]
+                .1
+                .contains(&format!(" for a unique key of process {holder_pid} ")),
             "{found:?}"
         );
         assert_eq!(

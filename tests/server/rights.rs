@@ -244,7 +244,7 @@ async fn only_the_owner_and_superusers_grant_whatever_else_was_granted() {
     let error = error.as_db_error().expect("an error of the server");
     assert_eq!(
         error.message(),
-        "only the extension's owner and superusers may grant and revoke"
+        "must be owner of extension jobs to grant and revoke"
     );
     assert!(error.hint().is_some());
     for db in [&owner, &root, &as_role(&cluster, "heir", "rights").await] {
@@ -470,7 +470,7 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
             assert_eq!(error.code().code(), "55000", "{call}: {error:?}");
             assert_eq!(
                 error.message(),
-                "schema \"jobs\" is not that of the extension \"jobs\""
+                "schema \"jobs\" does not belong to extension \"jobs\""
             );
             assert!(
                 error
@@ -486,7 +486,7 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
     // The worker sees it as well, says so, and does nothing.
     poll_until("the worker says so", SOON, async || {
         cluster.log().contains(
-            "jobs worker : WARNING:  schema \"jobs\" is not that of the extension \"jobs\"",
+            "jobs worker : WARNING:  schema \"jobs\" does not belong to extension \"jobs\"",
         )
     })
     .await;

@@ -34,33 +34,29 @@ pub(crate) fn refused(what: &str, part: &Part, value: &mut impl Events) -> Inval
         .collect();
     // As they were given.
     lacking.sort_by_key(|names| wanted.along(names).last());
-    let detail = if all {
-        lacking.truncate(1);
-        format!("The members of {what} that make the job unique must be there.")
-    } else {
-        format!(
-            "Of the paths into {what} that make the job unique one at least must be there; \
-             those that are absent are left out."
+    let named: Vec<_> = lacking
+        .iter()
+        .take(NAMED)
+        .map(|path| quoted(path))
+        .collect();
+    let (message, detail) = if all {
+        (
+            format!("member {} is missing from {what}", named[0]),
+            format!("All members that make the job unique must exist in {what}."),
         )
-    };
-    let (have, has) = match what {
-        "args" => ("have", "args"),
-        other => ("has", other),
-    };
-    let message = match lacking.as_slice() {
-        [one] => format!("{has} {have} no member {}", quoted(one)),
-        several => {
-            let named: Vec<_> = several
-                .iter()
-                .take(NAMED)
-                .map(|path| quoted(path))
-                .collect();
-            let more = if several.len() > NAMED { ", .." } else { "" };
+    } else {
+        let more = if lacking.len() > NAMED { ", .." } else { "" };
+        let (paths, match_nothing) = match lacking.len() {
+            1 => ("path", "matches nothing"),
+            _ => ("paths", "match nothing"),
+        };
+        (
             format!(
-                "{has} {have} none of the members {}{more}",
+                "by_{what} {paths} {}{more} {match_nothing} in {what}",
                 named.join(", ")
-            )
-        }
+            ),
+            format!("At least one path must exist in {what}."),
+        )
     };
     let invalid = Invalid::new(what, message, detail);
     let hint = lacking
@@ -180,7 +176,7 @@ impl Found {
                     _ => quoted(&path[..depth]),
                 };
                 return Some(format!(
-                    "{value} is a JSON string that holds an object: it was encoded twice. Pass the object itself."
+                    "{value} is a JSON string that contains an object. Pass the object itself."
                 ));
             }
             let met = &self.nodes[node];

@@ -19,7 +19,7 @@ pub(super) fn parse(
         return Err(wrong_type(
             "faktory",
             value,
-            "faktory is an object such as {\"unique_for\": 600}.",
+            "faktory must be an object such as {\"unique_for\": 600}.",
         ));
     };
     let given = Given::new("faktory", "field", object, &["unique_for", "unique_until"])?;
@@ -28,7 +28,7 @@ pub(super) fn parse(
         return Err(wrong_type(
             "faktory.unique_for",
             value,
-            "faktory.unique_for is a number of seconds.",
+            "faktory.unique_for must be a number of seconds.",
         ));
     }
     let length = given.duration("unique_for", &|_| None)?;

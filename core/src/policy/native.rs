@@ -68,16 +68,15 @@ pub(super) fn parse(
         None => Ok(None),
         Some(modifier) => Err(Invalid::new(
             modifier,
-            format!("{modifier} alone makes no job unique"),
-            format!("One of {} must stand beside it.", IDENTITY.join(", ")),
+            format!("{modifier} alone does not make a job unique"),
+            format!("It requires one of {}.", IDENTITY.join(", ")),
         )
         .hint("Add \"by_args\": true for one job per kind and args, or \"by_kind\": true for one per kind.")),
     }
 }
 
 fn by_args(given: &Given) -> Result<Part, Invalid> {
-    const RULE: &str =
-        "by_args is true for all args, or a list of paths such as [\"user_id\", \"address.city\"].";
+    const RULE: &str = "by_args must be true for all args, or a list of paths such as [\"user_id\", \"address.city\"].";
     match given.get("by_args") {
         Some(Value::Bool(true)) => Ok(Part::All),
         _ => paths(given, "by_args", RULE),
@@ -86,7 +85,7 @@ fn by_args(given: &Given) -> Result<Part, Invalid> {
 
 fn by_meta(given: &Given) -> Result<Part, Invalid> {
     const RULE: &str =
-        "by_meta is a list of paths such as [\"tenant_id\"]; all of meta cannot make a job unique.";
+        "by_meta must be a list of paths such as [\"tenant_id\"]; true is not allowed.";
     paths(given, "by_meta", RULE)
 }
 
@@ -108,13 +107,13 @@ fn by_period(given: &Given, read: ReadInterval) -> Result<Option<i64>, Invalid> 
             return Err(Invalid::new(
                 "by_period",
                 format!("by_period {} is out of range", json::shown(value)),
-                "A period is at most 106751991 days.",
+                "A period must be at most 106751991 days.",
             ));
         }
         return Err(Invalid::new(
             "by_period",
             format!("by_period {} has no fixed length", json::shown(value)),
-            "A period has a fixed length of at least one second; months and years differ in length.",
+            "A period must have a fixed length; months and years vary in length.",
         )
         .hint("Write it in days, such as \"30 days\"."));
     };
@@ -122,7 +121,7 @@ fn by_period(given: &Given, read: ReadInterval) -> Result<Option<i64>, Invalid> 
         return Err(Invalid::new(
             "by_period",
             format!("by_period {} is too short", json::shown(value)),
-            "A period is at least one second.",
+            "A period must be at least one second.",
         ));
     }
     Ok(Some(micros))
@@ -142,7 +141,7 @@ fn by_state(given: &Given) -> Result<States, Invalid> {
 }
 
 fn key(given: &Given) -> Result<Option<String>, Invalid> {
-    const RULE: &str = "An explicit key is a string that is not empty.";
+    const RULE: &str = "key must be a string that is not empty.";
     let key = match given.get("key") {
         None => return Ok(None),
         Some(Value::String(key)) if key.is_empty() => {
@@ -153,14 +152,11 @@ fn key(given: &Given) -> Result<Option<String>, Invalid> {
     };
     match given.first_of(&["by_args", "by_meta", "by_queue", "by_period"]) {
         None => Ok(Some(key.clone())),
-        Some(other) => Err(together(
-            "key",
-            other,
-            "An explicit key stands in the place of args, meta, queue and period.",
-        )
-        .hint(format!(
-            "Leave one of them out, or put what {other} stands for into the key."
-        ))),
+        Some(other) => Err(
+            together("key", other, "A key replaces args, meta, queue and period.").hint(format!(
+                "Omit one of them, or make the value of {other} part of the key."
+            )),
+        ),
     }
 }
 

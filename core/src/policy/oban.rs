@@ -102,7 +102,7 @@ pub(super) fn parse(value: &Value, on_conflict: Option<OnConflict>) -> Result<Po
             return Err(wrong_type(
                 "oban",
                 other,
-                "oban is true, or an object of Oban's unique options.",
+                "oban must be true, or an object with Oban's unique options.",
             ));
         }
     };
@@ -141,7 +141,7 @@ fn compared_by(fields: &[Dimension], keys: Option<&Paths>) -> Policy {
 
 /// An empty list is Oban's default and means that all members count.
 fn keys(given: &Given, fields: &[Dimension]) -> Result<Option<Paths>, Invalid> {
-    const RULE: &str = "oban.keys is a list of top-level members of args and meta.";
+    const RULE: &str = "oban.keys must be a list of top-level members of args and meta.";
     let keys = given.strings("keys", RULE)?.unwrap_or_default();
     if keys.is_empty() {
         return Ok(None);
@@ -151,10 +151,10 @@ fn keys(given: &Given, fields: &[Dimension]) -> Result<Option<Paths>, Invalid> {
     }
     Err(Invalid::new(
         "oban.keys",
-        "oban.keys needs args or meta in oban.fields",
-        "oban.keys picks members of the args and meta that jobs are compared by.",
+        "oban.keys requires args or meta in oban.fields",
+        "oban.keys selects the members of args and meta to compare.",
     )
-    .hint("Add \"args\" or \"meta\" to oban.fields, or leave oban.keys out."))
+    .hint("Add \"args\" or \"meta\" to oban.fields, or omit oban.keys."))
 }
 
 fn states(given: &Given) -> Result<States, Invalid> {
@@ -189,11 +189,11 @@ fn period(given: &Given) -> Result<Option<Interval>, Invalid> {
     match seconds.and_then(interval::from_seconds) {
         Some(length) if length.is_positive() => Ok(Some(length)),
         Some(_) => Err(not_positive("oban.period", value)
-            .hint("Write \"infinity\" if there is to be none; left out, it is a minute.")),
+            .hint("Write \"infinity\" for none; the default is one minute.")),
         None => Err(Invalid::new(
             "oban.period",
             format!("oban.period {} is not a period", json::shown(value)),
-            "oban.period is a number of seconds, \"infinity\", or a list of a number and a unit from seconds to months.",
+            "oban.period must be a number of seconds, \"infinity\", or a list of a number and a unit from seconds to months.",
         )
         .hint("Write 120, [2, \"minutes\"] or \"infinity\".")),
     }

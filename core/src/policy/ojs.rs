@@ -65,7 +65,7 @@ pub(super) fn parse(
         return Err(wrong_type(
             "ojs",
             value,
-            "ojs is an object such as {\"keys\": [\"type\", \"args\"]}.",
+            "ojs must be an object such as {\"keys\": [\"type\", \"args\"]}.",
         ));
     };
     let given = Given::new("ojs", "field", object, &FIELDS)?;
@@ -107,8 +107,8 @@ fn by_meta(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
         Some(members) => Ok(Part::Optional(members)),
         None if dimensions.contains(&Dimension::Meta) => Err(Invalid::new(
             "ojs.keys",
-            "meta in ojs.keys needs ojs.meta_keys",
-            "Which members of meta make the job unique is listed in ojs.meta_keys.",
+            "meta in ojs.keys requires ojs.meta_keys",
+            "ojs.meta_keys lists the members of meta that make a job unique.",
         )
         .hint("Add \"meta_keys\", such as [\"tenant_id\"].")),
         None => Ok(Part::None),
@@ -125,7 +125,7 @@ fn members(
     dimensions: &[Dimension],
 ) -> Result<Option<Paths>, Invalid> {
     let path = given.path(field);
-    let rule = format!("{path} is a list of top-level members of {word}.");
+    let rule = format!("{path} must be a list of top-level members of {word}.");
     let names = given.strings(field, &rule)?.unwrap_or_default();
     if names.is_empty() || !dimensions.contains(&dimension) {
         return Ok(None);

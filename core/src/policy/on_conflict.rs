@@ -173,7 +173,7 @@ pub(super) fn parse(given: &Given) -> Result<Option<OnConflict>, Invalid> {
         other => Err(wrong_type(
             "on_conflict.update",
             other.unwrap_or(&Value::Null),
-            "on_conflict.update is an object of states, or \"*\" for every state, with a list of fields each.",
+            "on_conflict.update must be an object with a list of fields for each state, or for \"*\", every state.",
         )),
     }
 }
@@ -199,7 +199,7 @@ pub(super) fn updates(
             given.name(),
             format!("{} must not be empty", given.name()),
             format!(
-                "{} has at least one state with a list of fields.",
+                "{} must have at least one state with a list of fields.",
                 given.name()
             ),
         ));
@@ -218,7 +218,7 @@ pub(super) fn either(
         (Some(_), Some(_)) => Err(together(
             "on_conflict",
             path,
-            "Both say what happens to a duplicate.",
+            "Both set what happens to a duplicate.",
         )),
         (native, own) => Ok(native.or(own)),
     }

@@ -63,7 +63,7 @@ const OJS_FIELDS: [(&str, &str); 6] = [
     ("backoff_coefficient", "Did you mean \"coefficient\"?"),
     ("max_interval", "Did you mean \"max\"?"),
     ("non_retryable_errors", "Did you mean \"non_retryable\"?"),
-    ("max_attempts", "Give max_attempts beside retry."),
+    ("max_attempts", "Give max_attempts outside of retry."),
 ];
 
 pub(super) const STRATEGIES: [(&str, Strategy); 4] = [
@@ -111,17 +111,17 @@ pub(super) fn parse(given: &Given, read: ReadInterval) -> Result<Delay, Invalid>
             Some(figure) => Err(Invalid::new(
                 &given.path(figure),
                 format!(
-                    "{} must not stand beside the strategy \"{}\"",
+                    "{} cannot be combined with strategy \"{}\"",
                     given.path(figure),
                     name.unwrap_or_default()
                 ),
                 format!(
-                    "The formulas {} have figures of their own; the others take {}.",
+                    "The strategies {} are fixed formulas; the others take {}.",
                     NAMES.map(|(name, _)| name).join(", "),
                     FIGURES.join(", ")
                 ),
             )
-            .hint(format!("Leave {} out.", given.path(figure)))),
+            .hint(format!("Omit {}.", given.path(figure)))),
         };
     }
     let strategy = given
@@ -141,10 +141,10 @@ pub(super) fn parse(given: &Given, read: ReadInterval) -> Result<Delay, Invalid>
                 Interval::of_micros(max)
             ),
             format!(
-                "No delay is longer than retry.max, which is {DEFAULT_MAX} if it is left out, and retry.initial is {DEFAULT_INITIAL}."
+                "retry.initial must be at most retry.max; they default to {DEFAULT_INITIAL} and {DEFAULT_MAX}."
             ),
         )
-        .hint("Give both."));
+        .hint("Set both."));
     }
     Ok(Delay::Backoff(Backoff {
         strategy: strategy.unwrap_or(Strategy::Exponential),
@@ -166,7 +166,7 @@ fn jitter(given: &Given) -> Result<f64, Invalid> {
         Some(other) => Err(wrong_type(
             &given.path("jitter"),
             other,
-            "retry.jitter is true, false, or the part of the delay, from 0 to 1, by which it varies either way.",
+            "retry.jitter must be true, false, or a number between 0 and 1: the fraction by which the delay varies in either direction.",
         )),
     }
 }

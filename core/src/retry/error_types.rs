@@ -16,7 +16,7 @@ impl ErrorTypes {
     pub(super) fn parse(entries: Vec<String>, path: &str) -> Result<Self, Invalid> {
         let rule = || {
             format!(
-                "{path} is a list of error types such as \"card_declined\", or \"auth.*\" for all that begin with \"auth.\"."
+                "{path} must be a list of error types such as \"card_declined\", or \"auth.*\" for all that begin with \"auth.\"."
             )
         };
         for entry in &entries {

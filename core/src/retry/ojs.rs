@@ -42,7 +42,7 @@ pub(super) fn parse(value: &Value, read: ReadInterval) -> Result<Retry, Invalid>
         return Err(wrong_type(
             NAME,
             value,
-            "retry.ojs is an object such as {\"max_attempts\": 5, \"initial_interval\": \"PT1S\"}.",
+            "retry.ojs must be an object such as {\"max_attempts\": 5, \"initial_interval\": \"PT1S\"}.",
         ));
     };
     let given = Given::new(NAME, "field", object, &FIELDS)?;
@@ -85,7 +85,7 @@ fn attempts(given: &Given) -> Result<Attempts, Invalid> {
         Some(count) => Err(Invalid::new(
             &given.path(FIELD),
             format!("{} {count} is not a whole number", given.path(FIELD)),
-            format!("{} is a whole number.", given.path(FIELD)),
+            format!("{} must be a whole number.", given.path(FIELD)),
         )),
     }
 }

@@ -55,8 +55,8 @@ impl Cron {
         if cron.next(0).is_none() {
             return Err(Invalid::new(
                 "cron",
-                format!("cron {} never comes", quoted(text)),
-                "At least one of its months has at least one of its days.",
+                format!("cron {} never occurs", quoted(text)),
+                "At least one of its months must have at least one of its days.",
             ));
         }
         Ok(cron)

@@ -21,7 +21,7 @@ impl Every {
     pub fn parse(duration: &str, text: &str, read: ReadInterval) -> Result<Self, Invalid> {
         let rule = || {
             format!(
-                "After \"every\" comes a duration of fixed length, at least one second and at most {LONGEST_YEARS} years; months and years differ in length."
+                "The duration after \"every\" must have a fixed length between one second and {LONGEST_YEARS} years; months and years vary in length."
             )
         };
         let refused = |what: &str, hint: &str| {
@@ -35,11 +35,11 @@ impl Every {
         match interval.fixed_micros() {
             None => refused("has no fixed length", &of_months(interval)),
             Some(duration) if duration < SHORTEST_MICROS => {
-                refused("comes too often", "Write at least \"every 1 second\".")
+                refused("is too frequent", "Write at least \"every 1 second\".")
             }
             Some(duration) if duration > LONGEST_MICROS => Err(Invalid::new(
                 "cron",
-                format!("cron {} comes too seldom", quoted(text)),
+                format!("cron {} is too infrequent", quoted(text)),
                 rule(),
             )),
             Some(duration) => Ok(Self { duration }),
@@ -73,7 +73,7 @@ fn hint(duration: &str, read: ReadInterval) -> String {
         .find_map(|text| in_units(text, read));
     match (time_of_day(duration), likely) {
         (Some((hour, minute)), _) => format!(
-            "Write \"{minute} {hour} * * *\" for {hour:02}:{minute:02} of each day. A duration has units, as \"every 9 hours\" has."
+            "Write \"{minute} {hour} * * *\" for {hour:02}:{minute:02} of each day. A duration needs units, as in \"every 9 hours\"."
         ),
         (None, Some(interval)) if interval.months != 0 => of_months(interval),
         (None, Some(interval)) if is_possible(interval) => write(&format!("every {interval}")),

@@ -132,7 +132,7 @@ impl Field {
                 quoted(whole)
             ),
             format!(
-                "The {name} is {from} to {to}{names}, a range (1-5), a step (*/2, 1-5/2), a list of these (1,3,7-9), or * for all.{more}"
+                "The {name} must be {from} to {to}{names}, a range (1-5), a step (*/2, 1-5/2), a list of these (1,3,7-9), or * for all.{more}"
             ),
         )
     }

@@ -34,9 +34,9 @@ pub fn beside_every(zone: &str, cron: &str) -> Invalid {
     Invalid::new(
         "time_zone",
         format!("time_zone {} cannot be combined with cron {}", quoted(zone), quoted(cron)),
-        "A schedule of \"every\" and a duration counts from 0001-01-01 00:00 UTC, in every time zone.",
+        "A schedule of \"every\" and a duration counts from 0001-01-01 00:00 UTC in every time zone.",
     )
-    .hint("Leave time_zone out, or write times of a clock, such as \"0 0 * * *\" for each midnight.")
+    .hint("Omit time_zone, or write clock times, such as \"0 0 * * *\" for each midnight.")
 }
 
 /// What to write for an offset, if there is a zone that always has it.
@@ -49,7 +49,7 @@ fn place_of(minutes: i32) -> Option<String> {
         let direction = if hours > 0 { "ahead of" } else { "behind" };
         let (count, plural) = (hours.abs(), if hours.abs() == 1 { "" } else { "s" });
         return Some(format!(
-            "Write \"Etc/GMT{:+}\" for {count} hour{plural} {direction} UTC: the sign in these names is reversed, as POSIX has it.",
+            "Write \"Etc/GMT{:+}\" for {count} hour{plural} {direction} UTC: these names have the sign reversed, as in POSIX.",
             -hours
         ));
     }

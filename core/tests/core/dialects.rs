@@ -117,19 +117,19 @@ mod beside_a_dialect {
             ] {
                 refused(
                     json!({ name: options, other: value }),
-                    &format!("{name} and {other} must not stand together"),
+                    &format!("{name} and {other} cannot be combined"),
                     None,
                 );
             }
         }
         refused(
             json!({ "oban": true, "ojs": {} }),
-            "oban and ojs must not stand together",
+            "oban and ojs cannot be combined",
             None,
         );
         refused(
             json!({ "faktory": {}, "ojs": {} }),
-            "faktory and ojs must not stand together",
+            "faktory and ojs cannot be combined",
             None,
         );
         // What counts as left out does not stand there.
@@ -141,12 +141,12 @@ mod beside_a_dialect {
     fn two_ways_out_of_a_conflict_are_refused() {
         refused(
             json!({ "oban": { "replace": ["args"] }, "on_conflict": "skip" }),
-            "on_conflict and oban.replace must not stand together",
+            "on_conflict and oban.replace cannot be combined",
             None,
         );
         refused(
             json!({ "ojs": { "on_conflict": "reject" }, "on_conflict": "skip" }),
-            "on_conflict and ojs.on_conflict must not stand together",
+            "on_conflict and ojs.on_conflict cannot be combined",
             None,
         );
     }
@@ -361,7 +361,7 @@ mod oban {
                 { "keys": "url" } | oban.keys must not be a string
                 { "keys": [1] } | an element of oban.keys must not be a number
                 { "keys": [""] } | path "" of oban.keys has an empty name
-                { "fields": ["worker", "queue"], "keys": ["url"] } | oban.keys needs args or meta in oban.fields
+                { "fields": ["worker", "queue"], "keys": ["url"] } | oban.keys requires args or meta in oban.fields
                 { "states": "succesful" } | oban.states "succesful" is not known | successful
                 { "states": "running" } | oban.states "running" is not known
                 { "states": ["executin"] } | state "executin" of oban.states is not known | executing
@@ -618,18 +618,18 @@ mod ojs {
                 { "keys": ["Type"] } | dimension "Type" of ojs.keys is not known | type
                 { "keys": ["kind"] } | dimension "kind" of ojs.keys is not known
                 { "keys": "args" } | ojs.keys must not be a string
-                { "keys": ["meta"] } | meta in ojs.keys needs ojs.meta_keys
-                { "keys": ["meta"], "meta_keys": [] } | meta in ojs.keys needs ojs.meta_keys
-                { "keys": ["meta"], "meta_keys": null } | meta in ojs.keys needs ojs.meta_keys
+                { "keys": ["meta"] } | meta in ojs.keys requires ojs.meta_keys
+                { "keys": ["meta"], "meta_keys": [] } | meta in ojs.keys requires ojs.meta_keys
+                { "keys": ["meta"], "meta_keys": null } | meta in ojs.keys requires ojs.meta_keys
                 { "keys": ["meta"], "meta_keys": [""] } | path "" of ojs.meta_keys has an empty name
                 { "keys": ["args"], "args_keys": [""] } | path "" of ojs.args_keys has an empty name
                 { "keys": ["args"], "args_keys": [1] } | an element of ojs.args_keys must not be a number
                 { "keys": ["args"], "args_keys": "id" } | ojs.args_keys must not be a string
                 { "args_keys": [1] } | an element of ojs.args_keys must not be a number
-                { "keys": ["type", "args", "type"] } | "type" stands twice in ojs.keys
-                { "keys": ["args"], "args_keys": ["a", "b", "a"] } | "a" stands twice in ojs.args_keys
-                { "meta_keys": ["a", "a"] } | "a" stands twice in ojs.meta_keys
-                { "states": ["active", "active"] } | "active" stands twice in ojs.states
+                { "keys": ["type", "args", "type"] } | "type" is listed twice in ojs.keys
+                { "keys": ["args"], "args_keys": ["a", "b", "a"] } | "a" is listed twice in ojs.args_keys
+                { "meta_keys": ["a", "a"] } | "a" is listed twice in ojs.meta_keys
+                { "states": ["active", "active"] } | "active" is listed twice in ojs.states
                 { "states": ["activ"] } | state "activ" of ojs.states is not known | active
                 { "states": ["running"] } | state "running" of ojs.states is not known
                 { "states": [] } | ojs.states must not be an empty list

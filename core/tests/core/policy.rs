@@ -163,7 +163,7 @@ fn modifiers_alone_are_refused() {
         let value: Value = serde_json::from_str(value).expect(value);
         assert_eq!(
             refused(value).0,
-            format!("{field} alone makes no job unique")
+            format!("{field} alone does not make a job unique")
         );
     }
 }
@@ -172,9 +172,9 @@ fn modifiers_alone_are_refused() {
 fn a_field_about_another_is_refused_without_it() {
     for [value, message] in rows(
         r#"
-            { "by_args": true, "window_from": "created_at" } | window_from needs window beside it
-            { "by_args": true, "window_from": "created_at", "window": false } | window_from needs window beside it
-            { "by_args": true, "hold_until": "success", "window": 1 } | hold_until needs hold_for beside it
+            { "by_args": true, "window_from": "created_at" } | window_from requires window
+            { "by_args": true, "window_from": "created_at", "window": false } | window_from requires window
+            { "by_args": true, "hold_until": "success", "window": 1 } | hold_until requires hold_for
         "#,
     ) {
         let value = serde_json::from_str(value).expect(value);
@@ -376,7 +376,7 @@ fn a_key_stands_alone() {
     ] {
         assert_eq!(
             refused(json!({ "key": "k", other: value })).0,
-            format!("key and {other} must not stand together")
+            format!("key and {other} cannot be combined")
         );
     }
     policy(json!({ "key": "k", "by_args": false, "by_queue": null }));

@@ -68,9 +68,9 @@ fn the_formulas_of_other_queues_have_no_figures() {
         let (message, hint) = refused(json!({ "strategy": "oban", figure: 1 }));
         assert_eq!(
             message,
-            format!("retry.{figure} must not stand beside the strategy \"oban\"")
+            format!("retry.{figure} cannot be combined with strategy \"oban\"")
         );
-        assert_eq!(hint, Some(format!("Leave retry.{figure} out.")));
+        assert_eq!(hint, Some(format!("Omit retry.{figure}.")));
     }
     let more = json!({ "strategy": "river", "non_retryable": ["a"], "after_lease": 10 });
     assert!(policy(more.clone()).gives_up_on(Some("a")));
@@ -194,7 +194,7 @@ mod ojs {
         ] {
             assert_eq!(
                 refused(json!({ "ojs": {}, field: ["x"] })).0,
-                format!("retry.ojs and retry.{field} must not stand together")
+                format!("retry.ojs and retry.{field} cannot be combined")
             );
         }
         for value in [json!(true), json!("x"), json!([]), json!(3)] {
@@ -270,14 +270,14 @@ fn what_is_no_policy_is_refused() {
         refused(json!(false)),
         (
             "retry must not be false".into(),
-            Some("Set max_attempts to 1 if the job is not to be tried again.".into())
+            Some("Set max_attempts to 1 for no retries.".into())
         )
     );
     assert_eq!(
         refused(json!(5)),
         (
             "retry must not be a number".into(),
-            Some("How many times a job may be tried is max_attempts.".into())
+            Some("Use max_attempts to set the number of attempts.".into())
         )
     );
 }
@@ -343,7 +343,7 @@ fn unknown_fields_are_refused_with_the_nearest() {
             Some("Did you mean \"non_retryable\"?"),
         ),
         ("backoff_strategy", Some("Did you mean \"strategy\"?")),
-        ("max_attempts", Some("Give max_attempts beside retry.")),
+        ("max_attempts", Some("Give max_attempts outside of retry.")),
         ("on_exhaustion", None),
     ] {
         assert_eq!(
@@ -420,7 +420,7 @@ fn a_first_delay_beyond_the_longest_is_refused() {
         refused(json!({ "initial": 10, "max": 9.5 })),
         (
             "retry.initial PT10S is longer than retry.max PT9.5S".into(),
-            Some("Give both.".into())
+            Some("Set both.".into())
         )
     );
     let of_default = parse(&json!({ "strategy": "constant", "initial": "PT1H" })).unwrap_err();
@@ -461,7 +461,7 @@ fn numbers_that_cannot_be_are_refused() {
     }
     assert_eq!(
         parse(&json!({ "jitter": 2 })).unwrap_err().detail,
-        "retry.jitter is a number from 0 to 1."
+        "retry.jitter must be a number between 0 and 1."
     );
 }
 

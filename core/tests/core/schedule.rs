@@ -379,7 +379,7 @@ fn seconds_and_years_are_refused() {
             refused(cron),
             (
                 format!("cron \"{cron}\" has {fields} fields instead of 5"),
-                Some("Leave the fields of seconds and years out. More often than once a minute is \"every 10 seconds\".".into())
+                Some("Omit the fields for seconds and years. For more than once a minute, write \"every 10 seconds\".".into())
             )
         );
     }
@@ -588,7 +588,7 @@ fn days_may_depend_on_their_month() {
     for cron in ["0 0 30W 2 *", "0 0 */31 * 1#2", "0 0 */30 2 5L"] {
         assert_eq!(
             refused(cron),
-            (format!("cron \"{cron}\" never comes"), None)
+            (format!("cron \"{cron}\" never occurs"), None)
         );
     }
 }
@@ -598,10 +598,10 @@ fn a_refused_field_is_explained() {
     let detail = |cron| parse(cron).unwrap_err().detail;
     assert_eq!(
         detail("60 * * * *"),
-        "The minute is 0 to 59, a range (1-5), a step (*/2, 1-5/2), a list of these (1,3,7-9), or * for all."
+        "The minute must be 0 to 59, a range (1-5), a step (*/2, 1-5/2), a list of these (1,3,7-9), or * for all."
     );
-    assert!(detail("* * * 13 *").starts_with("The month is 1 to 12 or jan to dec, "));
-    assert!(detail("* * * * 8").starts_with("The day of week is 0 to 7 or sun to sat, "));
+    assert!(detail("* * * 13 *").starts_with("The month must be 1 to 12 or jan to dec, "));
+    assert!(detail("* * * * 8").starts_with("The day of week must be 0 to 7 or sun to sat, "));
 }
 
 #[test]
@@ -614,7 +614,7 @@ fn days_that_never_come_are_refused() {
     ] {
         assert_eq!(
             refused(cron),
-            (format!("cron \"{cron}\" never comes"), None)
+            (format!("cron \"{cron}\" never occurs"), None)
         );
     }
     for cron in ["0 0 29 2 *", "0 0 31 */2 *", "0 0 30-31 1-2 *"] {
@@ -628,12 +628,12 @@ fn other_durations_than_fixed_ones_are_refused() {
         r#"
             every | has no duration | Write "every 90 seconds" or "every PT1H".
             every hour | has no duration | Write "every PT1H".
-            every 0 seconds | comes too often | Write at least "every 1 second".
-            every 0.5 seconds | comes too often | Write at least "every 1 second".
-            every -90 seconds | comes too often | Write at least "every 1 second".
+            every 0 seconds | is too frequent | Write at least "every 1 second".
+            every 0.5 seconds | is too frequent | Write at least "every 1 second".
+            every -90 seconds | is too frequent | Write at least "every 1 second".
             every 1 month | has no fixed length | Write "@monthly" for the first of each month, or "every 30 days".
             every 90 | has no duration | Write "every 90 seconds" or "every PT1H".
-            every P365001D | comes too seldom
+            every P365001D | is too infrequent
         "#,
     ) {
         let hint = Some(hint).filter(|hint| !hint.is_empty());

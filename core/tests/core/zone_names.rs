@@ -35,7 +35,10 @@ fn an_offset_of_whole_hours_has_a_zone_with_the_reversed_sign() {
     ] {
         let hint = hint(offset);
         assert!(hint.starts_with(written), "{offset}: {hint}");
-        assert!(hint.contains("sign in these names is reversed"), "{hint}");
+        assert!(
+            hint.contains("these names have the sign reversed"),
+            "{hint}"
+        );
     }
     assert_eq!(hint("+00:00"), "Write \"UTC\".");
 }

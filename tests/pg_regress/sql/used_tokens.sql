@@ -103,7 +103,7 @@ select replace(replace(pg_temp.try(format('select jobs.complete(%2$s, %1$s)', :a
 -- A rescue, a cancel by force and a replacement are no finishing calls: the worker has lost the
 -- job, and what it says late counts for nothing.
 create function pg_temp.late(job bigint, token bigint) returns text language sql as $$
-  select string_agg(replace(pg_temp.ask(format(again, job, token)), ' It was never inserted here, or it was deleted or pruned.', ''), ', ' order by ord) from finish where again is not null $$;
+  select string_agg(replace(pg_temp.ask(format(again, job, token)), ' The job was never inserted into this database, or it was deleted or pruned.', ''), ', ' order by ord) from finish where again is not null $$;
 select id as b from jobs.insert('b', queue => 'b') \gset
 select token as tb from jobs.fetch('b', lease => '1 second') \gset
 call pg_temp.later('2 seconds');
