@@ -57,15 +57,15 @@ BEGIN ATOMIC
     UNION ALL
     SELECT 'sequence', r.job_id FROM jobs.ready r, jobs.job_seq s WHERE r.seq > s.last_value
   ), rule(n, invariant, rule) AS (VALUES
-    (1, 'one_place', 'Every job is in exactly one of the tables ready, scheduled, running and finished, and these have no others.'),
-    (2, 'same_queue', 'What waits has the queue, the priority and the expiry of its job.'),
-    (3, 'attempts', 'No count of attempts is negative, and what runs or is completed has had one.'),
-    (4, 'state', 'Each state is one of its table, and only what is pending is due at no time.'),
-    (5, 'lease', 'A lease does not go beyond the deadline of its attempt, and its token is a number that JSON can carry.'),
-    (6, 'error', 'Errors are those of jobs that exist.'),
-    (7, 'claim', 'A job that was inserted as unique is listed under its key, and no key lists a job of another one.'),
-    (8, 'slot', 'A slot of a queue with a limit is taken by a job that runs in it.'),
-    (9, 'sequence', 'The numbers of jobs and of their places are ones that have been given out, so that none comes again.'))
+    (1, 'one_place', 'Every job has one row, in ready, scheduled, running or finished, and these tables have no other rows.'),
+    (2, 'same_queue', 'A row of ready or scheduled has the queue, priority and expiry of its job.'),
+    (3, 'attempts', 'Attempts are not negative, and at least 1 for running and completed jobs.'),
+    (4, 'state', 'Every state belongs to its table, and only pending jobs are never due.'),
+    (5, 'lease', 'A lease ends at the deadline of its attempt or before, and its token is below 2^53.'),
+    (6, 'error', 'Every error belongs to a job that exists.'),
+    (7, 'claim', 'A unique job is listed under its key, and a key lists only its own jobs.'),
+    (8, 'slot', 'A taken slot of a queue with a limit belongs to a job that runs in the queue.'),
+    (9, 'sequence', 'The ids of jobs and of their places are no higher than their sequences, so that none repeats.'))
   SELECT r.invariant, count(*), ARRAY(SELECT DISTINCT x.job_id FROM broken x WHERE x.invariant = r.invariant AND x.job_id IS NOT NULL ORDER BY x.job_id LIMIT 10), r.rule
     FROM rule r JOIN broken b ON b.invariant = r.invariant
    GROUP BY r.n, r.invariant, r.rule ORDER BY r.n;

@@ -22,7 +22,7 @@ pub fn planted_script(changes: &str) -> String {
 /// The upgrade script from [`CANDIDATE`] to this version.
 fn candidate_script() -> String {
     let changes = include_str!("candidate/changes.sql");
-    planted_script(&format!("{changes}{}", comments(&install_script())))
+    planted_script(&format!("{changes}{}", replaced(&install_script())))
 }
 
 /// This version's install script, as `make` puts it together.
@@ -39,18 +39,37 @@ fn install_script() -> String {
     parts.iter().map(read).collect()
 }
 
-/// All COMMENTs of a script. Each begins a line and ends with one.
-fn comments(script: &str) -> String {
-    let mut comments = String::new();
-    let mut within = false;
+/// The statements of a script that say anew what a function, a view or a COMMENT is. Each begins a
+/// line and ends with one.
+fn replaced(script: &str) -> String {
+    let creates = ["CREATE FUNCTION ", "CREATE PROCEDURE ", "CREATE VIEW "];
+    let mut replaced = String::new();
+    // How the statement ends that the line is part of.
+    let mut ends: Option<&[&str]> = None;
     for line in script.split_inclusive('\n') {
-        within = within || line.starts_with("COMMENT ON ");
-        if within {
-            comments += line;
+        if ends.is_none() {
+            if line.starts_with("COMMENT ON ") {
+                ends = Some(&["';\n", "$$;\n"]);
+            } else if creates.iter().any(|create| line.starts_with(create)) {
+                ends = Some(&[";\n"]);
+                replaced += "CREATE OR REPLACE";
+                replaced += &line["CREATE".len()..];
+                if line.ends_with(";\n") {
+                    ends = None;
+                }
+                continue;
+            }
+        } else if line == "BEGIN ATOMIC\n" {
+            ends = Some(&["END;\n"]);
         }
-        within = within && !["';\n", "$$;\n"].iter().any(|end| line.ends_with(end));
+        if let Some(end) = ends {
+            replaced += line;
+            if end.iter().any(|end| line.ends_with(end)) {
+                ends = None;
+            }
+        }
     }
-    comments
+    replaced
 }
 
 /// The versions that were released before this one: their install scripts are kept.

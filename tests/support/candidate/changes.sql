@@ -1,2 +1,3 @@
--- What changes from the first release candidate to the version in the making, but for COMMENTs:
--- the tests take all of those from sql/.
+-- What changes from the first release candidate to the version in the making, but for functions,
+-- views and COMMENTs: the tests take all of those from sql/. A function or view that cannot be
+-- replaced is dropped here.
