@@ -428,7 +428,7 @@ fn a_first_delay_beyond_the_longest_is_refused() {
         of_default.message,
         "retry.initial PT1H is longer than retry.max PT5M"
     );
-    assert!(of_default.detail.contains("PT5M if it is left out"));
+    assert!(of_default.detail.contains("default to PT1S and PT5M"));
     assert_eq!(
         backoff(json!({ "initial": 10, "max": 10 })).max,
         10 * SECOND
