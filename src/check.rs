@@ -14,6 +14,7 @@ use crate::pg::array::{self, Array};
 use crate::pg::jsonb::{self, Jsonb};
 use crate::pg::{extension, role, server, time, transaction};
 use crate::settings;
+use crate::store::queue::Queue;
 
 /// How many jobs or queues one call may name.
 const MOST_JOBS: usize = 10_000;
@@ -72,6 +73,15 @@ pub fn names(parameter: &str, noun: &str, values: Array) -> Result<Vec<String>> 
     let what = format!("an element of {parameter}");
     let name = |value: String| Ok(named(parameter, &what, noun, &value)?.into_owned());
     values.into_iter().map(name).collect()
+}
+
+pub fn queue(name: Option<&str>) -> Result<Queue> {
+    Ok(Queue::named(&self::name("queue", name)?))
+}
+
+pub fn queues(names: Option<Array>) -> Result<Vec<Queue>> {
+    let names = self::names("queues", "queue", given("queues", names)?)?;
+    Ok(names.iter().map(|name| Queue::named(name)).collect())
 }
 
 /// `what` is what it is called in messages.

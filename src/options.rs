@@ -14,6 +14,7 @@ use crate::pg::time;
 pub use crate::store::config::Options;
 use crate::store::config_cache;
 use crate::store::job::{Common, NewJob};
+use crate::store::queue::Queue;
 use crate::unique::Candidate;
 use crate::unique::policy::{self, Subject};
 
@@ -53,14 +54,14 @@ impl Options {
             .or(defaults.max_attempts)
             .or(attempts.default())
             .unwrap_or(DEFAULT_MAX_ATTEMPTS);
-        let queue = given.queue.or(defaults.queue.clone());
+        let queue = given.queue.as_deref().or(defaults.queue.as_deref());
         let priority = given.priority.or(defaults.priority);
         Ok(Checked {
             scheduled_at: given.scheduled_at,
             pending: given.pending == Some(true),
             common: Rc::new(Common {
                 kind: kind.to_string(),
-                queue: queue.unwrap_or_else(|| DEFAULT_QUEUE.into()),
+                queue: Queue::named(queue.unwrap_or(DEFAULT_QUEUE)),
                 priority: priority.unwrap_or(DEFAULT_PRIORITY),
                 expires_at: given.expires_at,
                 max_attempts,
@@ -97,7 +98,7 @@ impl Checked {
             kind: &self.common.kind,
             args,
             meta: self.common.meta.given().copied(),
-            queue: &self.common.queue,
+            queue: self.common.queue.name(),
             at: self.scheduled_at.unwrap_or(now),
         }
     }

@@ -11,7 +11,8 @@ use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::{role, time};
 use crate::shmem::commit::{self, Work};
 use crate::store::config as store;
-use crate::store::config::{FOR_EVER, Kind, Queue};
+use crate::store::config::{FOR_EVER, Kind, QueueSettings};
+use crate::store::queue::Queue;
 use crate::store::{audit, config_cache, effects, limits, retention};
 use crate::unique::policy;
 
@@ -79,8 +80,8 @@ fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let queue = &*check::name("queue", queue)?;
-        if store::pause(queue, time::now(), &role::caller(), reason) {
+        let queue = check::queue(queue)?;
+        if store::pause(queue.name(), time::now(), &role::caller(), reason) {
             config_cache::changed();
             commit::wake_worker(Work::MayBeDue);
             audit::note(fcinfo, None);
@@ -96,10 +97,10 @@ fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let queue = &*check::name("queue", queue)?;
-        if store::resume(queue, time::now()) {
+        let queue = check::queue(queue)?;
+        if store::resume(queue.name(), time::now()) {
             config_cache::changed();
-            effects::opened(queue);
+            effects::opened(&queue);
             commit::wake_worker(Work::MayBeDue);
             audit::note(fcinfo, None);
         }
@@ -126,14 +127,14 @@ fn configure_queue(
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let queue = &*check::name("queue", queue)?;
+        let queue = check::queue(queue)?;
         match (rate, rate_period) {
             (Some(_), None) => return Err(half_a_rate("rate", "rate_period")),
             (None, Some(_)) => return Err(half_a_rate("rate_period", "rate")),
             _ => {}
         }
         let period = |given| check::positive("rate_period", check::interval(given));
-        let settings = Queue {
+        let settings = QueueSettings {
             concurrency: up_to("concurrency", concurrency, MOST_SLOTS)?,
             rate: up_to("rate", rate, MOST_STARTS)?,
             rate_period: rate_period.map(period).transpose()?,
@@ -141,9 +142,9 @@ fn configure_queue(
             retention_completed: retention("retention_completed", retention_completed)?,
             retention_cancelled: retention("retention_cancelled", retention_cancelled)?,
             retention_discarded: retention("retention_discarded", retention_discarded)?,
-            ..Queue::default()
+            ..QueueSettings::default()
         };
-        set(queue, &settings, fcinfo);
+        set(&queue, &settings, fcinfo);
         Ok(())
     };
     answer(run)
@@ -155,16 +156,16 @@ fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
     let run = || {
         check::writable()?;
         check::reason(reason)?;
-        let queue = &*check::name("queue", queue)?;
-        Ok(set(queue, &Queue::default(), fcinfo))
+        let queue = check::queue(queue)?;
+        Ok(set(&queue, &QueueSettings::default(), fcinfo))
     };
     answer(run)
 }
 
 /// Sets a queue to what is given, and has everything go by that; whether it was set otherwise.
-fn set(queue: &str, settings: &Queue, fcinfo: FunctionCallInfo) -> bool {
+fn set(queue: &Queue, settings: &QueueSettings, fcinfo: FunctionCallInfo) -> bool {
     // First, so that one session at a time gives out slots.
-    let Some(keeps_otherwise) = store::set_queue(queue, settings) else {
+    let Some(keeps_otherwise) = store::set_queue(queue.name(), settings) else {
         return false;
     };
     if keeps_otherwise {

@@ -137,7 +137,7 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
             Cell::State(job.state),
             Cell::Bool(false),
             Cell::Null,
-            Cell::Text(job.common.queue.clone()),
+            Cell::Text(job.common.queue.name().to_string()),
             Cell::At(job.created_at),
             Cell::At(job.scheduled_at()),
         ]
@@ -154,7 +154,7 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
             cells[0] = Cell::Big(holder.id);
             if let Some(job) = &holder.job {
                 cells[1] = Cell::State(job.state);
-                cells[4] = Cell::Text(job.queue.to_string());
+                cells[4] = Cell::Text(job.queue.name().to_string());
                 cells[5] = Cell::At(job.created_at);
                 cells[6] = Cell::At(job.scheduled_at);
             }

@@ -9,6 +9,7 @@ use crate::pg::answer::Rows;
 use crate::pg::array::Array;
 use crate::pg::{server, time};
 use crate::store::fetch::{self, Fetch};
+use crate::store::queue::Queue;
 use crate::transition::start::{self, AtLeast};
 
 /// Claims jobs of one queue. See the COMMENT in sql/50_work.sql.
@@ -25,7 +26,7 @@ fn fetch(
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
     let run = || {
-        let queue = check::name("queue", queue)?.into_owned();
+        let queue = check::queue(queue)?;
         let least = Least { min_jobs, linger };
         claim(&[queue], max_jobs, worker, lease, kinds, least, fcinfo)
     };
@@ -46,7 +47,7 @@ fn fetch_any(
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
     let run = || {
-        let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
+        let queues = check::queues(queues)?;
         let least = Least { min_jobs, linger };
         claim(&queues, max_jobs, worker, lease, kinds, least, fcinfo)
     };
@@ -54,7 +55,7 @@ fn fetch_any(
 }
 
 fn claim(
-    queues: &[String],
+    queues: &[Queue],
     max_jobs: Option<i32>,
     worker: Option<&str>,
     lease: Option<pgrx::datum::Interval>,

@@ -15,6 +15,7 @@ use crate::pg::role::{as_role, called, owner_of};
 use crate::pg::{procedure, time};
 use crate::shmem::waiters::{self, QUEUES, Taken, WORKERS};
 use crate::shmem::{self, things};
+use crate::store::queue::Queue;
 use crate::store::wait::{self, Look};
 use crate::store::{config_cache, limits, workers};
 
@@ -49,7 +50,7 @@ fn wait(
 ) {
     let run = || {
         check::primary()?;
-        let queues = [check::name("queue", queue)?.into_owned()];
+        let queues = [check::queue(queue)?];
         Wait::run("jobs.wait", timeout, fcinfo, |wait| {
             wait_for_jobs(&queues, None, wait)
         })
@@ -68,7 +69,7 @@ fn wait_any(
 ) {
     let run = || {
         check::primary()?;
-        let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
+        let queues = check::queues(queues)?;
         let worker = worker.map(|worker| check::name("worker", Some(worker)));
         let worker = worker.transpose()?;
         Wait::run("jobs.wait_any", timeout, fcinfo, |wait| {
@@ -151,8 +152,8 @@ impl Wait {
 }
 
 /// Returns when there may be a job, or something new is asked of the worker.
-fn wait_for_jobs(queues: &[String], worker: Option<&str>, wait: &Wait) {
-    let mut things: Vec<u64> = queues.iter().map(|queue| things::queue(queue)).collect();
+fn wait_for_jobs(queues: &[Queue], worker: Option<&str>, wait: &Wait) {
+    let mut things: Vec<u64> = queues.iter().map(|queue| queue.number()).collect();
     things.extend(worker.map(things::worker));
     let kinds = QUEUES | worker.map_or(0, |_| WORKERS);
     let seat = waiters::take_seat(kinds);
@@ -270,7 +271,7 @@ struct QueueHeads {
 }
 
 /// Looks at queues for a worker.
-fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, QueueHeads) {
+fn look(queues: &[Queue], worker: Option<&str>, wait: &Wait) -> (i64, QueueHeads) {
     let now = time::now();
     let mut found = QueueHeads::default();
     wait.look(|| {
@@ -280,7 +281,7 @@ fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, QueueHead
         }
         for queue in queues {
             let look = with_room(queue, now);
-            found.heads.push((things::queue(queue), look.head));
+            found.heads.push((queue.number(), look.head));
             found.due_at = found.due_at.into_iter().chain(look.due_at).min();
         }
     });
@@ -288,8 +289,8 @@ fn look(queues: &[String], worker: Option<&str>, wait: &Wait) -> (i64, QueueHead
 }
 
 /// What of a queue could be fetched: nothing while it is paused or as full as it may be.
-fn with_room(queue: &str, now: i64) -> Look {
-    let set = config_cache::queue(queue);
+fn with_room(queue: &Queue, now: i64) -> Look {
+    let set = queue.settings();
     let is_full = || {
         set.concurrency
             .is_some_and(|limit| !limits::has_free_slot(queue, limit))

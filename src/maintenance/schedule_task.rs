@@ -7,6 +7,7 @@ use crate::pg::time;
 use crate::shmem;
 use crate::store::effects::Told;
 use crate::store::lanes::Reach;
+use crate::store::queue::Queue;
 use crate::store::{due, fetch, place};
 use crate::transition;
 
@@ -33,7 +34,7 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let queues = AFTER.with_borrow_mut(|after| due::queues_with_due(now, limit, after, reach));
     let promoted = by_shares(queues, limit, |queue, from, share| {
         LAST.set(queue.to_owned());
-        fetch::promote_due(queue, from, now, share, &but, Told::All) as i64
+        fetch::promote_due(&Queue::named(queue), from, now, share, &but, Told::All) as i64
     });
     Round::of(promoted as usize, limit)
 }
@@ -49,7 +50,7 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     });
     let mut found = Vec::new();
     by_shares(queues, limit, |queue, _, share| {
-        let due = due::scheduled(queue, now, share, &but);
+        let due = due::scheduled(&Queue::named(queue), now, share, &but);
         found.extend(due.iter().copied().map(Thing::Job));
         but.extend(&due);
         due.len() as i64

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use super::bounded::{Crowd, Filter, Numbers};
 use super::outbox::Content;
-use super::things;
+use super::things::{self, Queue};
 
 /// What one transaction announces.
 pub struct Announcement {
@@ -28,17 +28,17 @@ thread_local! {
 }
 
 /// Jobs of this queue became available.
-pub fn available(queue: &str) {
+pub fn available(queue: &Queue) {
     note(|announced| {
-        announced.queues.add(things::queue(queue));
-        announced.to_notify.queues.add(queue);
+        announced.queues.add(queue.number());
+        announced.to_notify.queues.add(queue.name());
     });
 }
 
 /// A job of this queue waits for its time, and so may be the next to be due. Or it is available as
 /// before, by another row.
-pub fn waits(queue: &str) {
-    note(|announced| announced.queues.add(things::queue(queue)));
+pub fn waits(queue: &Queue) {
+    note(|announced| announced.queues.add(queue.number()));
 }
 
 /// A job became final, or is gone. Noted whether or not somebody waits for it: who does may come

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
-use super::things;
+use super::things::Queue;
 
 /// Queues, and kinds of them, that can be told apart.
 const PLACES: usize = 4096;
@@ -43,7 +43,7 @@ pub fn register() {
 }
 
 /// Somebody fetches from a queue, whether there is a job or not; `None`: jobs of any kind.
-pub fn note(queue: &str, kinds: Option<&[String]>, now: i64) {
+pub fn note(queue: &Queue, kinds: Option<&[String]>, now: i64) {
     if !super::is_preloaded() {
         return;
     }
@@ -54,12 +54,12 @@ pub fn note(queue: &str, kinds: Option<&[String]>, now: i64) {
             place.at.store(now, Ordering::Relaxed);
         }
     };
-    note(things::queue_here(queue));
+    note(queue.number());
     match kinds {
-        None => note(things::kind_here(queue, None)),
+        None => note(queue.kind(None)),
         Some(kinds) => {
             for kind in kinds {
-                note(things::kind_here(queue, Some(kind)));
+                note(queue.kind(Some(kind)));
             }
         }
     }
@@ -67,13 +67,13 @@ pub fn note(queue: &str, kinds: Option<&[String]>, now: i64) {
 
 /// When that was last; `None`: not since the server was started, or so many queues ago that it is
 /// forgotten.
-pub fn last(queue: &str) -> Option<i64> {
-    at(things::queue_here(queue))
+pub fn last(queue: &Queue) -> Option<i64> {
+    at(queue.number())
 }
 
 /// When that was last by somebody who would have taken a job of this kind.
-pub fn last_for(queue: &str, kind: &str) -> Option<i64> {
-    let asked = [None, Some(kind)].map(|kind| at(things::kind_here(queue, kind)));
+pub fn last_for(queue: &Queue, kind: &str) -> Option<i64> {
+    let asked = [None, Some(kind)].map(|kind| at(queue.kind(kind)));
     asked.into_iter().flatten().max()
 }
 
@@ -110,37 +110,41 @@ fn settle(thing: u64) -> &'static Place {
 mod tests {
     use pgrx::prelude::*;
 
+    use super::super::things::Queue;
     use super::{COARSE, PLACES, last, last_for, note};
 
     #[pg_test]
     fn a_queue_is_known_by_its_latest_fetch_until_many_others_came() {
         let now = 1_000 * COARSE;
-        assert_eq!(last("fetches a"), None);
-        note("fetches a", None, now);
-        note("fetches a", None, now + 1);
-        assert_eq!(last("fetches a"), Some(now));
-        note("fetches a", None, now + COARSE);
-        assert_eq!(last("fetches a"), Some(now + COARSE));
+        let [a, b] = ["fetches a", "fetches b"].map(Queue::named);
+        assert_eq!(last(&a), None);
+        note(&a, None, now);
+        note(&a, None, now + 1);
+        assert_eq!(last(&a), Some(now));
+        note(&a, None, now + COARSE);
+        assert_eq!(last(&a), Some(now + COARSE));
         // The clock is put back.
-        note("fetches a", None, now - COARSE);
-        assert_eq!(last("fetches a"), Some(now - COARSE));
-        assert_eq!(last("fetches b"), None);
+        note(&a, None, now - COARSE);
+        assert_eq!(last(&a), Some(now - COARSE));
+        assert_eq!(last(&b), None);
+        let other = |n: usize| Queue::named(&format!("fetches {n}"));
         for n in 0..PLACES * 8 {
-            note(&format!("fetches {n}"), None, now + n as i64);
+            note(&other(n), None, now + n as i64);
         }
-        assert_eq!(last("fetches a"), None);
-        assert!(last(&format!("fetches {}", PLACES * 8 - 1)).is_some());
+        assert_eq!(last(&a), None);
+        assert!(last(&other(PLACES * 8 - 1)).is_some());
     }
 
     #[pg_test]
     fn a_kind_is_asked_for_by_its_name_or_by_who_takes_any() {
         let (now, kinds) = (1_000 * COARSE, ["k1".to_string(), "k2".to_string()]);
-        note("kinds", Some(&kinds), now);
-        assert_eq!(last("kinds"), Some(now));
-        assert_eq!(last_for("kinds", "k2"), Some(now));
-        assert_eq!(last_for("kinds", "k3"), None);
-        note("kinds", None, now + COARSE);
-        assert_eq!(last_for("kinds", "k2"), Some(now + COARSE));
-        assert_eq!(last_for("kinds", "k3"), Some(now + COARSE));
+        let queue = &Queue::named("kinds");
+        note(queue, Some(&kinds), now);
+        assert_eq!(last(queue), Some(now));
+        assert_eq!(last_for(queue, "k2"), Some(now));
+        assert_eq!(last_for(queue, "k3"), None);
+        note(queue, None, now + COARSE);
+        assert_eq!(last_for(queue, "k2"), Some(now + COARSE));
+        assert_eq!(last_for(queue, "k3"), Some(now + COARSE));
     }
 }

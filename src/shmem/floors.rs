@@ -25,7 +25,6 @@
 //! Who cannot get at a queue's floors, because whoever is at them is not running, does without, and
 //! has them forgotten: to lower them may have been what it wanted.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
@@ -35,6 +34,7 @@ use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 use smallvec::SmallVec;
 
 use super::spinlock::Lock;
+use super::things::{self, Queue};
 use crate::pg::{server, time, transaction};
 
 /// The lowest position.
@@ -87,7 +87,7 @@ struct Floor {
     end: AtomicI64,
 }
 
-struct Queue {
+struct Place {
     /// A hash of database, table and name; 0 is a free place.
     key: AtomicU64,
     lock: Lock,
@@ -101,7 +101,7 @@ struct Queue {
     lanes: [Floor; LANES],
 }
 
-struct Shared([Queue; QUEUES]);
+struct Shared([Place; QUEUES]);
 
 // SAFETY: atomics only.
 unsafe impl PGRXSharedMemory for Shared {}
@@ -112,7 +112,7 @@ static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs floors") };
 /// Asks for the shared memory.
 pub fn register() {
     pg_shmem_init!(
-        SHARED = Shared(std::array::from_fn(|_| Queue {
+        SHARED = Shared(std::array::from_fn(|_| Place {
             key: AtomicU64::new(0),
             lock: Lock::new(),
             settling: Lock::new(),
@@ -131,7 +131,7 @@ pub fn register() {
 
 /// The floors of one queue, as one walk begins.
 pub struct Floors {
-    queue: &'static Queue,
+    place: &'static Place,
     key: u64,
     lowered: u64,
     lanes: Lanes,
@@ -149,29 +149,41 @@ struct Known {
     end: i64,
 }
 
-/// The floors of a queue whose rows are in this table; it gets a place for them if it has none.
-pub fn of(table: Oid, queue: &str) -> Option<Floors> {
-    with_place(key(table, queue), settle)
+/// The rows of a table that share floors: those of a queue or, where it is `None`, of all queues.
+#[derive(Clone, Copy)]
+pub struct Rows(u64);
+
+impl Rows {
+    pub fn of(table: Oid, queue: Option<&Queue>) -> Rows {
+        let table = u64::from(server::database().to_u32()) << 32 | u64::from(table.to_u32());
+        let queue = queue.map_or(0, Queue::number);
+        Rows(things::spread(queue ^ things::spread(table)).max(1))
+    }
+
+    /// Their floors; they get a place for them if they have none.
+    pub fn floors(self) -> Option<Floors> {
+        with_place(self.0, settle)
+    }
+
+    /// Their floors, if they have a place for them.
+    pub fn known_floors(self) -> Option<Floors> {
+        with_place(self.0, |_, _| None)
+    }
 }
 
-/// The floors of a queue, if it has a place for them.
-pub fn known(table: Oid, queue: &str) -> Option<Floors> {
-    with_place(key(table, queue), |_, _| None)
-}
-
-fn with_place(key: u64, otherwise: fn(u64, i64) -> Option<&'static Queue>) -> Option<Floors> {
+fn with_place(key: u64, otherwise: fn(u64, i64) -> Option<&'static Place>) -> Option<Floors> {
     if !super::is_preloaded() || transaction::is_serializable() {
         return None;
     }
     let now = time::now();
-    let queue = find(key).or_else(|| otherwise(key, now))?;
-    queue.used_at.store(now, Ordering::Relaxed);
-    let floors = queue.with_lock(|| {
-        (queue.key.load(Ordering::SeqCst) == key).then(|| Floors {
-            queue,
+    let place = find(key).or_else(|| otherwise(key, now))?;
+    place.used_at.store(now, Ordering::Relaxed);
+    let floors = place.with_lock(|| {
+        (place.key.load(Ordering::SeqCst) == key).then(|| Floors {
+            place,
             key,
-            lowered: queue.lowered.load(Ordering::SeqCst),
-            lanes: queue.known(),
+            lowered: place.lowered.load(Ordering::SeqCst),
+            lanes: place.known(),
         })
     });
     floors.flatten()
@@ -211,11 +223,11 @@ impl Floors {
         if !confirms && position <= candidate {
             return;
         }
-        self.queue.with_lock(|| {
+        self.place.with_lock(|| {
             if !self.is_unchanged() {
                 return;
             }
-            let Some(floor) = self.queue.floor(lane.number()) else {
+            let Some(floor) = self.place.floor(lane.number()) else {
                 return;
             };
             if confirms && candidate > floor.confirmed.load(Ordering::SeqCst) {
@@ -236,9 +248,9 @@ impl Floors {
 
     /// This position was taken out of a lane.
     pub fn taken(&self, lane: Lane, position: i64) {
-        self.queue.with_lock(|| {
-            if self.queue.key.load(Ordering::SeqCst) == self.key
-                && let Some(floor) = self.queue.floor(lane.number())
+        self.place.with_lock(|| {
+            if self.place.key.load(Ordering::SeqCst) == self.key
+                && let Some(floor) = self.place.floor(lane.number())
             {
                 floor
                     .end
@@ -249,11 +261,11 @@ impl Floors {
 
     /// Whether it is time to look without floors, for what came in without our knowing.
     pub fn may_look_at_all(&self, has_found: bool) -> bool {
-        let at = self.queue.look_at_all_at.load(Ordering::SeqCst);
+        let at = self.place.look_at_all_at.load(Ordering::SeqCst);
         let now = time::now();
         let claim = |at| {
             let next = now + LOOK_AT_ALL_EVERY;
-            self.queue
+            self.place
                 .look_at_all_at
                 .compare_exchange(at, next, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
@@ -269,7 +281,7 @@ impl Floors {
         let took = took.as_micros() as i64;
         let rest = (took * LOOK_AT_ALL_SHARE).clamp(LOOK_AT_ALL_EVERY, LOOK_AT_ALL_AT_LEAST);
         let next = time::now() + rest;
-        self.queue.look_at_all_at.store(next, Ordering::SeqCst);
+        self.place.look_at_all_at.store(next, Ordering::SeqCst);
     }
 
     fn known(&self, lane: Lane) -> Option<Known> {
@@ -280,30 +292,30 @@ impl Floors {
     }
 
     fn is_unchanged(&self) -> bool {
-        self.queue.key.load(Ordering::SeqCst) == self.key
-            && self.queue.lowered.load(Ordering::SeqCst) == self.lowered
+        self.place.key.load(Ordering::SeqCst) == self.key
+            && self.place.lowered.load(Ordering::SeqCst) == self.lowered
     }
 }
 
 /// A row was inserted into a lane: a floor that is above it is lowered. To be called after its
 /// index entry is there.
-pub fn inserted(table: Oid, queue: &str, lane: Lane, position: i64) {
+pub fn inserted(rows: Rows, lane: Lane, position: i64) {
     if !super::is_preloaded() {
         return;
     }
     fence(Ordering::SeqCst);
-    let Some(queue) = find(key(table, queue)) else {
+    let Some(place) = find(rows.0) else {
         return;
     };
     let number = lane.number();
-    let floor = queue
+    let floor = place
         .lanes
         .iter()
         .find(|floor| floor.lane.load(Ordering::SeqCst) == number);
     if floor.is_some_and(|floor| floor.candidate.load(Ordering::SeqCst) > position) {
-        queue.with_lock(|| {
-            queue.lowered.fetch_add(1, Ordering::SeqCst);
-            for floor in &queue.lanes {
+        place.with_lock(|| {
+            place.lowered.fetch_add(1, Ordering::SeqCst);
+            for floor in &place.lanes {
                 if floor.lane.load(Ordering::SeqCst) == number {
                     floor.candidate.fetch_min(position, Ordering::SeqCst);
                     floor.confirmed.fetch_min(position, Ordering::SeqCst);
@@ -313,35 +325,27 @@ pub fn inserted(table: Oid, queue: &str, lane: Lane, position: i64) {
     }
 }
 
-fn key(table: Oid, queue: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    server::database().to_u32().hash(&mut hasher);
-    table.to_u32().hash(&mut hasher);
-    queue.hash(&mut hasher);
-    hasher.finish().max(1)
-}
-
-fn places(key: u64) -> &'static [Queue] {
+fn places(key: u64) -> &'static [Place] {
     let first = (key as usize % (QUEUES / WAYS)) * WAYS;
     &SHARED.get().0[first..first + WAYS]
 }
 
-fn find(key: u64) -> Option<&'static Queue> {
+fn find(key: u64) -> Option<&'static Place> {
     places(key)
         .iter()
-        .find(|queue| queue.key.load(Ordering::SeqCst) == key)
+        .find(|place| place.key.load(Ordering::SeqCst) == key)
 }
 
 /// Gives a queue the place of one that is not used any more.
-fn settle(key: u64, now: i64) -> Option<&'static Queue> {
+fn settle(key: u64, now: i64) -> Option<&'static Place> {
     // One at a time, so that a queue settles in one place.
     let settling = &places(key)[0].settling;
     let settled = settling.with(|| find(key).or_else(|| settle_alone(key, now)), || ());
     settled.flatten()
 }
 
-fn settle_alone(key: u64, now: i64) -> Option<&'static Queue> {
-    let used_at = |queue: &&Queue| queue.used_at.load(Ordering::Relaxed);
+fn settle_alone(key: u64, now: i64) -> Option<&'static Place> {
+    let used_at = |place: &&Place| place.used_at.load(Ordering::Relaxed);
     let oldest = places(key).iter().min_by_key(used_at)?;
     let before = oldest.key.load(Ordering::SeqCst);
     if before != 0 && now - used_at(&oldest) < FORGOTTEN_AFTER {
@@ -362,7 +366,7 @@ fn settle_alone(key: u64, now: i64) -> Option<&'static Queue> {
     Some(oldest)
 }
 
-impl Queue {
+impl Place {
     fn known(&self) -> Lanes {
         self.lanes
             .iter()

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
-use super::things;
+use super::things::Queue;
 
 const NUMBERS: usize = 1024;
 
@@ -29,17 +29,17 @@ pub fn register() {
 }
 
 /// A job was put into a queue of this database.
-pub fn note(queue: &str) {
+pub fn note(queue: &Queue) {
     if let Some(number) = number(queue) {
         number.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// How many were, since the server was started; `None`: nobody counts.
-pub fn noted(queue: &str) -> Option<u64> {
+pub fn noted(queue: &Queue) -> Option<u64> {
     number(queue).map(|number| number.load(Ordering::SeqCst))
 }
 
-fn number(queue: &str) -> Option<&'static AtomicU64> {
-    super::is_preloaded().then(|| &SHARED.get().0[things::queue_here(queue) as usize % NUMBERS])
+fn number(queue: &Queue) -> Option<&'static AtomicU64> {
+    super::is_preloaded().then(|| &SHARED.get().0[queue.number() as usize % NUMBERS])
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::queue::Queue;
 use super::spi::{Plan, Snapshot, big, texts};
 use super::types::*;
 use crate::pg::time;
@@ -11,19 +12,19 @@ use crate::shmem::fetches;
 pub const UNATTENDED: i64 = 300_000_000;
 
 /// When somebody fetched from a queue last, as the calling statement sees it.
-pub fn last_fetched(queue: &str) -> Option<i64> {
+pub fn last_fetched(queue: &Queue) -> Option<i64> {
     noted_or(queue, || {
-        fetched_by_jobs(Snapshot::Callers, &[queue]).remove(queue)
+        fetched_by_jobs(Snapshot::Callers, &[queue.name()]).remove(queue.name())
     })
 }
 
 /// When somebody fetched from a queue last. Where that is not known (the library is not preloaded,
 /// or the server was started anew), by the jobs that run and those that ended last.
-fn noted_or(queue: &str, by_jobs: impl FnOnce() -> Option<i64>) -> Option<i64> {
+fn noted_or(queue: &Queue, by_jobs: impl FnOnce() -> Option<i64>) -> Option<i64> {
     noted(queue).or_else(by_jobs).filter(is_past)
 }
 
-fn noted(queue: &str) -> Option<i64> {
+fn noted(queue: &Queue) -> Option<i64> {
     fetches::last(queue).filter(is_past)
 }
 
@@ -34,8 +35,8 @@ fn is_past(at: &i64) -> bool {
 
 /// Whether a queue that was last fetched from then has had no worker since, as the calling
 /// statement sees it.
-pub fn is_unattended(queue: &str, fetched_at: Option<i64>, since: i64, now: i64) -> bool {
-    is_before(fetched_at, since) && at_work(Snapshot::Callers, &[queue], now).is_empty()
+pub fn is_unattended(queue: &Queue, fetched_at: Option<i64>, since: i64, now: i64) -> bool {
+    is_before(fetched_at, since) && at_work(Snapshot::Callers, &[queue.name()], now).is_empty()
 }
 
 /// Those of these queues that have had no worker since then, and when each was fetched from last.
@@ -48,7 +49,7 @@ pub fn unattended(queues: Vec<String>, since: i64, now: i64) -> Vec<(String, Opt
     let by_jobs = fetched_by_jobs(Snapshot::Own, &names);
     let at_work = at_work(Snapshot::Own, &names, now);
     let left = queues.into_iter().filter_map(|queue| {
-        let fetched_at = noted_or(&queue, || by_jobs.get(&queue).copied());
+        let fetched_at = noted_or(&Queue::named(&queue), || by_jobs.get(&queue).copied());
         let is_left = is_before(fetched_at, since) && !at_work.contains(&queue);
         is_left.then_some((queue, fetched_at))
     });
@@ -62,7 +63,7 @@ fn is_before(fetched_at: Option<i64>, since: i64) -> bool {
 
 /// When a queue was last fetched from, if that was lately, and nobody has lately asked for jobs of
 /// this kind there. Not known (`None`) where the library is not preloaded.
-pub fn passes_over(queue: &str, kind: &str, now: i64) -> Option<i64> {
+pub fn passes_over(queue: &Queue, kind: &str, now: i64) -> Option<i64> {
     let lately = |at: &i64| *at >= now - UNATTENDED;
     let is_asked_for = fetches::last_for(queue, kind).as_ref().is_some_and(lately);
     noted(queue).filter(|at| lately(at) && !is_asked_for)

@@ -14,6 +14,7 @@ use super::config::Rare;
 use super::config_cache;
 use super::direct;
 use super::job::NewJob;
+use super::queue::Queue;
 use super::spi::{Plan, Snapshot, big, text};
 use super::types::*;
 use crate::error::{Error, Result};
@@ -60,15 +61,15 @@ pub(super) fn are_set() -> bool {
     config_cache::some(Rare::Bound)
 }
 
-fn bound(queue: &str) -> Option<i64> {
+fn bound(queue: &Queue) -> Option<i64> {
     are_set()
-        .then(|| config_cache::queue_now(queue).max_waiting)
+        .then(|| queue.settings_now().max_waiting)
         .flatten()
         .map(i64::from)
 }
 
 /// A job was put into `ready` or `scheduled`, and is in the floors.
-pub(super) fn put(queue: &str) {
+pub(super) fn put(queue: &Queue) {
     if bound(queue).is_some() {
         puts::note(queue);
     }
@@ -79,17 +80,18 @@ pub(super) fn admit<'a>(jobs: impl Iterator<Item = &'a NewJob>) -> Result<()> {
     if !are_set() {
         return Ok(());
     }
-    let mut new: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut new: BTreeMap<&str, (&Queue, i64)> = BTreeMap::new();
     for job in jobs {
-        *new.entry(job.common.queue.as_str()).or_default() += 1;
+        let queue = &job.common.queue;
+        new.entry(queue.name()).or_insert((queue, 0)).1 += 1;
     }
-    for (queue, new) in new {
+    for (queue, new) in new.into_values() {
         if let Some(bound) = bound(queue)
             && most(queue).is_none_or(|most| most + new > bound)
         {
             let depth = count(queue, bound);
             if depth + new > bound {
-                return Err(Error::queue_full(queue, new, depth, bound));
+                return Err(Error::queue_full(queue.name(), new, depth, bound));
             }
         }
     }
@@ -97,10 +99,10 @@ pub(super) fn admit<'a>(jobs: impl Iterator<Item = &'a NewJob>) -> Result<()> {
 }
 
 /// How many wait at the most, by what was counted before.
-fn most(queue: &str) -> Option<i64> {
+fn most(queue: &Queue) -> Option<i64> {
     let puts = puts::noted(queue)?;
     REMEMBERED.with_borrow(|remembered| {
-        let counted = remembered.queues.get(queue)?;
+        let counted = remembered.queues.get(queue.name())?;
         let is_good =
             remembered.since == invalidation::heard() && Instant::now() < counted.good_until;
         is_good.then(|| counted.most + puts.wrapping_sub(counted.puts) as i64)
@@ -108,11 +110,11 @@ fn most(queue: &str) -> Option<i64> {
 }
 
 /// How many wait, up to the bound.
-fn count(queue: &str, bound: i64) -> i64 {
+fn count(queue: &Queue, bound: i64) -> i64 {
     let (begun, since) = (Instant::now(), invalidation::heard());
     let puts = puts::noted(queue);
     let Some(waiting) = direct::bounds::count(queue, bound as usize) else {
-        let args = [text(queue), big(bound)];
+        let args = [text(queue.name()), big(bound)];
         return COUNT.value_as_of(Snapshot::Latest, &args).unwrap_or(0);
     };
     if let Some(puts) = puts {
@@ -132,7 +134,7 @@ fn count(queue: &str, bound: i64) -> i64 {
                     ..Remembered::default()
                 };
             }
-            remembered.queues.insert(queue.to_string(), counted);
+            remembered.queues.insert(queue.name().to_string(), counted);
         });
     }
     waiting.there as i64

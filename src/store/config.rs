@@ -66,7 +66,7 @@ options!(as_struct);
 record! {
     /// What is set of a queue. One of which nothing is set is like those that were never named. So
     /// says the view `jobs.queues`, too.
-    Queue: "jobs.queue" by queue {
+    QueueSettings: "jobs.queue" by queue {
         /// The most jobs that run at a time.
         concurrency: i32,
         /// The most jobs that start in a period.
@@ -88,7 +88,7 @@ record! {
 /// As a retention: the jobs are never deleted.
 pub const FOR_EVER: i64 = -1;
 
-impl Queue {
+impl QueueSettings {
     /// Whether nothing is fetched.
     pub fn is_paused(&self) -> bool {
         self.paused_at.is_some()
@@ -123,8 +123,8 @@ pub fn kind(name: &str) -> Kind {
 }
 
 /// What is set of a queue.
-pub fn queue(name: &str, seen: Snapshot) -> Queue {
-    let queue = QUEUE.first_as_of(seen, &[text(name)], Queue::read);
+pub fn queue(name: &str, seen: Snapshot) -> QueueSettings {
+    let queue = QUEUE.first_as_of(seen, &[text(name)], QueueSettings::read);
     queue.unwrap_or_default()
 }
 
@@ -161,7 +161,7 @@ pub fn pause(queue: &str, at: i64, by: &str, reason: Option<&str>) -> bool {
 
 /// Lets a queue go on; whether it was paused. Waits for who is pausing it.
 pub fn resume(queue: &str, at: i64) -> bool {
-    let before = LOCK_QUEUE.first(&[text(queue)], Queue::read);
+    let before = LOCK_QUEUE.first(&[text(queue)], QueueSettings::read);
     let is_paused = before.is_some_and(|before| before.is_paused());
     let is_resumed = is_paused && RESUME.execute(&[text(queue), big(at)]) > 0;
     FORGET_QUEUE.execute(&[text(queue)]);
@@ -176,15 +176,15 @@ pub fn forget_resumed(before: i64, limit: i64) -> usize {
 
 /// Writes the limits of a queue and how long its jobs are kept, none: takes them back; whether that
 /// is another time than before. `None`: all of it is as before.
-pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
+pub fn set_queue(queue: &str, settings: &QueueSettings) -> Option<bool> {
     // So that it can be locked, and nobody else changes it meanwhile.
     let before = loop {
         MAKE_QUEUE.execute(&[text(queue)]);
-        if let Some(before) = LOCK_QUEUE.first(&[text(queue)], Queue::read) {
+        if let Some(before) = LOCK_QUEUE.first(&[text(queue)], QueueSettings::read) {
             break before;
         }
     };
-    let same = Queue {
+    let same = QueueSettings {
         paused_at: before.paused_at,
         resumed_at: before.resumed_at,
         ..settings.clone()
@@ -196,8 +196,8 @@ pub fn set_queue(queue: &str, settings: &Queue) -> Option<bool> {
 
 static KIND: Plan = Plan::built(Kind::select, &[TEXT]);
 static LOCK_KIND: Plan = Plan::built(|| Kind::select() + " FOR UPDATE", &[TEXT]);
-static QUEUE: Plan = Plan::built(Queue::select, &[TEXT]);
-static LOCK_QUEUE: Plan = Plan::built(|| Queue::select() + " FOR UPDATE", &[TEXT]);
+static QUEUE: Plan = Plan::built(QueueSettings::select, &[TEXT]);
+static LOCK_QUEUE: Plan = Plan::built(|| QueueSettings::select() + " FOR UPDATE", &[TEXT]);
 // By `Rare`.
 static SOME: [Plan; 2] = [
     Plan::new(
@@ -241,12 +241,17 @@ static MAKE_QUEUE: Plan = Plan::new(
     &[TEXT],
 );
 static SET_QUEUE: Plan = Plan::built(
-    || format!("UPDATE jobs.queue {} WHERE queue = $1", set(Queue::SET)),
-    Queue::TYPES,
+    || {
+        format!(
+            "UPDATE jobs.queue {} WHERE queue = $1",
+            set(QueueSettings::SET)
+        )
+    },
+    QueueSettings::TYPES,
 );
 // Whether a queue is paused or has a setting.
 fn is_set() -> String {
-    let settings = list(&Queue::SET[1..]);
+    let settings = list(&QueueSettings::SET[1..]);
     format!("num_nonnulls(paused_at, {settings}) > 0")
 }
 static FORGET_QUEUE: Plan = Plan::built(
@@ -277,7 +282,7 @@ static FORGET_RESUMED: Plan = Plan::built(
 mod tests {
     use pgrx::prelude::*;
 
-    use super::{Kind, Queue, is_set};
+    use super::{Kind, QueueSettings, is_set};
 
     #[pg_test]
     fn the_view_shows_queues_that_are_paused_or_have_a_setting() {
@@ -292,7 +297,10 @@ mod tests {
     #[pg_test]
     fn every_column_of_kinds_and_queues_is_known() {
         let pause = ["paused_at", "paused_by", "pause_reason", "resumed_at"];
-        for (table, set, others) in [("kind", Kind::SET, &[][..]), ("queue", Queue::SET, &pause)] {
+        for (table, set, others) in [
+            ("kind", Kind::SET, &[][..]),
+            ("queue", QueueSettings::SET, &pause),
+        ] {
             let sql = format!(
                 "SELECT string_agg(attname, ', ' ORDER BY attname) FROM pg_attribute
                   WHERE attrelid = 'jobs.{table}'::regclass AND attnum > 0"

@@ -14,20 +14,26 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::config::{self, Kind, Queue, Rare};
+use super::config::{self, Kind, QueueSettings, Rare};
+use super::queue::Queue;
 use super::spi::Snapshot;
 use super::workers::{self, Command};
 use crate::pg::{invalidation, transaction, versions};
 
-/// More names than this are not remembered: somebody makes them up.
+/// More kinds than this are not remembered: somebody makes them up.
 const MOST: usize = 10_000;
+
+/// What was read is good until something else is heard, and only for this serializable transaction,
+/// if it is one's.
+type GoodFor = (u64, Option<u32>);
+
+/// What is set of a queue: for everybody, and for a serializable transaction.
+pub(super) type Remembered = RefCell<[Option<(GoodFor, Rc<QueueSettings>)>; 2]>;
 
 #[derive(Default)]
 struct Known {
-    /// until something else is heard, and only for this serializable transaction, if it is one's
-    good_for: (u64, Option<u32>),
+    good_for: GoodFor,
     kinds: HashMap<String, Rc<Kind>>,
-    queues: HashMap<String, Rc<Queue>>,
     /// of all workers: they make up names, and hardly any has a command
     commands: Option<Rc<HashMap<String, Command>>>,
     /// by `Rare`
@@ -41,31 +47,44 @@ thread_local! {
 
 /// The defaults of a kind.
 pub fn kind(name: &str) -> Rc<Kind> {
-    by_name(
+    look_up(
         Snapshot::Own,
-        name,
-        |known| &mut known.kinds,
-        || config::kind(name),
+        |known| known.kinds.get(name).cloned(),
+        || Rc::new(config::kind(name)),
+        |known, found| {
+            if known.kinds.len() >= MOST {
+                known.kinds.clear();
+            }
+            known.kinds.insert(name.to_string(), found);
+        },
     )
 }
 
-/// What is set of a queue.
-pub fn queue(name: &str) -> Rc<Queue> {
-    queue_as_of(Snapshot::Own, name)
-}
+impl Queue {
+    /// What is set of it.
+    pub fn settings(&self) -> Rc<QueueSettings> {
+        self.settings_as_of(Snapshot::Own)
+    }
 
-/// What is set of a queue now.
-pub fn queue_now(name: &str) -> Rc<Queue> {
-    queue_as_of(Snapshot::Latest, name)
-}
+    /// What is set of it now.
+    pub fn settings_now(&self) -> Rc<QueueSettings> {
+        self.settings_as_of(Snapshot::Latest)
+    }
 
-fn queue_as_of(seen: Snapshot, name: &str) -> Rc<Queue> {
-    by_name(
-        seen,
-        name,
-        |known| &mut known.queues,
-        || config::queue(name, seen),
-    )
+    fn settings_as_of(&self, seen: Snapshot) -> Rc<QueueSettings> {
+        let place = |known: &Known| usize::from(known.good_for.1.is_some());
+        look_up(
+            seen,
+            |known| match &self.remembered().borrow()[place(known)] {
+                Some((good_for, found)) if *good_for == known.good_for => Some(found.clone()),
+                _ => None,
+            },
+            || Rc::new(config::queue(self.name(), seen)),
+            |known, found| {
+                self.remembered().borrow_mut()[place(known)] = Some((known.good_for, found));
+            },
+        )
+    }
 }
 
 /// Whether some queue has this now.
@@ -87,26 +106,6 @@ pub fn command(worker: &str) -> Option<Command> {
         |known, commands| known.commands = Some(commands),
     );
     commands.get(worker).copied()
-}
-
-fn by_name<T>(
-    seen: Snapshot,
-    name: &str,
-    map: impl Fn(&mut Known) -> &mut HashMap<String, Rc<T>>,
-    read: impl FnOnce() -> T,
-) -> Rc<T> {
-    look_up(
-        seen,
-        |known| map(known).get(name).cloned(),
-        || Rc::new(read()),
-        |known, found| {
-            let map = map(known);
-            if map.len() >= MOST {
-                map.clear();
-            }
-            map.insert(name.to_string(), found);
-        },
-    )
 }
 
 /// What is known, or else is read.

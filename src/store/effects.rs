@@ -30,6 +30,7 @@ use super::history::{self, Over};
 use super::job::NewJob;
 use super::moves::{Move, To};
 use super::prune::Old;
+use super::queue::Queue;
 use super::{bounds, lanes, limits, notes, reap};
 use crate::pg::time;
 use crate::shmem::commit::{self, Work};
@@ -47,7 +48,7 @@ pub enum Spot {
 }
 
 /// The queue of a job that was put to wait, and its place.
-pub type Arrived = (String, Spot);
+pub type Arrived = (Queue, Spot);
 
 /// Who is told that due jobs are available.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub enum Told {
 }
 
 /// Jobs wait, and their rows are written.
-fn arrived<'a>(jobs: impl ExactSizeIterator<Item = (&'a str, Spot)>, told: Told) {
+fn arrived<'a>(jobs: impl ExactSizeIterator<Item = (&'a Queue, Spot)>, told: Told) {
     let are_counted = jobs.len() > 1 && bounds::are_set();
     let mut lowest = None;
     let mut latest = None;
@@ -112,7 +113,7 @@ pub(super) fn inserted(jobs: &[(i64, &NewJob)]) {
     };
     let spots = jobs
         .iter()
-        .map(|(id, job)| (job.common.queue.as_str(), spot(*id, job)));
+        .map(|(id, job)| (&job.common.queue, spot(*id, job)));
     arrived(spots, Told::All);
     let is_never_due = |(_, job): &(i64, &NewJob)| {
         job.state == State::Available && job.common.expires_at.is_none()
@@ -125,13 +126,13 @@ pub(super) fn inserted(jobs: &[(i64, &NewJob)]) {
 
 /// Jobs of a queue are available at these priorities and positions: they came due, or arrived
 /// without our code, as by COPY.
-pub(super) fn promoted(queue: &str, lanes: &[(i16, i64)], told: Told) {
+pub(super) fn promoted(queue: &Queue, lanes: &[(i16, i64)], told: Told) {
     let spot = |&(priority, seq): &(i16, i64)| (queue, Spot::Ready { priority, seq });
     arrived(lanes.iter().map(spot), told);
 }
 
 /// A fetch started attempts at jobs of a queue.
-pub(super) fn started(queue: &str, fetch: &Fetch, room: &Room, claimed: &[Claimed]) {
+pub(super) fn started(queue: &Queue, fetch: &Fetch, room: &Room, claimed: &[Claimed]) {
     for one in claimed {
         history::started(one.pair, fetch.now, one.since);
     }
@@ -190,7 +191,7 @@ pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
         });
         finished(over, event);
     }
-    let waiting = waiting.iter().map(|(queue, spot)| (queue.as_str(), *spot));
+    let waiting = waiting.iter().map(|(queue, spot)| (queue, *spot));
     arrived(waiting, Told::All);
     for one in moves {
         if let Some(ends_at) = one.releases {
@@ -232,6 +233,6 @@ pub(super) fn pruned(jobs: &[Old]) {
 }
 
 /// A queue was resumed or has other limits, so a fetch may get more.
-pub fn opened(queue: &str) {
+pub fn opened(queue: &Queue) {
     announce::available(queue);
 }

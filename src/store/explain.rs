@@ -7,6 +7,7 @@ use pgrx::pg_sys::Datum;
 use super::health::line;
 use super::limits::latest_start;
 use super::place::joined_to_its_row;
+use super::queue::Queue;
 use super::spi::{Plan, Snapshot, big, text};
 use super::types::*;
 use super::{activity, workers};
@@ -122,7 +123,7 @@ pub fn facts(id: i64, now: i64, sees_payload: bool) -> Option<Facts> {
 }
 
 fn waiting(facts: &Facts, due_at: Option<i64>) -> Waiting {
-    let (queue, now) = (facts.queue.as_str(), facts.now);
+    let (queue, now) = (&Queue::named(&facts.queue), facts.now);
     let is_due = match facts.state {
         State::Available => true,
         State::Pending => false,
@@ -151,7 +152,7 @@ fn waiting(facts: &Facts, due_at: Option<i64>) -> Waiting {
         in_front: 0,
         first_in_front: Vec::new(),
     };
-    QUEUE.first_as_of(Snapshot::Callers, &[text(queue), big(now)], |rows| {
+    QUEUE.first_as_of(Snapshot::Callers, &[text(queue.name()), big(now)], |rows| {
         waiting.paused_at = rows.get(0, "paused_at");
         waiting.paused_by = rows.get(0, "paused_by");
         waiting.pause_reason = rows.get(0, "pause_reason");

@@ -7,6 +7,7 @@ use super::columns::columns;
 use super::count::waits_since;
 use super::direct;
 use super::effects::{self, Told};
+use super::queue::Queue;
 use super::spi::{Plan, big, bigs, text, texts};
 use super::types::*;
 use crate::pg::{jsonb, time};
@@ -84,7 +85,7 @@ pub(super) struct Claimed {
 }
 
 /// Claims up to as many jobs of a queue as there are tokens; how many.
-pub fn claim(queue: &str, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> usize {
+pub fn claim(queue: &Queue, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> usize {
     let claimed = direct::fetch::claim(queue, fetch, tokens, room, emit)
         .unwrap_or_else(|| claim_by_statement(queue, fetch, tokens, room, emit));
     effects::started(queue, fetch, room, &claimed);
@@ -117,10 +118,10 @@ pub fn since(values: &[Datum]) -> i64 {
 
 /// Since when each of up to so many jobs of a queue waits that a fetch could claim now, as
 /// far as limits are left aside.
-pub fn available_since(queue: &str, fetch: &Fetch, most: usize) -> Vec<i64> {
+pub fn available_since(queue: &Queue, fetch: &Fetch, most: usize) -> Vec<i64> {
     direct::fetch::available_since(queue, fetch, most).unwrap_or_else(|| {
         let args = [
-            text(queue),
+            text(queue.name()),
             big(fetch.now),
             big(most as i64),
             fetch.kinds.and_then(texts),
@@ -130,14 +131,14 @@ pub fn available_since(queue: &str, fetch: &Fetch, most: usize) -> Vec<i64> {
 }
 
 fn claim_by_statement(
-    queue: &str,
+    queue: &Queue,
     fetch: &Fetch,
     tokens: &[i64],
     room: &Room,
     emit: Emit,
 ) -> Vec<Claimed> {
     let mut args = vec![
-        text(queue),
+        text(queue.name()),
         big(fetch.now),
         big(tokens.len() as i64),
         bigs(tokens),
@@ -159,7 +160,7 @@ fn claim_by_statement(
         emit(values, nulls);
         Some(Claimed {
             id: rows.at(row, fetched::ID)?,
-            pair: tally::pair(queue, &rows.at::<String>(row, fetched::KIND)?),
+            pair: tally::pair(queue.name(), &rows.at::<String>(row, fetched::KIND)?),
             since: rows.at(row, fetched::WAITS_SINCE)?,
             hold_ends_at: rows.at(row, fetched::HOLD_ENDS_AT),
             lease_ends_at: rows.at(row, fetched::LEASE_EXPIRES_AT)?,
@@ -169,8 +170,21 @@ fn claim_by_statement(
 
 /// Makes up to `limit` jobs of a queue available that came due from then on, but not these, in the
 /// order in which they were due; how many.
-pub fn promote_due(queue: &str, from: i64, now: i64, limit: i64, but: &[i64], told: Told) -> usize {
-    let args = [text(queue), big(now), big(limit), bigs(but), big(from)];
+pub fn promote_due(
+    queue: &Queue,
+    from: i64,
+    now: i64,
+    limit: i64,
+    but: &[i64],
+    told: Told,
+) -> usize {
+    let args = [
+        text(queue.name()),
+        big(now),
+        big(limit),
+        bigs(but),
+        big(from),
+    ];
     let promoted = PROMOTE_DUE.list(&args, |rows, row| {
         Some((rows.get(row, "priority")?, rows.get(row, "seq")?))
     });

@@ -28,7 +28,7 @@ pub fn inserted(jobs: &[(i64, &NewJob)]) {
     };
     for alike in jobs.chunk_by(|(_, one), (_, next)| is_alike(one, next)) {
         let (_, first) = alike[0];
-        let pair = tally::pair(&first.common.queue, &first.common.kind);
+        let pair = tally::pair(first.common.queue.name(), &first.common.kind);
         tally::count(
             pair,
             first.created_at,

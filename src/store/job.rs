@@ -11,6 +11,7 @@ use pgrx::IntoDatum;
 use super::columns::columns;
 use super::config::Kind;
 use super::kept::Kept;
+use super::queue::Queue;
 use super::spi::{Arg, big, text, texts};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -49,7 +50,7 @@ impl<T> From<Option<T>> for Setting<T> {
 /// What jobs of a batch mostly have in common, valid and with all defaults filled in.
 pub struct Common {
     pub kind: String,
-    pub queue: String,
+    pub queue: Queue,
     /// lower runs first
     pub priority: i16,
     pub expires_at: Option<i64>,
@@ -140,7 +141,7 @@ columns! {
         MAX_ATTEMPTS: INT4 not null = new.common.max_attempts.into_datum(),
         PRIORITY: INT2 not null = new.common.priority.into_datum(),
         KIND: TEXT not null = text(&new.common.kind),
-        QUEUE: TEXT not null = text(&new.common.queue),
+        QUEUE: TEXT not null = text(new.common.queue.name()),
         ARGS: JSONB not null = Some(new.args.datum()),
         META: JSONB = new.common.meta.given().copied().map(Jsonb::datum),
         TAGS: TEXTS = new.common.tags.given().and_then(|tags| texts(tags)),

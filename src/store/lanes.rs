@@ -1,44 +1,47 @@
 //! Where rows of `ready` and `scheduled` are looked for from: whoever puts one in says so,
 //! whichever way it was put in. Then, when the floors show it, it counts for the queue's bound.
 
-use pgrx::pg_sys::Oid;
-
 use super::bounds;
 use super::direct::shapes;
-use crate::shmem::floors::{self, Lane};
+use super::queue::Queue;
+use crate::shmem::floors::{self, Lane, Rows};
 
 /// A job was put into a lane of `ready`.
-pub fn put_ready(queue: &str, priority: i16, seq: i64) {
-    floors::inserted(shapes::READY.name.oid(), queue, Lane::Ready(priority), seq);
+pub fn put_ready(queue: &Queue, priority: i16, seq: i64) {
+    floors::inserted(ready(queue), Lane::Ready(priority), seq);
     bounds::put(queue);
 }
 
 /// A job was put into `scheduled`.
-pub fn put_scheduled(queue: &str, due_at: i64) {
+pub fn put_scheduled(queue: &Queue, due_at: i64) {
     for whose in [Whose::Queue(queue), Whose::All] {
-        let (table, queue) = whose.floor();
-        floors::inserted(table, queue, Lane::Scheduled, due_at);
+        floors::inserted(whose.rows(), Lane::Scheduled, due_at);
     }
     bounds::put(queue);
+}
+
+/// The available jobs of a queue.
+pub(super) fn ready(queue: &Queue) -> Rows {
+    Rows::of(shapes::READY.name.oid(), Some(queue))
 }
 
 /// Whose scheduled jobs are meant. Both have a floor.
 #[derive(Clone, Copy)]
 pub(super) enum Whose<'a> {
     /// those of this queue
-    Queue(&'a str),
+    Queue(&'a Queue),
     /// those of all queues, as they come due
     All,
 }
 
 impl Whose<'_> {
-    /// What their floor is known by.
-    pub fn floor(&self) -> (Oid, &str) {
-        match self {
-            Whose::Queue(queue) => (shapes::SCHEDULED.name.oid(), queue),
-            // No queue has this name, and an index may be built anew under another OID.
-            Whose::All => (shapes::SCHEDULED.name.oid(), ""),
-        }
+    pub fn rows(&self) -> Rows {
+        let queue = match self {
+            Whose::Queue(queue) => Some(&***queue),
+            Whose::All => None,
+        };
+        // An index may be built anew under another OID.
+        Rows::of(shapes::SCHEDULED.name.oid(), queue)
     }
 }
 
@@ -52,9 +55,9 @@ pub enum Reach {
 }
 
 /// From when on a queue may have scheduled jobs: those that were due before are gone.
-pub fn scheduled_from(queue: &str, reach: Reach) -> i64 {
+pub fn scheduled_from(queue: &Queue, reach: Reach) -> i64 {
     let from_floor = || {
-        let floors = floors::of(shapes::SCHEDULED.name.oid(), queue);
+        let floors = Whose::Queue(queue).rows().floors();
         floors.map(|floors| floors.of(Lane::Scheduled))
     };
     let floor = (reach == Reach::FromFloor).then(from_floor).flatten();

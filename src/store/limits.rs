@@ -3,14 +3,15 @@
 
 use jobs_core::interval::Interval;
 
+use super::queue::Queue;
 use super::spi::{Plan, big, bigs, text};
 use super::types::*;
 use crate::pg::time;
 use crate::shmem::leases;
 
 /// Locks up to so many free slots of a queue with this limit.
-pub fn lock_slots(queue: &str, limit: i32, most: usize) -> Vec<i64> {
-    let args = [text(queue), big(limit.into()), big(most as i64)];
+pub fn lock_slots(queue: &Queue, limit: i32, most: usize) -> Vec<i64> {
+    let args = [text(queue.name()), big(limit.into()), big(most as i64)];
     LOCK_SLOTS.values(&args)
 }
 
@@ -22,7 +23,7 @@ pub fn occupy(slots: &[i64], jobs: &[i64]) {
 }
 
 /// Frees the slots of jobs that no longer run; returns their queues.
-pub fn free(slots: &[i64]) -> Vec<String> {
+pub fn free(slots: &[i64]) -> Vec<Queue> {
     if slots.is_empty() {
         return Vec::new();
     }
@@ -30,20 +31,24 @@ pub fn free(slots: &[i64]) -> Vec<String> {
 }
 
 /// Whether a queue has a free slot.
-pub fn has_free_slot(queue: &str, limit: i32) -> bool {
-    HAS_FREE_SLOT.execute(&[text(queue), big(limit.into())]) > 0
+pub fn has_free_slot(queue: &Queue, limit: i32) -> bool {
+    HAS_FREE_SLOT.execute(&[text(queue.name()), big(limit.into())]) > 0
 }
 
 /// When the next start of a queue may be made; `None`: a fetch can make one now, or cuts it.
-pub fn next_start(queue: &str, now: i64, period: Interval) -> Option<i64> {
-    let args = [text(queue), big(now), Some(time::interval_datum(period))];
+pub fn next_start(queue: &Queue, now: i64, period: Interval) -> Option<i64> {
+    let args = [
+        text(queue.name()),
+        big(now),
+        Some(time::interval_datum(period)),
+    ];
     NEXT_START.value(&args)
 }
 
 /// Locks up to so many of a queue's starts that may be made now. Where there are fewer, starts are
 /// cut.
-pub fn lock_starts(queue: &str, most: usize, now: i64, period: Interval) -> Vec<i64> {
-    let args = [text(queue), big(most as i64), big(now)];
+pub fn lock_starts(queue: &Queue, most: usize, now: i64, period: Interval) -> Vec<i64> {
+    let args = [text(queue.name()), big(most as i64), big(now)];
     let starts = LOCK_STARTS.values(&args);
     if starts.len() < most {
         cut_starts(queue, period);
@@ -53,8 +58,8 @@ pub fn lock_starts(queue: &str, most: usize, now: i64, period: Interval) -> Vec<
 
 /// Cuts the starts of a queue that a clock which was put back left too far ahead to a period from
 /// now. Returns how many it cut.
-fn cut_starts(queue: &str, period: Interval) -> usize {
-    CUT_STARTS.execute(&[text(queue), Some(time::interval_datum(period))])
+fn cut_starts(queue: &Queue, period: Interval) -> usize {
+    CUT_STARTS.execute(&[text(queue.name()), Some(time::interval_datum(period))])
 }
 
 /// Cuts the starts of every queue likewise.
@@ -62,7 +67,7 @@ pub fn cut_all_starts() -> usize {
     let rates = RATES.list(&[], |rows, row| {
         rows.get(row, "queue").zip(rows.get(row, "rate_period"))
     });
-    let cut = |(queue, period): &(String, Interval)| cut_starts(queue, *period);
+    let cut = |(queue, period): &(Queue, Interval)| cut_starts(queue, *period);
     rates.iter().map(cut).sum()
 }
 
@@ -76,19 +81,19 @@ pub fn start(starts: &[i64], now: i64, period: Interval) {
 /// Makes a queue have as many slots as its row says, which the caller has written, and gives one to
 /// each of its jobs that run without, if need be above the limit. Waits for whoever is finishing
 /// one of them.
-pub fn set_slots(queue: &str) {
+pub fn set_slots(queue: &Queue) {
     for plan in [&SLOT_RUNNING, &ADD_SLOTS] {
-        plan.execute(&[text(queue)]);
+        plan.execute(&[text(queue.name())]);
     }
     // Rows of jobs that run may have been written anew.
     leases::noted(i64::MIN);
 }
 
 /// Makes a queue have so many starts.
-pub fn set_starts(queue: &str, limit: Option<i32>, now: i64) {
+pub fn set_starts(queue: &Queue, limit: Option<i32>, now: i64) {
     let limit = big(limit.unwrap_or(0).into());
-    ADD_STARTS.execute(&[text(queue), limit, big(now)]);
-    DROP_STARTS.execute(&[text(queue), limit]);
+    ADD_STARTS.execute(&[text(queue.name()), limit, big(now)]);
+    DROP_STARTS.execute(&[text(queue.name()), limit]);
 }
 
 // What may be taken are the free slots up to the limit ($2), without the highest ones: one less for

@@ -1,8 +1,6 @@
 //! What stands under a key: the jobs that its claim lists, and those that its notes name.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use jobs_core::key::Key;
 use jobs_core::state::State;
@@ -13,12 +11,13 @@ use super::direct;
 use super::kept::Kept;
 use super::notes::Kind;
 use super::place::joined_to_its_row;
+use super::queue::Queue;
 use super::spi::{Plan, Tuples};
 use super::types::*;
 use crate::fault;
 
 /// A job that was inserted under a key: it still exists, or still holds the key.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Holder {
     /// its id
     pub id: i64,
@@ -29,12 +28,12 @@ pub struct Holder {
 }
 
 /// What counts of a holder that exists.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HolderJob {
     /// where it is now
     pub state: State,
     /// its queue
-    pub queue: Rc<str>,
+    pub queue: Queue,
     /// when it was inserted
     pub created_at: i64,
     /// when it is or was due
@@ -43,19 +42,6 @@ pub struct HolderJob {
     pub finalized_at: Option<i64>,
     /// what its retention does not shorten, which few jobs have
     pub kept: Option<Box<Kept>>,
-}
-
-/// The name of a queue, which many jobs in a row share.
-pub fn shared(queue: &str) -> Rc<str> {
-    thread_local! {
-        static LATEST: RefCell<Rc<str>> = RefCell::new(Rc::from(""));
-    }
-    LATEST.with_borrow_mut(|latest| {
-        if **latest != *queue {
-            *latest = Rc::from(queue);
-        }
-        latest.clone()
-    })
 }
 
 impl HolderJob {
@@ -139,7 +125,7 @@ impl UnderKey {
         self.is_outdated |= returned.is_some();
         let job = rows.get(row, "state").map(|state| HolderJob {
             state,
-            queue: shared(&rows.given::<String>(row, "queue")),
+            queue: rows.given(row, "queue"),
             created_at: rows.given(row, "created_at"),
             scheduled_at: rows.given(row, "scheduled_at"),
             finalized_at: rows.get(row, "finalized_at"),

@@ -41,6 +41,7 @@ pub mod periodic_schedule;
 pub mod place;
 pub mod privileges;
 pub mod prune;
+pub mod queue;
 pub mod reap;
 pub mod results;
 pub mod retention;

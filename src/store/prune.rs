@@ -5,6 +5,7 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 
 use super::kept::Kept;
+use super::queue::Queue;
 use super::retention::{self, Term};
 use super::spi::{Plan, Tuples, big, bigs, text};
 use super::types::*;
@@ -119,7 +120,8 @@ pub struct Final {
     pub finalized_at: i64,
     /// what its row says of that
     pub kept_until: Option<i64>,
-    pub queue: String,
+    /// `None`: not known yet
+    pub queue: Option<Queue>,
     pub scheduled_at: Option<i64>,
     /// what its uniqueness says
     pub kept: Option<Kept>,
@@ -130,7 +132,8 @@ impl Final {
     pub fn term(&self, system: Retention) -> Term {
         let unique = self.kept.zip(self.scheduled_at);
         let unique = unique.and_then(|(kept, at)| kept.until_everywhere(self.state, at));
-        let own = retention::of_queue(&self.queue, self.state);
+        let queue = self.queue.as_ref();
+        let own = queue.and_then(|queue| retention::of_queue(queue, self.state));
         Term::of(self.finalized_at, own, unique, system.of(self.state))
     }
 }
@@ -232,7 +235,7 @@ fn read_all(rows: &Tuples) -> Vec<Final> {
             state: rows.given(row, "state"),
             finalized_at: rows.given(row, "finalized_at"),
             kept_until: rows.get(row, "kept_until"),
-            queue: rows.given(row, "queue"),
+            queue: rows.get(row, "queue"),
             scheduled_at: rows.get(row, "scheduled_at"),
             kept: Kept::read(rows, row),
         })

@@ -17,6 +17,7 @@ use jobs_core::state::State;
 use super::config::{self, Rare};
 use super::config_cache;
 use super::direct;
+use super::queue::Queue;
 use super::spi::{Plan, Snapshot, big, bigs, column};
 use super::types::*;
 use crate::pg::{lock, time};
@@ -48,11 +49,11 @@ impl Term {
 }
 
 /// How long the queue keeps jobs of a state, if it has a retention of its own.
-pub fn of_queue(queue: &str, state: State) -> Option<Option<i64>> {
+pub fn of_queue(queue: &Queue, state: State) -> Option<Option<i64>> {
     if !config_cache::some(Rare::Retention) {
         return None;
     }
-    config_cache::queue_now(queue).retention(state)
+    queue.settings_now().retention(state)
 }
 
 /// What the row of a job is to say that becomes final then. The transaction has written something.

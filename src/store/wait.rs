@@ -3,6 +3,7 @@
 use pgrx::pg_sys::Datum;
 
 use super::direct;
+use super::queue::Queue;
 use super::spi::{Plan, bigs, text};
 use super::types::*;
 
@@ -17,7 +18,7 @@ pub struct Look {
 }
 
 /// Looks at a queue.
-pub fn look(queue: &str, now: i64) -> Look {
+pub fn look(queue: &Queue, now: i64) -> Look {
     let (ready, scheduled) =
         direct::wait::first(queue, now).unwrap_or_else(|| first_by_statement(queue, now));
     let is_due = |(at, _): &(i64, i64)| *at <= now;
@@ -30,8 +31,8 @@ pub fn look(queue: &str, now: i64) -> Look {
 /// The position of a queue's first available job, and the time and id of its first scheduled one.
 pub type First = (Option<i64>, Option<(i64, i64)>);
 
-fn first_by_statement(queue: &str, now: i64) -> First {
-    FIRST.run(&[text(queue), Some(Datum::from(now))], |rows| {
+fn first_by_statement(queue: &Queue, now: i64) -> First {
+    FIRST.run(&[text(queue.name()), Some(Datum::from(now))], |rows| {
         let at_and_id = rows.get(0, "due_at").zip(rows.get(0, "job_id"));
         (rows.get(0, "seq"), at_and_id)
     })

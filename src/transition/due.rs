@@ -8,11 +8,12 @@ use crate::store::effects::Told;
 use crate::store::lanes::{self, Reach};
 use crate::store::moves::{self, ErrorRow, To};
 use crate::store::place::{self, Place};
+use crate::store::queue::Queue;
 use crate::store::{due, fetch};
 
 /// Makes due jobs available; how many. Where that fails because of one of them, the others can be
 /// fetched all the same.
-pub fn promote(queue: &str, now: i64, most: usize, told: Told) -> usize {
+pub fn promote(queue: &Queue, now: i64, most: usize, told: Told) -> usize {
     let from = lanes::scheduled_from(queue, Reach::FromFloor);
     let promote = || fetch::promote_due(queue, from, now, most as i64, &[], told);
     if !subxact::has_room() {
@@ -28,7 +29,7 @@ pub fn promote(queue: &str, now: i64, most: usize, told: Told) -> usize {
 
 /// Makes the first due jobs of a queue ready one by one, apart from those that fail. What fails is
 /// for maintenance to tell.
-fn promote_singly(queue: &str, now: i64) -> usize {
+fn promote_singly(queue: &Queue, now: i64) -> usize {
     const MOST: i64 = 60;
     let due = due::scheduled(queue, now, MOST, &[]);
     let promote = |id: &i64| {

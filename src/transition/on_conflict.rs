@@ -47,7 +47,7 @@ fn taken(fields: Fields, new: &NewJob) -> Changes<'_> {
     let common = &*new.common;
     let takes = |field| fields.contains(field);
     let options = Options {
-        queue: takes(Field::Queue).then(|| common.queue.clone()),
+        queue: takes(Field::Queue).then(|| common.queue.name().to_string()),
         priority: takes(Field::Priority).then_some(common.priority),
         max_attempts: takes(Field::MaxAttempts).then_some(common.max_attempts),
         meta: takes(Field::Meta).then(|| common.meta.given_or_else(Jsonb::empty_object)),

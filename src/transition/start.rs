@@ -10,9 +10,10 @@ use crate::pg::answer::Rows;
 use crate::pg::{lock, server, subxact, time};
 use crate::settings::LONGEST_ROW;
 use crate::shmem::commit::{self, Work};
-use crate::shmem::{fetches, things};
+use crate::shmem::fetches;
 use crate::store::effects::Told;
 use crate::store::fetch::{self, Emit, Fetch, Room};
+use crate::store::queue::Queue;
 use crate::store::{clock, config_cache, due, limits, moves, workers};
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
@@ -23,7 +24,7 @@ const MOST_DISCARDED: usize = 1000;
 /// Starts attempts at up to so many jobs of these queues and hands them over; at none if there are
 /// fewer than `least`, or if the worker has a command.
 pub fn attempts(
-    queues: &[String],
+    queues: &[Queue],
     fetch: &Fetch,
     wanted: usize,
     least: Option<AtLeast>,
@@ -49,7 +50,7 @@ pub fn attempts(
 
 /// Claims up to so many jobs; how many. Jobs that no fetch can return are discarded, and others
 /// come in their place.
-fn take(queues: &[String], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
+fn take(queues: &[Queue], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
     let (mut left, mut discarded) = (wanted, 0);
     for queue in queues {
         loop {
@@ -104,8 +105,8 @@ fn discard(too_long: &[((i64, i64), u64)]) {
 }
 
 /// Claims up to so many jobs of a queue; how many.
-fn take_from(queue: &str, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
-    let set = config_cache::queue(queue);
+fn take_from(queue: &Queue, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
+    let set = queue.settings();
     if set.is_paused() {
         return 0;
     }
@@ -154,10 +155,8 @@ impl AtLeast {
     /// Nobody else who asks for so many is to pass over those jobs meanwhile: for him they may be
     /// enough. So fetches that want several jobs of a queue take turns. They may do so with those
     /// of other queues: [`TURNS`] numbers are locked at most, however many queues there are.
-    fn take(&self, queues: &[String], fetch: &Fetch, wanted: usize, rows: &mut Rows) -> usize {
-        let turns = queues
-            .iter()
-            .map(|queue| (things::queue(queue) % TURNS) as i64);
+    fn take(&self, queues: &[Queue], fetch: &Fetch, wanted: usize, rows: &mut Rows) -> usize {
+        let turns = queues.iter().map(|queue| (queue.number() % TURNS) as i64);
         let turns = turns.filter(|_| !fault::is_on(Fault::OutOfTurn));
         lock::in_turn(turns.collect(), || {
             if !self.are_there(queues, fetch) {
@@ -184,10 +183,10 @@ impl AtLeast {
 
     /// Whether there are enough jobs, as far as limits of queues are left aside. Due ones are made
     /// available for that.
-    fn are_there(&self, queues: &[String], fetch: &Fetch) -> bool {
+    fn are_there(&self, queues: &[Queue], fetch: &Fetch) -> bool {
         let (mut count, mut first) = (0, i64::MAX);
         for queue in queues {
-            if config_cache::queue(queue).is_paused() {
+            if queue.settings().is_paused() {
                 continue;
             }
             if due::has_due(queue, fetch.now) {

@@ -1,7 +1,6 @@
 //! The jobs under a key, and what a policy decides by them.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jobs_core::key::Key;
 use jobs_core::policy::Policy;
@@ -12,7 +11,6 @@ use crate::fault::{self, Fault};
 use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::claims::{Listed, Lists};
-use crate::store::config_cache;
 use crate::store::look::{self, Holder, HolderJob, UnderKey};
 use crate::store::notes::Kind;
 
@@ -132,7 +130,7 @@ impl Holders {
 }
 
 fn is_kept(job: &HolderJob, retention: Retention, now: i64) -> bool {
-    let own = config_cache::queue(&job.queue).retention(job.state);
+    let own = job.queue.settings().retention(job.state);
     match (job.finalized_at, own.unwrap_or(retention.of(job.state))) {
         (Some(at), Some(kept)) => {
             at.saturating_add(kept) > now || job.kept_until().is_some_and(|until| until > now)
@@ -141,20 +139,13 @@ fn is_kept(job: &HolderJob, retention: Retention, now: i64) -> bool {
     }
 }
 
-/// A number for a queue.
-pub(super) fn number_of(queue: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    queue.hash(&mut hasher);
-    hasher.finish()
-}
-
 fn counts(job: &HolderJob) -> Job {
     Job {
         state: job.state,
         created_at: job.created_at,
         scheduled_at: job.scheduled_at,
         finalized_at: job.finalized_at.unwrap_or(i64::MAX),
-        queue: number_of(&job.queue),
+        queue: job.queue.number(),
         kept_until: job.kept_until().unwrap_or(i64::MIN),
     }
 }

@@ -39,7 +39,7 @@ impl Candidate {
                 created_at: self.job.created_at,
                 scheduled_at: self.job.scheduled_at(),
                 finalized_at: i64::MAX,
-                queue: holders::number_of(&self.job.common.queue),
+                queue: self.job.common.queue.number(),
                 kept_until: i64::MIN,
             }),
             holds: self.job.common.hold.is_some(),
@@ -48,7 +48,7 @@ impl Candidate {
 }
 
 /// What became of a candidate.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Outcome {
     /// inserted under this id
     Inserted(i64),
@@ -65,7 +65,7 @@ pub enum Outcome {
 }
 
 /// A job that was inserted in the place of others.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Replacement {
     /// its id
     pub id: i64,

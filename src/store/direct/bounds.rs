@@ -7,15 +7,15 @@ use super::walk;
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
 use crate::pg::transaction;
-use crate::shmem::floors;
 use crate::store::bounds::Waiting;
-use crate::store::lanes::{Reach, scheduled_from};
+use crate::store::lanes::{self, Reach};
+use crate::store::queue::Queue;
 
 /// How many jobs of a queue wait, up to so many; `None`: use a statement.
 ///
 /// What is committed counts, whatever the transaction's snapshot. A job that comes due meanwhile is
 /// rather counted twice than not at all.
-pub fn count(queue: &str, most: usize) -> Option<Waiting> {
+pub fn count(queue: &Queue, most: usize) -> Option<Waiting> {
     let scheduled = Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_DUE)?;
     let ready = Table::open_to_read(&shapes::READY, &shapes::READY.key)?;
     transaction::make_visible();
@@ -33,14 +33,14 @@ pub fn count(queue: &str, most: usize) -> Option<Waiting> {
             waiting.there += usize::from(!row.is_new);
         }
     };
-    let name = queue.into_datum().expect("names are not null");
-    let from = Key::at_from(2, scheduled_from(queue, Reach::FromFloor));
+    let name = queue.name().into_datum().expect("names are not null");
+    let from = Key::at_from(2, lanes::scheduled_from(queue, Reach::FromFloor));
     add(
         &scheduled,
         &shapes::SCHEDULED_DUE,
         &[Key::text(1, name), from],
     );
-    match floors::known(shapes::READY.name.oid(), queue) {
+    match lanes::ready(queue).known_floors() {
         None => add(&ready, &shapes::READY.key, &[Key::text(1, name)]),
         Some(floors) => walk::parts(&floors)
             .iter()

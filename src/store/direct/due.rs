@@ -17,6 +17,7 @@ use crate::pg::transaction;
 use crate::shmem::floors::{self, Lane};
 use crate::shmem::leases;
 use crate::store::lanes::{self, Reach, Whose};
+use crate::store::queue::Queue;
 use crate::store::{clock, due};
 
 impl Whose<'_> {
@@ -52,10 +53,11 @@ pub fn queues_with_due(
         after.clone_from(last);
     }
     let mut queues: Vec<(String, i64)> = Vec::new();
-    for queue in next {
+    for name in next {
+        let queue = Queue::named(&name);
         if has_due(&queue, now)? {
             let from = lanes::scheduled_from(&queue, reach);
-            queues.push((queue, from));
+            queues.push((name, from));
         }
     }
     let known: HashSet<String> = queues.iter().map(|(queue, _)| queue.clone()).collect();
@@ -85,14 +87,14 @@ fn next_queues(after: &str, most: usize) -> Option<Vec<String>> {
 /// Up to so many queues that have scheduled jobs, or had some of late: those that come after this
 /// one; and whether these are all. `None`: use a statement.
 fn scheduled_queues(after: &str, most: usize) -> Option<(Vec<String>, bool)> {
-    let whose = Whose::Queue(after);
-    let table = whose.open()?;
+    let index = &shapes::SCHEDULED_DUE;
+    let table = Table::open_to_read(&shapes::SCHEDULED, index)?;
     let mut queues: Vec<String> = Vec::new();
     while queues.len() < most {
         pgrx::check_for_interrupts!();
         let last = queues.last().map_or(after, String::as_str).into_datum();
         let last = last.expect("it is not null");
-        match table.first_above(whose.index(), last) {
+        match table.first_above(index, last) {
             Some(queue) => queues.push(queue),
             None => return Some((queues, true)),
         }
@@ -153,7 +155,7 @@ pub fn first_due() -> Option<Option<i64>> {
 }
 
 /// Whether a queue has jobs that are due but not yet ready; `None`: use a statement.
-pub fn has_due(queue: &str, now: i64) -> Option<bool> {
+pub fn has_due(queue: &Queue, now: i64) -> Option<bool> {
     let whose = Whose::Queue(queue);
     let table = whose.open()?;
     let mut is_there = |_: &Row, due: &Due| due.is_there;
@@ -161,7 +163,7 @@ pub fn has_due(queue: &str, now: i64) -> Option<bool> {
 }
 
 /// When the first scheduled job of a queue is due, and its id; `None`: use a statement.
-pub fn first_of(queue: &str) -> Option<Option<(i64, i64)>> {
+pub fn first_of(queue: &Queue) -> Option<Option<(i64, i64)>> {
     let whose = Whose::Queue(queue);
     let table = whose.open()?;
     let mut first: Option<(i64, i64)> = None;
@@ -190,8 +192,7 @@ fn look_also_below(
 ) -> bool {
     let is_there = |found: Option<Due>| found.is_some_and(|found| found.is_there);
     let found = look_from_floor(table, whose, now, is_enough);
-    let (of, queue) = whose.floor();
-    if let Some(floors) = floors::known(of, queue)
+    if let Some(floors) = whose.rows().known_floors()
         && floors.of(Lane::Scheduled) > floors::LOWEST
         && floors.may_look_at_all(
             found.is_some_and(|found| found.is_there && found.lowest <= time::now()),
@@ -201,7 +202,7 @@ fn look_also_below(
         let all = look_for_due(table, whose, floors::LOWEST, now, is_enough);
         floors.looked_at_all(begun.elapsed());
         if let Some(all) = all {
-            floors::inserted(of, queue, Lane::Scheduled, all.lowest);
+            floors::inserted(whose.rows(), Lane::Scheduled, all.lowest);
         }
         return is_there(all) || is_there(found);
     }
@@ -216,8 +217,7 @@ fn look_from_floor(
     until: i64,
     is_enough: &mut dyn FnMut(&Row, &Due) -> bool,
 ) -> Option<Due> {
-    let (of, queue) = whose.floor();
-    let floors = floors::known(of, queue);
+    let floors = whose.rows().known_floors();
     let from = floors
         .as_ref()
         .map_or(floors::LOWEST, |floors| floors.of(Lane::Scheduled));
@@ -232,7 +232,7 @@ fn look_from_floor(
                 let position = lowest.unwrap_or_else(|| until.min(time::now()));
                 floors.nothing_below(Lane::Scheduled, position);
             }
-            None => drop(floors::of(of, queue)),
+            None => drop(whose.rows().floors()),
         }
     }
     found
@@ -261,7 +261,7 @@ fn look_for_due(
     let seen = seen();
     let mut keys = SmallVec::<[Key; 3]>::new();
     if let Whose::Queue(queue) = whose {
-        let queue = queue.into_datum().expect("names are not null");
+        let queue = queue.name().into_datum().expect("names are not null");
         keys.push(Key::text(1, queue));
     }
     let due_at = keys.len() as i16 + 1;

@@ -13,14 +13,14 @@ use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::pg::{array, time};
 use crate::shmem::tally;
-use crate::store::config_cache;
 use crate::store::fetch::{ANSWERED, Claimed, DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Room};
+use crate::store::queue::Queue;
 use crate::store::spi::{Arg, big, text};
 use crate::store::types::*;
 
 /// Claims jobs and hands them over; `None`: use a statement.
 pub fn claim(
-    queue: &str,
+    queue: &Queue,
     fetch: &Fetch,
     tokens: &[i64],
     room: &Room,
@@ -32,7 +32,7 @@ pub fn claim(
     // Taken after the rows were: it shows their jobs.
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
-    let resumed_at = config_cache::queue(queue).resumed_at;
+    let resumed_at = queue.settings().resumed_at;
     let lease = fetch.lease.map(time::interval_datum);
     let worker = text(fetch.worker);
     let no_meta = Jsonb::empty_object().datum();
@@ -63,7 +63,7 @@ pub fn claim(
         let attempt = Some(Datum::from(taken.attempts + 1));
         let (due_at, since) = waits(taken, &job, resumed_at);
         let kind = job.str(job::KIND).expect("it is not null");
-        let pair = tally::pair(queue, kind);
+        let pair = tally::pair(queue.name(), kind);
         started.push(running.row_of(&[
             (running::JOB_ID, big(taken.job_id)),
             (running::TOKEN, big(tokens[n])),
@@ -118,7 +118,7 @@ pub fn claim(
 }
 
 /// Takes jobs of a queue that a fetch wants, or looks at them; `None`: use a statement.
-fn take(how: How, jobs: &Table, queue: &str, fetch: &Fetch, most: usize) -> Option<Vec<Taken>> {
+fn take(how: How, jobs: &Table, queue: &Queue, fetch: &Fetch, most: usize) -> Option<Vec<Taken>> {
     let Some(kinds) = fetch.kinds else {
         return walk::take(how, queue, fetch.now, most, &|_| true);
     };
@@ -137,12 +137,12 @@ fn take(how: How, jobs: &Table, queue: &str, fetch: &Fetch, most: usize) -> Opti
 
 /// Since when each of up to so many jobs is available that a fetch could claim now; `None`: use a
 /// statement.
-pub fn available_since(queue: &str, fetch: &Fetch, most: usize) -> Option<Vec<i64>> {
+pub fn available_since(queue: &Queue, fetch: &Fetch, most: usize) -> Option<Vec<i64>> {
     let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
     let found = take(How::Look, &jobs, queue, fetch, most)?;
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
-    let resumed_at = config_cache::queue(queue).resumed_at;
+    let resumed_at = queue.settings().resumed_at;
     let since = found.iter().filter_map(|found| {
         let job = scan.first(&[Key::big(1, found.job_id)])?;
         Some(waits(found, &job, resumed_at).1)

@@ -64,7 +64,7 @@ impl Tables {
                     (ready::EXPIRES_AT, job.common.expires_at.and_then(big)),
                     (ready::ATTEMPT, attempt),
                     (ready::PRIORITY, Some(job.common.priority.into())),
-                    (ready::QUEUE, text(&job.common.queue)),
+                    (ready::QUEUE, text(job.common.queue.name())),
                 ])
             }));
         }
@@ -78,7 +78,7 @@ impl Tables {
                     (scheduled::EXPIRES_AT, job.common.expires_at.and_then(big)),
                     (scheduled::ATTEMPT, attempt),
                     (scheduled::STATE, Some(state)),
-                    (scheduled::QUEUE, text(&job.common.queue)),
+                    (scheduled::QUEUE, text(job.common.queue.name())),
                 ])
             }));
         }

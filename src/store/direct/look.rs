@@ -15,8 +15,9 @@ use crate::pg::table::{Shape, Table};
 use crate::pg::time;
 use crate::pg::transaction;
 use crate::store::kept::Kept;
-use crate::store::look::{HolderJob, shared};
+use crate::store::look::HolderJob;
 use crate::store::notes::Kind;
+use crate::store::queue::Queue;
 
 /// More jobs than these are looked for by a statement.
 const FEW: usize = 4;
@@ -104,7 +105,7 @@ impl Look {
     fn job(&self, id: i64) -> Result<Option<HolderJob>, ()> {
         let id_is = [By::big(1, id)];
         let found = self.find(&shapes::JOB, &shapes::JOB.key, &id_is, |_, row| {
-            let queue = shared(&row.text(job::QUEUE).expect("it is not null"));
+            let queue = Queue::named(row.str(job::QUEUE).expect("it is not null"));
             let created_at = row.big(job::CREATED_AT).expect("it is not null");
             let scheduled_at = row.big(job::SCHEDULED_AT).unwrap_or(created_at);
             let job = HolderJob {
@@ -120,7 +121,7 @@ impl Look {
         let Some((mut job, priority)) = found else {
             return Ok(None);
         };
-        let queue = job.queue.as_ref().into_datum().expect("it is not null");
+        let queue = job.queue.name().into_datum().expect("it is not null");
         let place = [By::text(1, queue), By::small(2, priority), By::big(3, id)];
         if self
             .find(&shapes::READY, &shapes::READY.key, &place, |_, _| ())?

@@ -13,6 +13,7 @@ use crate::pg::transaction;
 use crate::store::effects::{Arrived, Spot};
 use crate::store::moves::{Answer, Move, To, Tries, read_retry};
 use crate::store::place::TakenRow;
+use crate::store::queue::Queue;
 use crate::store::retention;
 use crate::store::spi::{big, text};
 
@@ -121,7 +122,10 @@ struct Put {
 }
 
 fn arrived(job: &Row, spot: Spot) -> Arrived {
-    (job.text(job::QUEUE).expect("it is not null"), spot)
+    (
+        Queue::named(job.str(job::QUEUE).expect("it is not null")),
+        spot,
+    )
 }
 
 fn ready_row(table: &Table, job: &Row, seq: i64, one: &Move) -> NewRow {

@@ -16,14 +16,15 @@ use crate::pg::{subxact, time, transaction};
 use crate::shmem;
 use crate::store::kept::Kept;
 use crate::store::prune::{Dealt, Final, Kind, Old, Wanted};
+use crate::store::queue::Queue;
 
 /// The queue that a job belongs to now; `None`: use a statement.
-pub fn queue_of(id: i64) -> Option<Option<String>> {
+pub fn queue_of(id: i64) -> Option<Option<Queue>> {
     let table = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
     let seen = Seen::latest();
     let mut scan = table.scan(&shapes::JOB.key, &seen, 1);
     let job = scan.first(&[Key::big(1, id)]);
-    Some(job.and_then(|job| job.text(job::QUEUE)))
+    Some(job.and_then(|job| job.str(job::QUEUE).map(Queue::named)))
 }
 
 /// By what the first job of a kind is found that is there, be it one that comes or goes right now;
@@ -200,7 +201,7 @@ fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
 
 /// A row of `job`.
 struct Job {
-    queue: String,
+    queue: Option<Queue>,
     key: Option<UniqueKey>,
     kept: Option<Kept>,
     /// as long as its row of `finished` says nothing else
@@ -212,7 +213,7 @@ struct Job {
 impl Job {
     fn read(row: &Row) -> Job {
         Job {
-            queue: row.text(job::QUEUE).expect("it is not null"),
+            queue: row.str(job::QUEUE).map(Queue::named),
             key: row.bytes(job::UNIQUE_KEY).and_then(UniqueKey::from_bytes),
             kept: look::kept(row),
             scheduled_at: row
@@ -258,7 +259,7 @@ fn next_final(
             state,
             finalized_at: row.big(finished::FINALIZED_AT).expect("it is not null"),
             kept_until: row.big(finished::KEPT_UNTIL),
-            queue: String::new(),
+            queue: None,
             scheduled_at: row.big(finished::SCHEDULED_AT),
             kept: None,
         };

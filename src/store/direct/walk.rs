@@ -11,8 +11,10 @@ use crate::fault::{self, Fault};
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
-use crate::shmem::floors::{self, Floors, Lane};
+use crate::shmem::floors::{Floors, Lane};
 use crate::store::effects::{self, Told};
+use crate::store::lanes;
+use crate::store::queue::Queue;
 
 /// A floor is worth something where it takes longer than this to find the first row. Where there is
 /// little to walk over, everything is looked at.
@@ -52,7 +54,7 @@ pub enum How {
 /// what others have locked and what `wants` does not want; `None`: use a statement.
 pub fn take(
     how: How,
-    queue: &str,
+    queue: &Queue,
     now: i64,
     most: usize,
     wants: &dyn Fn(i64) -> bool,
@@ -61,16 +63,16 @@ pub fn take(
         How::Take => Table::open(&shapes::READY)?,
         How::Look | How::Await => Table::open_to_read(&shapes::READY, &shapes::READY.key)?,
     };
-    let of = shapes::READY.name.oid();
+    let ready = lanes::ready(queue);
     let floors = match how {
-        How::Take | How::Look => floors::of(of, queue),
+        How::Take | How::Look => ready.floors(),
         // There is a floor once there is much to walk over.
-        How::Await => floors::known(of, queue),
+        How::Await => ready.known_floors(),
     };
     let mut walk = Walk {
         how,
         table: &table,
-        queue: queue.into_datum().expect("names are not null"),
+        queue: queue.name().into_datum().expect("names are not null"),
         now,
         most,
         wants,
@@ -83,7 +85,7 @@ pub fn take(
         None => {
             let walked = walk.everything();
             if walked.is_long && how == How::Await {
-                drop(floors::of(of, queue));
+                drop(ready.floors());
             }
         }
         Some(floors) => {
