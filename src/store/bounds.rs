@@ -15,7 +15,7 @@ use super::config_cache;
 use super::direct;
 use super::job::NewJob;
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, big, text};
+use super::spi::{Plan, Snapshot, Value, big};
 use super::types::*;
 use crate::error::{Error, Result};
 use crate::fault::{self, Fault};
@@ -114,7 +114,7 @@ fn count(queue: &Queue, bound: i64) -> i64 {
     let (begun, since) = (Instant::now(), invalidation::heard());
     let puts = puts::noted(queue);
     let Some(waiting) = direct::bounds::count(queue, bound as usize) else {
-        let args = [text(queue.name()), big(bound)];
+        let args = [queue.arg(), big(bound)];
         return COUNT.value_as_of(Snapshot::Latest, &args).unwrap_or(0);
     };
     if let Some(puts) = puts {

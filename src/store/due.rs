@@ -9,7 +9,7 @@ use pgrx::pg_sys::Datum;
 
 use super::lanes::Reach;
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, big, bigs, column, text};
+use super::spi::{Plan, Snapshot, Value, big, bigs, column, text};
 use super::types::*;
 use super::{direct, effects, retention};
 use crate::shmem::leases;
@@ -41,13 +41,13 @@ fn queues_by_statement(now: i64, most: usize, after: &mut String) -> Vec<(String
 
 /// Whether a queue has jobs that are due but not yet ready.
 pub fn has_due(queue: &Queue, now: i64) -> bool {
-    let by_statement = || HAS_DUE.execute(&[text(queue.name()), big(now)]) > 0;
+    let by_statement = || HAS_DUE.execute(&[queue.arg(), big(now)]) > 0;
     direct::due::has_due(queue, now).unwrap_or_else(by_statement)
 }
 
 /// Jobs of a queue that are due, but not these.
 pub fn scheduled(queue: &Queue, now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
-    DUE.values(&[text(queue.name()), big(now), big(limit), bigs(but)])
+    DUE.values(&[queue.arg(), big(now), big(limit), bigs(but)])
 }
 
 /// Discards available and waiting jobs whose `expires_at` has passed, but not these; how many.

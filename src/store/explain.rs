@@ -8,7 +8,7 @@ use super::health::line;
 use super::limits::latest_start;
 use super::place::joined_to_its_row;
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, big, text};
+use super::spi::{Plan, Snapshot, Value, big};
 use super::types::*;
 use super::{activity, workers};
 
@@ -152,7 +152,7 @@ fn waiting(facts: &Facts, due_at: Option<i64>) -> Waiting {
         in_front: 0,
         first_in_front: Vec::new(),
     };
-    QUEUE.first_as_of(Snapshot::Callers, &[text(queue.name()), big(now)], |rows| {
+    QUEUE.first_as_of(Snapshot::Callers, &[queue.arg(), big(now)], |rows| {
         waiting.paused_at = rows.get(0, "paused_at");
         waiting.paused_by = rows.get(0, "paused_by");
         waiting.pause_reason = rows.get(0, "pause_reason");

@@ -8,7 +8,7 @@ use super::count::waits_since;
 use super::direct;
 use super::effects::{self, Told};
 use super::queue::Queue;
-use super::spi::{Plan, big, bigs, text, texts};
+use super::spi::{Plan, Value, big, bigs, text, texts};
 use super::types::*;
 use crate::pg::{jsonb, time};
 use crate::settings::LONGEST_ROW;
@@ -121,7 +121,7 @@ pub fn since(values: &[Datum]) -> i64 {
 pub fn available_since(queue: &Queue, fetch: &Fetch, most: usize) -> Vec<i64> {
     direct::fetch::available_since(queue, fetch, most).unwrap_or_else(|| {
         let args = [
-            text(queue.name()),
+            queue.arg(),
             big(fetch.now),
             big(most as i64),
             fetch.kinds.and_then(texts),
@@ -138,7 +138,7 @@ fn claim_by_statement(
     emit: Emit,
 ) -> Vec<Claimed> {
     let mut args = vec![
-        text(queue.name()),
+        queue.arg(),
         big(fetch.now),
         big(tokens.len() as i64),
         bigs(tokens),
@@ -178,13 +178,7 @@ pub fn promote_due(
     but: &[i64],
     told: Told,
 ) -> usize {
-    let args = [
-        text(queue.name()),
-        big(now),
-        big(limit),
-        bigs(but),
-        big(from),
-    ];
+    let args = [queue.arg(), big(now), big(limit), bigs(but), big(from)];
     let promoted = PROMOTE_DUE.list(&args, |rows, row| {
         Some((rows.get(row, "priority")?, rows.get(row, "seq")?))
     });

@@ -12,7 +12,7 @@ use super::columns::columns;
 use super::config::Kind;
 use super::kept::Kept;
 use super::queue::Queue;
-use super::spi::{Arg, big, text, texts};
+use super::spi::{Arg, Value, big, text, texts};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
@@ -141,7 +141,7 @@ columns! {
         MAX_ATTEMPTS: INT4 not null = new.common.max_attempts.into_datum(),
         PRIORITY: INT2 not null = new.common.priority.into_datum(),
         KIND: TEXT not null = text(&new.common.kind),
-        QUEUE: TEXT not null = text(new.common.queue.name()),
+        QUEUE: TEXT not null = new.common.queue.arg(),
         ARGS: JSONB not null = Some(new.args.datum()),
         META: JSONB = new.common.meta.given().copied().map(Jsonb::datum),
         TAGS: TEXTS = new.common.tags.given().and_then(|tags| texts(tags)),

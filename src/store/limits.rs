@@ -4,14 +4,14 @@
 use jobs_core::interval::Interval;
 
 use super::queue::Queue;
-use super::spi::{Plan, big, bigs, text};
+use super::spi::{Plan, Value, big, bigs};
 use super::types::*;
 use crate::pg::time;
 use crate::shmem::leases;
 
 /// Locks up to so many free slots of a queue with this limit.
 pub fn lock_slots(queue: &Queue, limit: i32, most: usize) -> Vec<i64> {
-    let args = [text(queue.name()), big(limit.into()), big(most as i64)];
+    let args = [queue.arg(), big(limit.into()), big(most as i64)];
     LOCK_SLOTS.values(&args)
 }
 
@@ -32,23 +32,19 @@ pub fn free(slots: &[i64]) -> Vec<Queue> {
 
 /// Whether a queue has a free slot.
 pub fn has_free_slot(queue: &Queue, limit: i32) -> bool {
-    HAS_FREE_SLOT.execute(&[text(queue.name()), big(limit.into())]) > 0
+    HAS_FREE_SLOT.execute(&[queue.arg(), big(limit.into())]) > 0
 }
 
 /// When the next start of a queue may be made; `None`: a fetch can make one now, or cuts it.
 pub fn next_start(queue: &Queue, now: i64, period: Interval) -> Option<i64> {
-    let args = [
-        text(queue.name()),
-        big(now),
-        Some(time::interval_datum(period)),
-    ];
+    let args = [queue.arg(), big(now), Some(time::interval_datum(period))];
     NEXT_START.value(&args)
 }
 
 /// Locks up to so many of a queue's starts that may be made now. Where there are fewer, starts are
 /// cut.
 pub fn lock_starts(queue: &Queue, most: usize, now: i64, period: Interval) -> Vec<i64> {
-    let args = [text(queue.name()), big(most as i64), big(now)];
+    let args = [queue.arg(), big(most as i64), big(now)];
     let starts = LOCK_STARTS.values(&args);
     if starts.len() < most {
         cut_starts(queue, period);
@@ -59,7 +55,7 @@ pub fn lock_starts(queue: &Queue, most: usize, now: i64, period: Interval) -> Ve
 /// Cuts the starts of a queue that a clock which was put back left too far ahead to a period from
 /// now. Returns how many it cut.
 fn cut_starts(queue: &Queue, period: Interval) -> usize {
-    CUT_STARTS.execute(&[text(queue.name()), Some(time::interval_datum(period))])
+    CUT_STARTS.execute(&[queue.arg(), Some(time::interval_datum(period))])
 }
 
 /// Cuts the starts of every queue likewise.
@@ -83,7 +79,7 @@ pub fn start(starts: &[i64], now: i64, period: Interval) {
 /// one of them.
 pub fn set_slots(queue: &Queue) {
     for plan in [&SLOT_RUNNING, &ADD_SLOTS] {
-        plan.execute(&[text(queue.name())]);
+        plan.execute(&[queue.arg()]);
     }
     // Rows of jobs that run may have been written anew.
     leases::noted(i64::MIN);
@@ -92,8 +88,8 @@ pub fn set_slots(queue: &Queue) {
 /// Makes a queue have so many starts.
 pub fn set_starts(queue: &Queue, limit: Option<i32>, now: i64) {
     let limit = big(limit.unwrap_or(0).into());
-    ADD_STARTS.execute(&[text(queue.name()), limit, big(now)]);
-    DROP_STARTS.execute(&[text(queue.name()), limit]);
+    ADD_STARTS.execute(&[queue.arg(), limit, big(now)]);
+    DROP_STARTS.execute(&[queue.arg(), limit]);
 }
 
 // What may be taken are the free slots up to the limit ($2), without the highest ones: one less for

@@ -4,7 +4,7 @@ use pgrx::pg_sys::Datum;
 
 use super::direct;
 use super::queue::Queue;
-use super::spi::{Plan, bigs, text};
+use super::spi::{Plan, Value, bigs};
 use super::types::*;
 
 /// What a queue has for a fetch.
@@ -32,7 +32,7 @@ pub fn look(queue: &Queue, now: i64) -> Look {
 pub type First = (Option<i64>, Option<(i64, i64)>);
 
 fn first_by_statement(queue: &Queue, now: i64) -> First {
-    FIRST.run(&[text(queue.name()), Some(Datum::from(now))], |rows| {
+    FIRST.run(&[queue.arg(), Some(Datum::from(now))], |rows| {
         let at_and_id = rows.get(0, "due_at").zip(rows.get(0, "job_id"));
         (rows.get(0, "seq"), at_and_id)
     })

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use pgrx::pg_sys::Datum;
 
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, big, text, texts};
+use super::spi::{Plan, Snapshot, Value, big, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 
@@ -71,7 +71,7 @@ pub struct Quiet {
 /// The quiet workers of a queue, if there are any, as the calling statement sees it; those that are
 /// lost do not count.
 pub fn quiet_for(queue: &Queue) -> Option<Quiet> {
-    QUIET.run_as_of(Snapshot::Callers, &[text(queue.name())], |rows| {
+    QUIET.run_as_of(Snapshot::Callers, &[queue.arg()], |rows| {
         Some(Quiet {
             names: rows.get(0, "names")?,
             commanded_at: rows.get(0, "commanded_at")?,

@@ -9,7 +9,7 @@ use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::store::claims::Listed;
 use crate::store::job::{NewJob, row};
-use crate::store::spi::{big, text};
+use crate::store::spi::{Value, big};
 
 /// Inserts jobs; `None`: use a statement. Each row is made when it is its turn: of many, few are in
 /// memory at once.
@@ -64,7 +64,7 @@ impl Tables {
                     (ready::EXPIRES_AT, job.common.expires_at.and_then(big)),
                     (ready::ATTEMPT, attempt),
                     (ready::PRIORITY, Some(job.common.priority.into())),
-                    (ready::QUEUE, text(job.common.queue.name())),
+                    (ready::QUEUE, job.common.queue.arg()),
                 ])
             }));
         }
@@ -78,7 +78,7 @@ impl Tables {
                     (scheduled::EXPIRES_AT, job.common.expires_at.and_then(big)),
                     (scheduled::ATTEMPT, attempt),
                     (scheduled::STATE, Some(state)),
-                    (scheduled::QUEUE, text(job.common.queue.name())),
+                    (scheduled::QUEUE, job.common.queue.arg()),
                 ])
             }));
         }
