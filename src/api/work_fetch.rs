@@ -1,4 +1,4 @@
-//! Claiming jobs.
+//! Fetching jobs.
 
 use jobs_core::text::nfc;
 use pgrx::prelude::*;
@@ -12,7 +12,7 @@ use crate::store::fetch::{self, Fetch};
 use crate::store::queue::Queue;
 use crate::transition::start::{self, AtLeast};
 
-/// Claims jobs of one queue. See the COMMENT in sql/50_work.sql.
+/// Fetches jobs of one queue. See the COMMENT in sql/50_work.sql.
 #[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn fetch(
@@ -28,12 +28,12 @@ fn fetch(
     let run = || {
         let queue = check::queue(queue)?;
         let least = Least { min_jobs, linger };
-        claim(&[queue], max_jobs, worker, lease, kinds, least, fcinfo)
+        start(&[queue], max_jobs, worker, lease, kinds, least, fcinfo)
     };
     answer(run)
 }
 
-/// Claims jobs of several queues, in strict order. See the COMMENT in sql/50_work.sql.
+/// Fetches jobs of several queues, in strict order. See the COMMENT in sql/50_work.sql.
 #[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn fetch_any(
@@ -49,12 +49,12 @@ fn fetch_any(
     let run = || {
         let queues = check::queues(queues)?;
         let least = Least { min_jobs, linger };
-        claim(&queues, max_jobs, worker, lease, kinds, least, fcinfo)
+        start(&queues, max_jobs, worker, lease, kinds, least, fcinfo)
     };
     answer(run)
 }
 
-fn claim(
+fn start(
     queues: &[Queue],
     max_jobs: Option<i32>,
     worker: Option<&str>,

@@ -263,7 +263,7 @@ impl Floors {
     pub fn may_look_at_all(&self, has_found: bool) -> bool {
         let at = self.place.look_at_all_at.load(Ordering::SeqCst);
         let now = time::now();
-        let claim = |at| {
+        let take_turn = |at| {
             let next = now + LOOK_AT_ALL_EVERY;
             self.place
                 .look_at_all_at
@@ -273,7 +273,7 @@ impl Floors {
         // The clock may have been put back.
         let later = if has_found { LATER } else { 0 };
         let is_due = now >= at + later || at > now + LOOK_AT_ALL_AT_LEAST;
-        is_due && claim(at)
+        is_due && take_turn(at)
     }
 
     /// That took so long.

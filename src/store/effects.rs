@@ -24,7 +24,7 @@ use jobs_core::counts::Event;
 use jobs_core::key::Key;
 use jobs_core::state::State;
 
-use super::fetch::{Claimed, Fetch, Room};
+use super::fetch::{Fetch, Room, Started};
 use super::finish::Ended;
 use super::history::{self, Over};
 use super::job::NewJob;
@@ -132,26 +132,26 @@ pub(super) fn promoted(queue: &Queue, lanes: &[(i16, i64)], told: Told) {
 }
 
 /// A fetch started attempts at jobs of a queue.
-pub(super) fn started(queue: &Queue, fetch: &Fetch, room: &Room, claimed: &[Claimed]) {
-    for one in claimed {
+pub(super) fn started(queue: &Queue, fetch: &Fetch, room: &Room, jobs: &[Started]) {
+    for one in jobs {
         history::started(one.pair, fetch.now, one.since);
     }
-    if claimed.len() < room.promoted {
+    if jobs.len() < room.promoted {
         announce::available(queue);
     }
-    let held = claimed
+    let held = jobs
         .iter()
         .filter_map(|one| Some((one.id, one.hold_ends_at?)));
     notes::release_holds(&held.collect::<Vec<_>>());
-    if let Some(first) = claimed.iter().map(|one| one.lease_ends_at).min() {
+    if let Some(first) = jobs.iter().map(|one| one.lease_ends_at).min() {
         leases::noted(first);
     }
     if let Some(slots) = room.slots {
-        let ids: Vec<i64> = claimed.iter().map(|one| one.id).collect();
+        let ids: Vec<i64> = jobs.iter().map(|one| one.id).collect();
         limits::occupy(slots, &ids);
     }
     if let Some((starts, period)) = room.starts {
-        limits::start(&starts[..claimed.len()], fetch.now, period);
+        limits::start(&starts[..jobs.len()], fetch.now, period);
     }
 }
 

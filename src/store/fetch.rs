@@ -1,4 +1,4 @@
-//! Claiming jobs: out of `ready`, into `running`.
+//! Starting attempts: out of `ready`, into `running`.
 
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::{Datum, Oid};
@@ -45,7 +45,7 @@ pub struct Room<'a> {
 pub type Emit<'a> = &'a mut dyn FnMut(Vec<Datum>, Vec<bool>);
 
 columns! {
-    /// What [`CLAIM`] answers: the columns of `jobs.fetched_job`; since when the job has waited;
+    /// What [`START`] returns: the columns of `jobs.fetched_job`; since when the job has waited;
     /// and when a hold ends that the job gives back at its start.
     fetched {
         ID: INT8 not null,
@@ -69,11 +69,11 @@ columns! {
 }
 
 /// The types of the columns of `jobs.fetched_job`.
-pub const FETCHED_JOB: &[Oid] = fetched::TYPES.split_at(ANSWERED).0;
-pub(super) const ANSWERED: usize = fetched::WAITS_SINCE as usize - 1;
+pub const FETCHED_JOB: &[Oid] = fetched::TYPES.split_at(RETURNED).0;
+pub(super) const RETURNED: usize = fetched::WAITS_SINCE as usize - 1;
 
-/// A job that was claimed.
-pub(super) struct Claimed {
+/// A job whose attempt was started.
+pub(super) struct Started {
     pub id: i64,
     /// Its queue and kind, for the history.
     pub pair: Pair,
@@ -84,12 +84,12 @@ pub(super) struct Claimed {
     pub lease_ends_at: i64,
 }
 
-/// Claims up to as many jobs of a queue as there are tokens; how many.
-pub fn claim(queue: &Queue, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> usize {
-    let claimed = direct::fetch::claim(queue, fetch, tokens, room, emit)
-        .unwrap_or_else(|| claim_by_statement(queue, fetch, tokens, room, emit));
-    effects::started(queue, fetch, room, &claimed);
-    claimed.len()
+/// Starts attempts at up to as many jobs of a queue as there are tokens; how many.
+pub fn start(queue: &Queue, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> usize {
+    let started = direct::fetch::start(queue, fetch, tokens, room, emit)
+        .unwrap_or_else(|| start_by_statement(queue, fetch, tokens, room, emit));
+    effects::started(queue, fetch, room, &started);
+    started.len()
 }
 
 /// How long the text is of what a job carries, of which these are the columns of
@@ -111,12 +111,12 @@ pub fn id_and_token(values: &[Datum]) -> (i64, i64) {
     (at(fetched::ID), at(fetched::TOKEN))
 }
 
-/// Since when a claimed job has waited.
+/// Since when a job has waited.
 pub fn since(values: &[Datum]) -> i64 {
     values[fetched::WAITS_SINCE as usize - 1].value() as i64
 }
 
-/// Since when each of up to so many jobs of a queue waits that a fetch could claim now, as
+/// Since when each of up to so many jobs of a queue waits that a fetch could start now, as
 /// far as limits are left aside.
 pub fn available_since(queue: &Queue, fetch: &Fetch, most: usize) -> Vec<i64> {
     direct::fetch::available_since(queue, fetch, most).unwrap_or_else(|| {
@@ -130,13 +130,13 @@ pub fn available_since(queue: &Queue, fetch: &Fetch, most: usize) -> Vec<i64> {
     })
 }
 
-fn claim_by_statement(
+fn start_by_statement(
     queue: &Queue,
     fetch: &Fetch,
     tokens: &[i64],
     room: &Room,
     emit: Emit,
-) -> Vec<Claimed> {
+) -> Vec<Started> {
     let mut args = vec![
         queue.arg(),
         big(fetch.now),
@@ -149,16 +149,16 @@ fn claim_by_statement(
         big(time::add(fetch.now, DEFAULT_LEASE)),
     ];
     let plan = match fetch.kinds {
-        None => &CLAIM,
+        None => &START,
         Some(kinds) => {
             args.push(texts(kinds));
-            &CLAIM_KINDS
+            &START_KINDS
         }
     };
     plan.list(&args, |rows, row| {
         let (values, nulls) = rows.datums(row);
         emit(values, nulls);
-        Some(Claimed {
+        Some(Started {
             id: rows.at(row, fetched::ID)?,
             pair: tally::pair(queue.name(), &rows.at::<String>(row, fetched::KIND)?),
             since: rows.at(row, fetched::WAITS_SINCE)?,
@@ -198,7 +198,7 @@ macro_rules! deadline {
 // is nobody else's. Numbered in the order of the lane, each takes its token by number.
 // Everything is computed once, before the lease is inserted: joining what the insert
 // returns would compare every row with every other.
-macro_rules! claim {
+macro_rules! start {
     ($filter:literal) => {
         concat!(
             "WITH picked AS MATERIALIZED (
@@ -237,12 +237,12 @@ macro_rules! claim {
     };
 }
 
-static CLAIM: Plan = Plan::new(
-    claim!(""),
+static START: Plan = Plan::new(
+    start!(""),
     &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT],
 );
-static CLAIM_KINDS: Plan = Plan::new(
-    claim!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($10)"),
+static START_KINDS: Plan = Plan::new(
+    start!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($10)"),
     &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT, TEXTS],
 );
 

@@ -48,7 +48,7 @@ pub fn attempts(
     }
 }
 
-/// Claims up to so many jobs; how many. Jobs that no fetch can return are discarded, and others
+/// Starts attempts at up to so many jobs; how many. Jobs that no fetch can return are discarded, and others
 /// come in their place.
 fn take(queues: &[Queue], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
     let (mut left, mut discarded) = (wanted, 0);
@@ -59,8 +59,8 @@ fn take(queues: &[Queue], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
                 None => emit(values, nulls),
                 Some(length) => too_long.push((fetch::id_and_token(&values), length)),
             };
-            let claimed = take_from(queue, fetch, left, &mut pass_on);
-            left -= claimed - too_long.len();
+            let started = take_from(queue, fetch, left, &mut pass_on);
+            left -= started - too_long.len();
             discarded += too_long.len();
             discard(&too_long);
             if left == 0 || too_long.is_empty() || discarded > MOST_DISCARDED {
@@ -104,7 +104,7 @@ fn discard(too_long: &[((i64, i64), u64)]) {
     attempt::end(&said);
 }
 
-/// Claims up to so many jobs of a queue; how many.
+/// Starts attempts at up to so many jobs of a queue; how many.
 fn take_from(queue: &Queue, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
     let set = queue.settings();
     if set.is_paused() {
@@ -135,7 +135,7 @@ fn take_from(queue: &Queue, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
         promoted,
     };
     let tokens: Vec<i64> = (0..most).map(|_| new_token()).collect();
-    fetch::claim(queue, fetch, &tokens, &room, emit)
+    fetch::start(queue, fetch, &tokens, &room, emit)
 }
 
 /// By so many locks fetches take turns that want several jobs at least.
@@ -149,7 +149,7 @@ pub struct AtLeast {
 }
 
 impl AtLeast {
-    /// Claims up to so many jobs, or none; how many.
+    /// Starts attempts at up to so many jobs, or at none; how many.
     ///
     /// What turns out to be too little is given back, by a subtransaction that is rolled back.
     /// Nobody else who asks for so many is to pass over those jobs meanwhile: for him they may be

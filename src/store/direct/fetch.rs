@@ -1,4 +1,4 @@
-//! Claiming jobs without statements: out of `ready`, into `running`.
+//! Starting attempts without statements: out of `ready`, into `running`.
 
 use std::cell::RefCell;
 
@@ -13,19 +13,19 @@ use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::pg::{array, time};
 use crate::shmem::tally;
-use crate::store::fetch::{ANSWERED, Claimed, DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Room};
+use crate::store::fetch::{DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, RETURNED, Room, Started};
 use crate::store::queue::Queue;
 use crate::store::spi::{Arg, big, text};
 use crate::store::types::*;
 
-/// Claims jobs and hands them over; `None`: use a statement.
-pub fn claim(
+/// Starts attempts and hands the jobs over; `None`: use a statement.
+pub fn start(
     queue: &Queue,
     fetch: &Fetch,
     tokens: &[i64],
     room: &Room,
     emit: Emit,
-) -> Option<Vec<Claimed>> {
+) -> Option<Vec<Started>> {
     let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
     let running = Table::open(&shapes::RUNNING)?;
     let taken = take(How::Take, &jobs, queue, fetch, tokens.len())?;
@@ -37,7 +37,7 @@ pub fn claim(
     let worker = text(fetch.worker);
     let no_meta = Jsonb::empty_object().datum();
     let no_tags = array::build(TEXT, &[]);
-    let (mut started, mut claimed) = (
+    let (mut rows, mut started) = (
         Vec::with_capacity(taken.len()),
         Vec::with_capacity(taken.len()),
     );
@@ -45,7 +45,7 @@ pub fn claim(
         let Some(job) = scan.first(&[Key::big(1, taken.job_id)]) else {
             continue;
         };
-        let n = claimed.len();
+        let n = started.len();
         let timeout = job
             .datum(job::TIMEOUT)
             .map_or(DEFAULT_TIMEOUT, time::read_datum);
@@ -64,7 +64,7 @@ pub fn claim(
         let (due_at, since) = waits(taken, &job, resumed_at);
         let kind = job.str(job::KIND).expect("it is not null");
         let pair = tally::pair(queue.name(), kind);
-        started.push(running.row_of(&[
+        rows.push(running.row_of(&[
             (running::JOB_ID, big(taken.job_id)),
             (running::TOKEN, big(tokens[n])),
             (running::ATTEMPTED_AT, big(fetch.now)),
@@ -79,7 +79,7 @@ pub fn claim(
             (running::WORKER, worker),
         ]));
         let priority = job.small(job::PRIORITY).expect("it is not null");
-        let answer: [Arg; ANSWERED + 1] = [
+        let columns: [Arg; RETURNED + 1] = [
             big(taken.job_id),
             big(tokens[n]),
             attempt,
@@ -97,12 +97,12 @@ pub fn claim(
             deadline.and_then(big),
             big(since),
         ];
-        let values = answer
+        let values = columns
             .iter()
             .map(|value| value.unwrap_or(Datum::null()))
             .collect();
-        emit(values, answer.iter().map(Option::is_none).collect());
-        claimed.push(Claimed {
+        emit(values, columns.iter().map(Option::is_none).collect());
+        started.push(Started {
             id: taken.job_id,
             pair,
             since,
@@ -110,11 +110,11 @@ pub fn claim(
             lease_ends_at: lease_ends,
         });
     }
-    running.insert(started);
+    running.insert(rows);
     drop(scan);
     drop(seen);
     transaction::make_visible();
-    Some(claimed)
+    Some(started)
 }
 
 /// Takes jobs of a queue that a fetch wants, or looks at them; `None`: use a statement.
@@ -135,7 +135,7 @@ fn take(how: How, jobs: &Table, queue: &Queue, fetch: &Fetch, most: usize) -> Op
     walk::take(how, queue, fetch.now, most, &wants)
 }
 
-/// Since when each of up to so many jobs is available that a fetch could claim now; `None`: use a
+/// Since when each of up to so many jobs is available that a fetch could start now; `None`: use a
 /// statement.
 pub fn available_since(queue: &Queue, fetch: &Fetch, most: usize) -> Option<Vec<i64>> {
     let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
