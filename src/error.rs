@@ -298,10 +298,10 @@ impl From<Invalid> for Error {
     }
 }
 
-/// What each SQL function is: its answer, or the error raised in Postgres.
+/// What each SQL function is: what it returns, or the error raised in Postgres.
 ///
 /// The errors of statements keep all that they had on the way, and one for want of memory is an
 /// error like others ([`report::kept`]): any function may meet it, however little it copies itself.
-pub fn answer<T>(run: impl FnOnce() -> Result<T>) -> T {
+pub fn or_raise<T>(run: impl FnOnce() -> Result<T>) -> T {
     report::kept(run).unwrap_or_else(|error| error.raise())
 }

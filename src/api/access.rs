@@ -4,7 +4,7 @@ use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{Error, Result, answer};
+use crate::error::{Error, Result, or_raise};
 use crate::pg::role::{as_definer, called};
 use crate::shmem::commit::{self, Work};
 use crate::shmem::entries;
@@ -163,7 +163,7 @@ fn installed() {
         commit::wake_worker(Work::MayBeDue);
         Ok(())
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Grants these functions, and more.
@@ -205,7 +205,7 @@ fn change(
         });
         Ok(())
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// The role of a name.

@@ -6,7 +6,7 @@ use pgrx::prelude::*;
 
 use super::parameters::{Parameters, given};
 use crate::check;
-use crate::error::{Error, Result, answer};
+use crate::error::{Error, Result, or_raise};
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::{role, time};
 use crate::shmem::commit::{self, Work};
@@ -55,7 +55,7 @@ fn define_kind(
         }
         Ok(())
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Takes back the defaults of a kind. See the COMMENT in sql/55_configure.sql.
@@ -71,7 +71,7 @@ fn undefine_kind(kind: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
         }
         Ok(removed)
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Stops fetching from a queue. See the COMMENT in sql/55_configure.sql.
@@ -88,7 +88,7 @@ fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
         }
         Ok(())
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Lets a queue go on. See the COMMENT in sql/55_configure.sql.
@@ -106,7 +106,7 @@ fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
         }
         Ok(())
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Sets the limits of a queue. See the COMMENT in sql/55_configure.sql.
@@ -147,7 +147,7 @@ fn configure_queue(
         set(&queue, &settings, fcinfo);
         Ok(())
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Takes back the settings of a queue. See the COMMENT in sql/55_configure.sql.
@@ -159,7 +159,7 @@ fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
         let queue = check::queue(queue)?;
         Ok(set(&queue, &QueueSettings::default(), fcinfo))
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Sets a queue to what is given, and has everything go by that; whether it was set otherwise.

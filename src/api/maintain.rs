@@ -4,9 +4,9 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{Result, answer};
+use crate::error::{Result, or_raise};
 use crate::maintenance::{self, PassedOver, Task};
-use crate::pg::answer::{Cell, Rows};
+use crate::pg::reply::{Cell, Rows};
 use crate::pg::{subxact, time};
 use crate::settings;
 use crate::shmem::commit::{self, Work};
@@ -22,7 +22,7 @@ const FOR_EACH_TASK: usize = 4;
 /// Runs every maintenance task once. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    answer(|| maintain_all(fcinfo))
+    or_raise(|| maintain_all(fcinfo))
 }
 
 fn maintain_all(fcinfo: pg_sys::FunctionCallInfo) -> Result<Rows> {
@@ -107,7 +107,7 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
 /// Stops maintenance. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn pause_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
-    answer(|| {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         if run_log::begin_pause(time::now()) {
@@ -120,7 +120,7 @@ fn pause_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
 /// Lets it go on. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn resume_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
-    answer(|| {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         if run_log::end_pause() {

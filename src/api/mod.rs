@@ -1,8 +1,8 @@
-//! What SQL calls: parse the arguments, call, answer. The declarations with names, defaults and
+//! What SQL calls: parse the arguments, call, reply. The declarations with names, defaults and
 //! COMMENTs stand in sql/. A file here is named after the one there: `work_fetch` has what
 //! sql/50_work.sql says of fetching.
 //!
-//! Each function is one [`answer`](crate::error::answer): there errors become what a caller sees.
+//! Each function is one [`or_raise`](crate::error::or_raise): there errors become what a caller sees.
 
 mod access;
 mod configure;

@@ -11,11 +11,11 @@ use pgrx::prelude::*;
 use jobs_core::interval::Interval;
 
 use crate::check;
-use crate::error::{Error, Result, answer};
+use crate::error::{Error, Result, or_raise};
 use crate::explain;
 use crate::health;
 use crate::maintenance;
-use crate::pg::answer::{Cell, Rows};
+use crate::pg::reply::{Cell, Rows};
 use crate::pg::role::{as_definer, called};
 use crate::pg::spi::Snapshot;
 use crate::pg::time;
@@ -35,7 +35,7 @@ struct Queue {
 /// Behind the view `jobs.queues`. See the COMMENT in sql/30_views.sql.
 #[pg_extern(sql = false)]
 fn count_queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    answer(|| Ok(queues(fcinfo)))
+    or_raise(|| Ok(queues(fcinfo)))
 }
 
 fn queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
@@ -98,7 +98,7 @@ fn kept(table: &'static StateTable) -> (Counts, Option<i64>) {
 /// Behind the view `jobs.maintenance`. See the COMMENT in sql/30_views.sql.
 #[pg_extern(sql = false)]
 fn idle_runs(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    answer(|| {
+    or_raise(|| {
         let mut rows = Rows::new(fcinfo);
         for run in databases::idle_runs() {
             rows.push(vec![
@@ -135,7 +135,7 @@ fn health(
         };
         Ok(findings(from, fcinfo))
     };
-    answer(run)
+    or_raise(run)
 }
 
 fn findings(from: Thresholds, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
@@ -167,7 +167,7 @@ fn threshold(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Op
 /// Everything to be measured. See the COMMENT in sql/70_observe.sql.
 #[pg_extern(sql = false)]
 fn metrics(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    answer(|| {
+    or_raise(|| {
         let mut rows = Rows::new(fcinfo);
         metrics::measure(|found| {
             for row in 0..found.len() {
@@ -199,7 +199,7 @@ fn explain(id: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         }
         Ok(rows)
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// What happened in the last minutes. See the COMMENT in sql/70_observe.sql.
@@ -239,7 +239,7 @@ fn history(
         );
         Ok(rows)
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// A duration of whole minutes, in microseconds.
@@ -268,5 +268,5 @@ fn show(id: Option<i64>) -> String {
         }
         Ok(lines.join("\n"))
     };
-    answer(run)
+    or_raise(run)
 }

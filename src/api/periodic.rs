@@ -7,10 +7,10 @@ use pgrx::prelude::*;
 
 use super::parameters::{Parameters, given};
 use crate::check;
-use crate::error::{Error, Result, answer};
-use crate::pg::answer::{Cell, Record};
+use crate::error::{Error, Result, or_raise};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::reply::{Cell, Record};
 use crate::pg::{role, time};
 use crate::shmem::commit::{self, Work};
 use crate::store::audit;
@@ -70,7 +70,7 @@ fn schedule(
             next.map_or(Cell::Null, Cell::At),
         ]))
     };
-    answer(run)
+    or_raise(run)
 }
 
 fn read_missed(word: &str) -> Result<Missed> {
@@ -127,7 +127,7 @@ fn pause_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCall
         }
         Ok(())
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Lets a periodic job go on. See the COMMENT in sql/56_periodic.sql.
@@ -146,7 +146,7 @@ fn resume_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCal
         }
         Ok(())
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Inserts the job of a periodic job. See the COMMENT in sql/56_periodic.sql.
@@ -162,7 +162,7 @@ fn run_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
         }
         Ok(job)
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// What was found of this name.
@@ -183,5 +183,5 @@ fn unschedule(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo
         commit::wake_worker(Work::MayBeDue);
         Ok(removed)
     };
-    answer(run)
+    or_raise(run)
 }

@@ -8,12 +8,12 @@ use pgrx::prelude::*;
 
 use super::parameters::{Element, Parameters, given};
 use crate::check;
-use crate::error::{Result, answer};
+use crate::error::{Result, or_raise};
 use crate::options::Checked;
-use crate::pg::answer::{Cell, Record, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::memory::{self, Scratch};
+use crate::pg::reply::{Cell, Record, Rows};
 use crate::pg::role::{as_definer, called};
 use crate::store::job::NewJob;
 use crate::unique::{self, Candidate, Outcome};
@@ -49,7 +49,7 @@ fn insert(
         let outcome = unique::insert_one(&candidate)?;
         Ok(Record(row(0, &[candidate], &[outcome])))
     };
-    answer(|| as_definer(called(fcinfo), run))
+    or_raise(|| as_definer(called(fcinfo), run))
 }
 
 /// Inserts an array of jobs, each with its own options. See the COMMENT in sql/40_produce.sql.
@@ -65,7 +65,7 @@ fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         let mut parser = Parser::default();
         insert_all(count, elements, |element| parser.candidate(element), fcinfo)
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Inserts a job for each args, with the same options. See the COMMENT in sql/40_produce.sql.
@@ -101,7 +101,7 @@ fn insert_batch(
         let candidate = |args| checked.candidate(check::given("args", args)?);
         insert_all(args.len(), args, candidate, fcinfo)
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Inserts a job for each element; an error names the element, from 1. What it takes to read one is

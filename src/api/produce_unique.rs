@@ -6,10 +6,10 @@ use pgrx::prelude::*;
 
 use super::parameters::{Parameters, given};
 use crate::check;
-use crate::error::{Result, answer};
+use crate::error::{Result, or_raise};
 use crate::options::{Checked, Options};
-use crate::pg::answer::{Cell, Record};
 use crate::pg::jsonb::Jsonb;
+use crate::pg::reply::{Cell, Record};
 use crate::pg::time;
 use crate::settings;
 use crate::unique::{self, policy};
@@ -30,7 +30,7 @@ fn unique_key(
         let (checked, args) = checked(kind, args, given?)?;
         Ok(checked.candidate(args)?.job.unique_key)
     };
-    answer(run).map(|key| key.hex())
+    or_raise(run).map(|key| key.hex())
 }
 
 /// What an insert with the same arguments is unique by, and what would happen. See the COMMENT in
@@ -67,7 +67,7 @@ fn explain_unique(
             Cell::Text(would.into()),
         ]))
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// What a server of the Open Job Spec can declare of this queue. See the COMMENT in

@@ -4,9 +4,9 @@ use jobs_core::text::nfc;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{Result, answer};
-use crate::pg::answer::Rows;
+use crate::error::{Result, or_raise};
 use crate::pg::array::Array;
+use crate::pg::reply::Rows;
 use crate::pg::{server, time};
 use crate::store::fetch::{self, Fetch};
 use crate::store::queue::Queue;
@@ -30,7 +30,7 @@ fn fetch(
         let least = Least { min_jobs, linger };
         start(&[queue], max_jobs, worker, lease, kinds, least, fcinfo)
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Fetches jobs of several queues, in strict order. See the COMMENT in sql/50_work.sql.
@@ -51,7 +51,7 @@ fn fetch_any(
         let least = Least { min_jobs, linger };
         start(&queues, max_jobs, worker, lease, kinds, least, fcinfo)
     };
-    answer(run)
+    or_raise(run)
 }
 
 fn start(

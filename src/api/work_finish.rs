@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{Error, Result, answer};
-use crate::pg::answer::{Cell, Record, StateAnswer};
+use crate::error::{Error, Result, or_raise};
 use crate::pg::jsonb::Jsonb;
+use crate::pg::reply::{Cell, Record, StateReply};
 use crate::pg::time;
 use crate::store::finish;
 use crate::store::place::{self, Place};
@@ -16,10 +16,10 @@ use crate::transition::attempt::{self, Became, By, Ending, Failure, Finishing, O
 
 /// Finishes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> StateAnswer {
+fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> StateReply {
     let ending = || check::payload("output", output).map(Ending::Complete);
     let run = || end(id, token, ending);
-    StateAnswer(answer(run).state)
+    StateReply(or_raise(run).state)
 }
 
 /// Records a failed attempt. See the COMMENT in sql/50_work.sql.
@@ -56,8 +56,8 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
 
 /// Gives a job back at once. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn release(id: Option<i64>, token: Option<i64>) -> StateAnswer {
-    StateAnswer(answer(|| end(id, token, || Ok(Ending::Release))).state)
+fn release(id: Option<i64>, token: Option<i64>) -> StateReply {
+    StateReply(or_raise(|| end(id, token, || Ok(Ending::Release))).state)
 }
 
 /// A heartbeat. See the COMMENT in sql/50_work.sql.
@@ -89,7 +89,7 @@ fn heartbeat(
             refusal(id, token, "renew the lease of", used, place)
         })
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Ends an attempt.
@@ -144,7 +144,7 @@ fn refusal(
 }
 
 fn state_and_time(run: impl FnOnce() -> Result<Became>) -> Record {
-    let became = answer(run);
+    let became = or_raise(run);
     Record(vec![
         Cell::State(became.state),
         became.scheduled_at.map_or(Cell::Null, Cell::At),

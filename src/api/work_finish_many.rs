@@ -9,11 +9,11 @@ use pgrx::prelude::*;
 
 use super::parameters::{boolean, duration, fields, string, whole};
 use crate::check;
-use crate::error::{Error, Result, answer};
+use crate::error::{Error, Result, or_raise};
 use crate::fault::{self, Fault};
-use crate::pg::answer::{Cell, Rows};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
+use crate::pg::reply::{Cell, Rows};
 use crate::pg::{memory, server, time};
 use crate::store::finish::{self, Wait};
 use crate::store::place::{self, Place};
@@ -60,7 +60,7 @@ fn complete_many(
             vec![Cell::Big(said.id), state.into(), Cell::Bool(done)]
         })
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Records many failed attempts. See the COMMENT in sql/50_work.sql.
@@ -104,7 +104,7 @@ fn fail_many(
             vec![Cell::Big(said.id), state, scheduled_at, done]
         })
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Ends many attempts, each in its own way. See the COMMENT in sql/50_work.sql.
@@ -134,7 +134,7 @@ fn finish_many(results: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows
             cells
         })
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Signs of life of many jobs. See the COMMENT in sql/50_work.sql.
@@ -162,7 +162,7 @@ fn heartbeat_many(
         }
         Ok(rows)
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Ends attempts; a row for each, by its number from 0.

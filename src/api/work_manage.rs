@@ -8,10 +8,10 @@ use pgrx::prelude::*;
 
 use super::parameters::{Parameters, given};
 use crate::check;
-use crate::error::{Error, Result, answer};
-use crate::pg::answer::StateAnswer;
+use crate::error::{Error, Result, or_raise};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::reply::StateReply;
 use crate::pg::time;
 use crate::shmem::commit::{self, Work};
 use crate::store::audit;
@@ -27,7 +27,7 @@ fn cancel(
     reason: Option<&str>,
     force: Option<bool>,
     fcinfo: FunctionCallInfo,
-) -> StateAnswer {
+) -> StateReply {
     let force = force.unwrap_or(false);
     let changes = |place: &Place| {
         by_id::can_be_cancelled(place.state) && (force || !place.is_asked_to_stop_for(reason))
@@ -43,7 +43,7 @@ fn retry(
     reset: Option<bool>,
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
-) -> StateAnswer {
+) -> StateReply {
     let reset = reset.unwrap_or(false);
     let changes = |place: &Place| by_id::can_be_retried(place.state);
     let act = |place: &Place| by_id::retry(place, reset);
@@ -52,13 +52,13 @@ fn retry(
 
 /// Makes a pending job available, or scheduled. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn activate(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
+fn activate(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateReply {
     manage(id, reason, fcinfo, |_| true, by_id::activate)
 }
 
 /// Deletes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
-fn delete(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateAnswer {
+fn delete(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateReply {
     manage(id, reason, fcinfo, |_| true, by_id::delete)
 }
 
@@ -79,14 +79,14 @@ fn update(
     expires_at: Option<TimestampWithTimeZone>,
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
-) -> StateAnswer {
+) -> StateReply {
     let run = || {
         let given = given! {
             queue, priority, scheduled_at, max_attempts, tags, meta, timeout, retry, expires_at
         };
         given?.valid()
     };
-    let (options, _) = answer(run);
+    let (options, _) = or_raise(run);
     let changes = Changes {
         args,
         options,
@@ -255,7 +255,7 @@ fn manage_many<'a>(
         }
         Ok(done)
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Does something to a job wherever it is by now, if that changes anything.
@@ -265,7 +265,7 @@ fn manage(
     fcinfo: FunctionCallInfo,
     changes: impl Fn(&Place) -> bool,
     act: impl Fn(&Place) -> Option<Result<State>>,
-) -> StateAnswer {
+) -> StateReply {
     let run = || {
         check::writable()?;
         check::reason(reason)?;
@@ -283,5 +283,5 @@ fn manage(
         Ok(state)
     };
     commit::wake_worker(Work::MayBeDue);
-    StateAnswer(answer(run))
+    StateReply(or_raise(run))
 }

@@ -8,9 +8,9 @@ use pgrx::prelude::*;
 
 use super::work_wait::Wait;
 use crate::check;
-use crate::error::{Error, Result, answer};
-use crate::pg::answer::{Cell, Rows};
+use crate::error::{Error, Result, or_raise};
 use crate::pg::array::Array;
+use crate::pg::reply::{Cell, Rows};
 use crate::pg::role::{self, as_definer, called};
 use crate::shmem::things;
 use crate::shmem::waiters::{self, FEW, JOBS};
@@ -42,7 +42,7 @@ fn wait_for(
             }
         })
     };
-    answer(run)
+    or_raise(run)
 }
 
 fn wants_all(want: Option<&str>) -> Result<bool> {
@@ -122,5 +122,5 @@ fn results(ids: Option<Array>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         });
         Ok(rows)
     };
-    answer(run)
+    or_raise(run)
 }

@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{Error, Result, answer};
+use crate::error::{Error, Result, or_raise};
 use crate::fault::{self, Fault};
 use crate::pg::array::Array;
 use crate::pg::role::{as_role, called, owner_of};
@@ -55,7 +55,7 @@ fn wait(
             wait_for_jobs(&queues, None, wait)
         })
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// Waits for jobs of several queues, and for what is asked of a worker. See the COMMENT in
@@ -76,7 +76,7 @@ fn wait_any(
             wait_for_jobs(&queues, worker.as_deref(), wait)
         })
     };
-    answer(run)
+    or_raise(run)
 }
 
 /// A call that waits. Between its looks it has no snapshot, transaction id or lock.

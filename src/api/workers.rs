@@ -4,7 +4,7 @@ use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use crate::check;
-use crate::error::{Error, Result, answer};
+use crate::error::{Error, Result, or_raise};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{role, time};
@@ -39,7 +39,7 @@ fn worker_beat(
         }
         Ok(command.map_or("run", Command::as_str).to_string())
     };
-    answer(run)
+    or_raise(run)
 }
 
 fn at_least_one(concurrency: i32) -> Result<i32> {
@@ -54,19 +54,19 @@ fn at_least_one(concurrency: i32) -> Result<i32> {
 /// Has a worker fetch no more. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn quiet_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    answer(|| give(worker, Some(Command::Quiet), reason, fcinfo))
+    or_raise(|| give(worker, Some(Command::Quiet), reason, fcinfo))
 }
 
 /// Has a worker end. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn stop_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    answer(|| give(worker, Some(Command::Stop), reason, fcinfo))
+    or_raise(|| give(worker, Some(Command::Stop), reason, fcinfo))
 }
 
 /// Lets a worker go on. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn resume_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    answer(|| give(worker, None, reason, fcinfo))
+    or_raise(|| give(worker, None, reason, fcinfo))
 }
 
 /// Gives a worker a command; `None`: none any more.

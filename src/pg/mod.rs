@@ -5,7 +5,6 @@
 //! committed. Transactions: subtransactions, procedures, locks, roles. Errors: what pgrx leaves out
 //! of them. And what differs between majors.
 
-pub mod answer;
 pub mod array;
 pub mod backtrace;
 pub mod call;
@@ -26,6 +25,7 @@ pub mod path;
 pub mod planner;
 pub mod procedure;
 pub mod remembered;
+pub mod reply;
 pub mod report;
 pub mod role;
 pub mod row;

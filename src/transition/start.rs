@@ -6,7 +6,7 @@ use jobs_core::interval::Interval;
 use super::attempt::{self, By, Ending, Failure, Finishing};
 use super::due::promote;
 use crate::fault::{self, Fault};
-use crate::pg::answer::Rows;
+use crate::pg::reply::Rows;
 use crate::pg::{lock, server, subxact, time};
 use crate::settings::LONGEST_ROW;
 use crate::shmem::commit::{self, Work};

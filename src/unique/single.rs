@@ -1,6 +1,6 @@
 //! Inserting jobs, the unique ones at most once.
 //!
-//! First a look without any lock: where a committed job conflicts, that is the answer.
+//! First a look without any lock: where a committed job conflicts, that is the outcome.
 //! Otherwise the claim is inserted or, if the key has one, locked; then, in a statement
 //! of its own, with a snapshot that sees what the lock waited for, the jobs under it
 //! are looked at again, and the job is inserted or not.
@@ -84,8 +84,8 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     };
     let now = candidate.job.created_at;
     let mut holders = holders::look(key, policy);
-    if let Some(answer) = answer_at_once(policy, holders.as_ref(), now)? {
-        return Ok(answer);
+    if let Some(outcome) = outcome_at_once(policy, holders.as_ref(), now)? {
+        return Ok(outcome);
     }
     if !policy.wait {
         return insert_at_once(candidate, key);
@@ -93,8 +93,8 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     if advisory_lock::take(key) {
         // Whoever had the lock has decided meanwhile.
         holders = holders::look(key, policy);
-        if let Some(answer) = answer_at_once(policy, holders.as_ref(), now)? {
-            return Ok(answer);
+        if let Some(outcome) = outcome_at_once(policy, holders.as_ref(), now)? {
+            return Ok(outcome);
         }
     }
     // A key that nobody has, or had a moment ago, is claimed together with the insert.
@@ -145,8 +145,12 @@ pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
     Batch::of_many(candidates)?.insert()
 }
 
-/// The answer that a committed job gives without any lock, if one does.
-fn answer_at_once(policy: &Policy, holders: Option<&Holders>, now: i64) -> Result<Option<Outcome>> {
+/// The outcome that a committed job gives without any lock, if one does.
+fn outcome_at_once(
+    policy: &Policy,
+    holders: Option<&Holders>,
+    now: i64,
+) -> Result<Option<Outcome>> {
     match decide(policy, holders, now) {
         Verdict::Skip(existing) => {
             let holder = holders.map(|holders| holders.holder(existing.id).clone());

@@ -18,7 +18,7 @@ use super::name::label_of;
 use super::row::Value;
 use super::{array, time, versions};
 
-/// One column of an answer.
+/// One column of a reply.
 #[derive(Clone, Debug)]
 pub enum Cell {
     /// NULL
@@ -142,11 +142,11 @@ unsafe fn result_type(call: FunctionCallInfo) -> Oid {
     unsafe { pg_sys::get_func_rettype((*(*call).flinfo).fn_oid) }
 }
 
-/// The answer of a function that RETURNS jobs.state.
-pub struct StateAnswer(pub State);
+/// The reply of a function that RETURNS jobs.state.
+pub struct StateReply(pub State);
 
 // SAFETY: the datum has the function's declared type.
-unsafe impl BoxRet for StateAnswer {
+unsafe impl BoxRet for StateReply {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: the function's call, while it is made.
         unsafe {
@@ -156,7 +156,7 @@ unsafe impl BoxRet for StateAnswer {
     }
 }
 
-/// The answer of a function that RETURNS a row type of ours.
+/// The reply of a function that RETURNS a row type of ours.
 pub struct Record(pub Vec<Cell>);
 
 // SAFETY: the tuple has the function's declared row type.
@@ -174,7 +174,7 @@ unsafe impl BoxRet for Record {
     }
 }
 
-/// The answer of a set-returning function, collected row by row.
+/// The reply of a set-returning function, collected row by row.
 pub struct Rows {
     store: *mut pg_sys::Tuplestorestate,
     desc: pg_sys::TupleDesc,
@@ -264,6 +264,6 @@ unsafe impl BoxRet for Rows {
 }
 
 // They are declared by hand in sql/: pgrx asks for a name all the same.
-impl_sql_translatable!(StateAnswer, "record");
+impl_sql_translatable!(StateReply, "record");
 impl_sql_translatable!(Record, "record");
 impl_sql_translatable!(Rows, "record");
