@@ -9,7 +9,7 @@ use super::{Round, Singly, Task, Thing, half, rotate};
 use crate::pg::time;
 use crate::settings::{self, Retention};
 use crate::shmem;
-use crate::store::prune::{self, Kind, Wanted};
+use crate::store::prune::{self, Rule, Wanted};
 use crate::store::{audit, config, config_cache, workers};
 
 pub const TASK: Task = Task {
@@ -32,7 +32,7 @@ const WORKERS_EVERY: i64 = 60 * 1_000_000;
 static LOOKED_FOR_WORKERS: AtomicI64 = AtomicI64::new(0);
 /// How often a round has begun.
 static ROUND: AtomicUsize = AtomicUsize::new(0);
-/// The kind that a round was at last: if it failed, there.
+/// The rule that a round was at last: if it failed, there.
 static LAST: AtomicUsize = AtomicUsize::new(0);
 
 fn run(limit: i64, but: &[Thing]) -> Round {
@@ -50,15 +50,15 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     // What is due by that is dealt with in this round.
     let more = prune::set_anew(limit, system);
     let (mut pruned, mut dealt_with) = (0, 0);
-    let mut kinds = [0, 1, 2, 3];
-    rotate(&mut kinds, round);
-    for kind in kinds {
+    let mut rules = [0, 1, 2, 3];
+    rotate(&mut rules, round);
+    for rule in rules {
         let left = limit - (forgotten + dealt_with) as i64;
         if left == 0 {
             break;
         }
-        LAST.store(kind, Ordering::Relaxed);
-        if let Some(wanted) = wanted(Kind::ALL[kind], now, system, left, &but) {
+        LAST.store(rule, Ordering::Relaxed);
+        if let Some(wanted) = wanted(Rule::ALL[rule], now, system, left, &but) {
             let dealt = prune::deal_with(&wanted);
             pruned += dealt.erased.len();
             dealt_with += dealt.count();
@@ -89,12 +89,12 @@ fn forget_workers(now: i64, limit: i64) -> usize {
     commands + workers + config::forget_resumed(now - WORKERS_EVERY, limit)
 }
 
-/// What is due of a kind, if anything is.
-fn wanted(kind: Kind, now: i64, system: Retention, limit: i64, but: &[i64]) -> Option<Wanted<'_>> {
-    let horizon = kind.horizon(now, system)?;
-    let from = kind.first(system).filter(|first| *first <= horizon)?;
+/// What is due of a rule, if anything is.
+fn wanted(rule: Rule, now: i64, system: Retention, limit: i64, but: &[i64]) -> Option<Wanted<'_>> {
+    let horizon = rule.horizon(now, system)?;
+    let from = rule.first(system).filter(|first| *first <= horizon)?;
     Some(Wanted {
-        kind,
+        rule,
         from,
         horizon,
         now,
@@ -107,12 +107,12 @@ fn wanted(kind: Kind, now: i64, system: Retention, limit: i64, but: &[i64]) -> O
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
     let (now, system, but) = (time::now(), Retention::current(), Thing::jobs(but));
     let mut found = Vec::new();
-    let mut kinds = [0, 1, 2, 3];
-    rotate(&mut kinds, LAST.load(Ordering::Relaxed));
-    for kind in kinds {
+    let mut rules = [0, 1, 2, 3];
+    rotate(&mut rules, LAST.load(Ordering::Relaxed));
+    for rule in rules {
         // What is locked here and not dealt with stays locked in a transaction of the caller's.
         let left = limit - found.len() as i64;
-        if let Some(wanted) = wanted(Kind::ALL[kind], now, system, left, &but) {
+        if let Some(wanted) = wanted(Rule::ALL[rule], now, system, left, &but) {
             found.extend(
                 prune::lock_due(&wanted)
                     .iter()

@@ -10,7 +10,7 @@ use pgrx::{IntoDatum, PgSqlErrorCode};
 use super::direct::claims::{FoundClaim, look_dirtily};
 pub use super::direct::claims::{can_claim_or_lock_directly, claim_or_lock_directly};
 use super::direct::{self, shapes};
-use super::notes::{self, Kind, Note};
+use super::notes::{self, Note, NoteKind};
 use super::spi::{Arg, Plan, big, column};
 use super::types::*;
 use crate::pg::lock;
@@ -102,7 +102,7 @@ impl Lists {
     }
 
     /// Drops notes that the list is made from. Of all others none: they may have come since.
-    pub fn drop_notes(&mut self, key: Key, notes: &[(Kind, i64)]) {
+    pub fn drop_notes(&mut self, key: Key, notes: &[(NoteKind, i64)]) {
         let notes = notes.iter().map(|&(kind, seq)| Note { key, kind, seq });
         self.superfluous.extend(notes);
     }
@@ -122,7 +122,7 @@ impl Lists {
         });
         let listed = self.listed.iter().map(|job| Note {
             key: job.key,
-            kind: Kind::Folded,
+            kind: NoteKind::Folded,
             seq: job.id,
         });
         self.superfluous.extend(listed);

@@ -9,7 +9,7 @@ use pgrx::pg_sys::Datum;
 use super::claims::key_args;
 use super::direct;
 use super::kept::Kept;
-use super::notes::Kind;
+use super::notes::NoteKind;
 use super::place::joined_to_its_row;
 use super::queue::Queue;
 use super::spi::{Plan, Tuples};
@@ -88,13 +88,13 @@ pub struct UnderKey {
     /// A job of the list is gone, or one has returned: it may be what another one was folded for.
     pub is_outdated: bool,
     /// notes that a new list makes superfluous, and their numbers
-    notes: Vec<(Kind, i64)>,
+    notes: Vec<(NoteKind, i64)>,
 }
 
 impl UnderKey {
     /// The jobs, in the order of their ids, and the notes that a new list of the key makes
     /// superfluous.
-    pub fn take_apart(self) -> (Vec<Holder>, Vec<(Kind, i64)>) {
+    pub fn take_apart(self) -> (Vec<Holder>, Vec<(NoteKind, i64)>) {
         (self.holders.into_values().collect(), self.notes)
     }
 
@@ -118,8 +118,8 @@ impl UnderKey {
             return;
         };
         let (released, returned) = (rows.get(row, "released"), rows.get(row, "returned"));
-        let released_note = released.map(|seq| (Kind::Released, seq));
-        let returned_note = returned.map(|seq| (Kind::Returned, seq));
+        let released_note = released.map(|seq| (NoteKind::Released, seq));
+        let returned_note = returned.map(|seq| (NoteKind::Returned, seq));
         self.notes.extend(released_note);
         self.notes.extend(returned_note);
         self.is_outdated |= returned.is_some();

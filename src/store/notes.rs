@@ -15,7 +15,7 @@ use crate::pg::transaction;
 /// What a note says, as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum NoteKind {
     /// a final job that the list of its claim leaves out; only who has the claim locked writes it
     Folded = b'f',
     /// a job that has released its hold before that ran out
@@ -26,7 +26,7 @@ pub enum Kind {
     Returned = b'r',
 }
 
-impl Kind {
+impl NoteKind {
     /// As a value of its column.
     pub(super) fn datum(self) -> Datum {
         Datum::from(self as u8 as usize)
@@ -39,7 +39,7 @@ pub struct Note {
     /// the key that it is on
     pub key: Key,
     /// what it says
-    pub kind: Kind,
+    pub kind: NoteKind,
     /// of a job that was folded or has released its hold its id, of an orphaned key its
     /// transaction, else a number of its own
     pub seq: i64,
@@ -85,7 +85,7 @@ pub fn orphaned(keys: impl IntoIterator<Item = (Key, i64)>) {
 /// claims. What maintenance is at work on, or has deleted since an old snapshot, is left to it.
 pub(super) fn delete(notes: &[Note]) {
     let is_latest = transaction::is_read_committed();
-    let is_ours = |note: &&Note| is_latest || note.kind != Kind::Released;
+    let is_ours = |note: &&Note| is_latest || note.kind != NoteKind::Released;
     let notes: Vec<&Note> = notes.iter().filter(is_ours).collect();
     memory::in_parts(&notes, |some| {
         DELETE.execute(&[
@@ -148,7 +148,7 @@ fn take(plan: &Plan, args: &[Arg]) -> Due {
         Some((rows.get(row, "key")?, rows.get::<i8>(row, "kind")?))
     });
     for (key, kind) in notes {
-        match kind == Kind::Orphaned as i8 {
+        match kind == NoteKind::Orphaned as i8 {
             true => due.orphaned.push(key),
             false => due.others += 1,
         }

@@ -13,34 +13,34 @@ use super::{direct, effects, erase};
 use crate::pg::time;
 use crate::settings::Retention;
 
-/// Which final jobs are meant. Of each kind those that are due come first.
+/// The rule that final jobs go by. Those of a rule are in the order in which they are due.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Rule {
     /// those in a state that go by its setting, by when they became final
     Aged(State),
     /// those that are kept for another time, by when that ends
     Kept,
 }
 
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Kind; 4] = [
-        Kind::Aged(State::Completed),
-        Kind::Aged(State::Cancelled),
-        Kind::Aged(State::Discarded),
-        Kind::Kept,
+impl Rule {
+    /// All of them.
+    pub const ALL: [Rule; 4] = [
+        Rule::Aged(State::Completed),
+        Rule::Aged(State::Cancelled),
+        Rule::Aged(State::Discarded),
+        Rule::Kept,
     ];
 
     pub(super) fn number(self) -> usize {
-        let is = |kind: &Kind| *kind == self;
-        Kind::ALL.iter().position(is).expect("these are all")
+        let is = |rule: &Rule| *rule == self;
+        Rule::ALL.iter().position(is).expect("these are all")
     }
 
     /// How long after that they are kept; `None`: for ever.
     fn kept(self, system: Retention) -> Option<i64> {
         match self {
-            Kind::Aged(state) => system.of(state),
-            Kind::Kept => Some(0),
+            Rule::Aged(state) => system.of(state),
+            Rule::Kept => Some(0),
         }
     }
 
@@ -53,8 +53,8 @@ impl Kind {
     pub fn first(self, system: Retention) -> Option<i64> {
         self.kept(system)?;
         direct::prune::first(self).unwrap_or_else(|| match self {
-            Kind::Aged(state) => FIRST_AGED.value(&[text(state.as_str())]),
-            Kind::Kept => FIRST_KEPT.value(&[]),
+            Rule::Aged(state) => FIRST_AGED.value(&[text(state.as_str())]),
+            Rule::Kept => FIRST_KEPT.value(&[]),
         })
     }
 }
@@ -62,11 +62,11 @@ impl Kind {
 /// When final jobs are to be looked at next, but for what becomes final until then.
 pub fn next_due() -> Option<i64> {
     let system = Retention::current();
-    let due = |kind: Kind| {
-        let first = kind.first(system)?;
-        kind.kept(system).map(|kept| first.saturating_add(kept))
+    let due = |rule: Rule| {
+        let first = rule.first(system)?;
+        rule.kept(system).map(|kept| first.saturating_add(kept))
     };
-    let due = Kind::ALL.into_iter().filter_map(due);
+    let due = Rule::ALL.into_iter().filter_map(due);
     // Who follows a change may have to wait for others: every second is enough.
     let change = retention::has_changed().then(|| time::now() + 1_000_000);
     due.chain(direct::prune::look_again()).chain(change).min()
@@ -97,7 +97,7 @@ impl Dealt {
 
 /// Which final jobs are meant.
 pub struct Wanted<'a> {
-    pub kind: Kind,
+    pub rule: Rule,
     /// from there on in its order, where the first one is
     pub from: i64,
     /// up to there in its order
@@ -153,9 +153,9 @@ pub fn deal_with(wanted: &Wanted) -> Dealt {
 /// Final jobs that are to be dealt with: locked.
 pub fn lock_due(wanted: &Wanted) -> Vec<Final> {
     let (horizon, limit, but) = (big(wanted.horizon), big(wanted.limit), bigs(wanted.but));
-    match wanted.kind {
-        Kind::Aged(state) => AGED.run(&[horizon, limit, but, text(state.as_str())], read_all),
-        Kind::Kept => KEPT.run(&[horizon, limit, but], read_all),
+    match wanted.rule {
+        Rule::Aged(state) => AGED.run(&[horizon, limit, but, text(state.as_str())], read_all),
+        Rule::Kept => KEPT.run(&[horizon, limit, but], read_all),
     }
 }
 

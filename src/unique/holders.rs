@@ -12,7 +12,7 @@ use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::claims::{Listed, Lists};
 use crate::store::look::{self, Holder, HolderJob, UnderKey};
-use crate::store::notes::Kind;
+use crate::store::notes::NoteKind;
 
 /// The jobs under a key that has a claim.
 pub(super) struct Holders {
@@ -21,7 +21,7 @@ pub(super) struct Holders {
     /// a member a holder
     members: Vec<Member>,
     /// notes that a new list makes superfluous, and their numbers
-    notes: Vec<(Kind, i64)>,
+    notes: Vec<(NoteKind, i64)>,
 }
 
 /// The jobs under a key that a policy decides by, if it has a claim. Takes no lock.

@@ -9,8 +9,8 @@ use crate::pg::scan::{self, Seen};
 use crate::pg::subxact;
 use crate::pg::table::Table;
 use crate::pg::transaction;
-use crate::store::claims::{self, Listed, Lists, key_arg};
-use crate::store::notes::Kind;
+use crate::store::claims::{self, ListedHolder, Lists, key_arg};
+use crate::store::notes::NoteKind;
 use crate::store::spi::{big, bigs};
 
 /// Claims or locks as [`claims::claim_or_lock`] does, as far as that takes no statement: up to the
@@ -173,7 +173,7 @@ pub fn write(lists: &Lists) -> Option<()> {
         let mut scan = notes.scan(&shapes::UNIQUE_NOTE.key, &seen, 3);
         for job in some {
             pgrx::check_for_interrupts!();
-            let kind = scan::Key::char(2, Kind::Folded as u8);
+            let kind = scan::Key::char(2, NoteKind::Folded as u8);
             if let Some(found) = scan.first(&[key_is(job.key), kind, scan::Key::big(3, job.id)]) {
                 notes.delete(found.tid(), true);
             }
@@ -183,7 +183,7 @@ pub fn write(lists: &Lists) -> Option<()> {
     memory::in_parts(&lists.folded, |some| {
         for (key, id) in some {
             pgrx::check_for_interrupts!();
-            let (kind, id) = (Kind::Folded.datum(), big(*id));
+            let (kind, id) = (NoteKind::Folded.datum(), big(*id));
             let note = notes.row(&[key_arg(*key), Some(kind), id, id, None]);
             notes.insert_unless_taken(note);
         }

@@ -15,8 +15,8 @@ use crate::pg::table::{Shape, Table};
 use crate::pg::time;
 use crate::pg::transaction;
 use crate::store::kept::Kept;
-use crate::store::look::HolderJob;
-use crate::store::notes::Kind;
+use crate::store::look::{Holder, HolderJob};
+use crate::store::notes::NoteKind;
 use crate::store::queue::Queue;
 
 /// More jobs than these are looked for by a statement.
@@ -45,7 +45,7 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     }
     drop(scan);
     let look = Look { seen };
-    let returned = [key_is(key), By::char(2, Kind::Returned as u8)];
+    let returned = [key_is(key), By::char(2, NoteKind::Returned as u8)];
     let notes = &shapes::UNIQUE_NOTE;
     if look
         .find(notes, &notes.key, &returned, |_, _| ())?

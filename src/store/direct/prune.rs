@@ -15,7 +15,7 @@ use crate::pg::table::{self, Deleted, Table};
 use crate::pg::{subxact, time, transaction};
 use crate::shmem;
 use crate::store::kept::Kept;
-use crate::store::prune::{Dealt, Final, Kind, Old, Wanted};
+use crate::store::prune::{Dealt, Final, Old, Rule, Wanted};
 use crate::store::queue::Queue;
 
 /// The queue that a job belongs to now; `None`: use a statement.
@@ -27,24 +27,24 @@ pub fn queue_of(id: i64) -> Option<Option<Queue>> {
     Some(job.and_then(|job| job.str(job::QUEUE).map(Queue::named)))
 }
 
-/// By what the first job of a kind is found that is there, be it one that comes or goes right now;
+/// By what the first job of a rule is found that is there, be it one that comes or goes right now;
 /// `None`: use a statement.
-pub fn first(kind: Kind) -> Option<Option<i64>> {
-    let index = kind.index();
+pub fn first(rule: Rule) -> Option<Option<i64>> {
+    let index = rule.index();
     let table = Table::open_to_read(&shapes::FINISHED, index)?;
     transaction::make_visible();
     let begun = Instant::now();
-    let floor = Floor::of(kind);
+    let floor = Floor::of(rule);
     let seen = Seen::dirty();
-    let mut scan = table.scan(index, &seen, kind.keys());
-    kind.find(
+    let mut scan = table.scan(index, &seen, rule.keys());
+    rule.find(
         &table,
         &mut scan,
         floor.map_or(i64::MIN, |floor| floor.at),
         i64::MAX,
     );
-    let found = scan.next().and_then(|row| row.big(kind.column()));
-    Floor::note(kind, floor, begun, found);
+    let found = scan.next().and_then(|row| row.big(rule.column()));
+    Floor::note(rule, floor, begun, found);
     Some(found)
 }
 
@@ -73,11 +73,11 @@ impl Floor {
     const SHORT: Duration = Duration::from_millis(1);
     const ONE_PART_IN: u32 = 100;
 
-    fn of(kind: Kind) -> Option<Floor> {
-        FLOORS.get()[kind.number()].filter(|floor| floor.until > Instant::now())
+    fn of(rule: Rule) -> Option<Floor> {
+        FLOORS.get()[rule.number()].filter(|floor| floor.until > Instant::now())
     }
 
-    fn note(kind: Kind, before: Option<Floor>, begun: Instant, found: Option<i64>) {
+    fn note(rule: Rule, before: Option<Floor>, begun: Instant, found: Option<i64>) {
         if !shmem::is_worker() {
             return;
         }
@@ -90,7 +90,7 @@ impl Floor {
         let now = time::now();
         let at = found.map_or(now, |at| at.min(now));
         let mut floors = FLOORS.get();
-        floors[kind.number()] = until.map(|until| Floor { at, until });
+        floors[rule.number()] = until.map(|until| Floor { at, until });
         FLOORS.set(floors);
     }
 }
@@ -99,39 +99,39 @@ thread_local! {
     static FLOORS: Cell<[Option<Floor>; 4]> = const { Cell::new([None; 4]) };
 }
 
-impl Kind {
+impl Rule {
     /// The index that they are found along.
     fn index(self) -> &'static IndexShape {
         match self {
-            Kind::Aged(_) => &shapes::FINISHED_BY_AGE,
-            Kind::Kept => &shapes::FINISHED_KEPT,
+            Rule::Aged(_) => &shapes::FINISHED_BY_AGE,
+            Rule::Kept => &shapes::FINISHED_KEPT,
         }
     }
 
     /// The column that they are in the order of.
     fn column(self) -> i32 {
         match self {
-            Kind::Aged(_) => finished::FINALIZED_AT,
-            Kind::Kept => finished::KEPT_UNTIL,
+            Rule::Aged(_) => finished::FINALIZED_AT,
+            Rule::Kept => finished::KEPT_UNTIL,
         }
     }
 
     fn find(self, finished: &Table, scan: &mut Scan, from: i64, to: i64) {
         match self {
-            Kind::Aged(state) => scan.find(&[
+            Rule::Aged(state) => scan.find(&[
                 Key::label(1, finished.label(finished::STATE, state.as_str())),
                 Key::bool(2, false),
                 Key::at_from(3, from),
                 Key::at_to(3, to),
             ]),
-            Kind::Kept => scan.find(&[Key::at_from(1, from), Key::at_to(1, to)]),
+            Rule::Kept => scan.find(&[Key::at_from(1, from), Key::at_to(1, to)]),
         }
     }
 
     fn keys(self) -> usize {
         match self {
-            Kind::Aged(_) => 4,
-            Kind::Kept => 2,
+            Rule::Aged(_) => 4,
+            Rule::Kept => 2,
         }
     }
 }
@@ -150,14 +150,14 @@ pub fn deal_with(wanted: &Wanted) -> Option<Dealt> {
 /// not true any more.
 fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
     let limit = wanted.limit as usize;
-    let index = wanted.kind.index();
+    let index = wanted.rule.index();
     let finished = Table::open(&shapes::FINISHED).filter(|table| table.has(index))?;
     let jobs = Table::open(&shapes::JOB)?;
     transaction::make_visible();
     let seen = Seen::now();
-    let mut scan = finished.scan(index, &seen, wanted.kind.keys());
+    let mut scan = finished.scan(index, &seen, wanted.rule.keys());
     wanted
-        .kind
+        .rule
         .find(&finished, &mut scan, wanted.from, wanted.horizon);
     let read_job = |row: &Row| {
         let id = row.big(job::ID).expect("it is not null");
@@ -249,9 +249,9 @@ fn next_final(
         if wanted.but.contains(&id) {
             continue;
         }
-        let state = match wanted.kind {
-            Kind::Aged(state) => state,
-            Kind::Kept => look::final_state(finished, &row),
+        let state = match wanted.rule {
+            Rule::Aged(state) => state,
+            Rule::Kept => look::final_state(finished, &row),
         };
         let of = Final {
             id,

@@ -11,7 +11,7 @@ use crate::pg::row::{Row, Tid};
 use crate::pg::scan::{Key as By, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
-use crate::store::notes::Kind;
+use crate::store::notes::NoteKind;
 
 /// What is to become of a claim whose jobs are going.
 enum Going {
@@ -73,7 +73,7 @@ pub fn delete_claims(
     // then not deleted; and a job that returns is listed, so that it is not going, or was folded.
     let seen = Seen::dirty();
     let mut scan = (!notes.is_empty(index)).then(|| notes.scan(index, &seen, 2));
-    let mut is_noted = |key: Key, kind: Kind| {
+    let mut is_noted = |key: Key, kind: NoteKind| {
         scan.as_mut().is_some_and(|scan| {
             scan.first(&[key_is(key), By::char(2, kind as u8)])
                 .is_some()
@@ -81,7 +81,7 @@ pub fn delete_claims(
     };
     superfluous.retain(|&(key, _)| {
         pgrx::check_for_interrupts!();
-        let is_needed = is_noted(key, Kind::Folded) || is_noted(key, Kind::Returned);
+        let is_needed = is_noted(key, NoteKind::Folded) || is_noted(key, NoteKind::Returned);
         if is_needed {
             rest.insert(key);
         }
