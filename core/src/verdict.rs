@@ -6,7 +6,7 @@ use crate::state::State;
 
 /// An existing job that was inserted as unique under the new job's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct Holder {
     /// The job's id; later jobs have higher ones.
     pub id: i64,
     /// The job, unless it is gone: deleted, or final, past its retention and not kept by its own
@@ -34,7 +34,7 @@ pub struct Job {
     pub kept_until: i64,
 }
 
-impl Member {
+impl Holder {
     fn state(&self) -> Option<State> {
         self.job.map(|job| job.state)
     }
@@ -130,13 +130,13 @@ impl Verdict {
 /// `cutoff` is the clock less the policy's window, which is calendar arithmetic and so the
 /// caller's: only later jobs are young enough. Without it every job is: there is no window, or it
 /// goes back further than time does.
-pub fn decide(policy: &Policy, members: &[Member], cutoff: Option<i64>) -> Verdict {
+pub fn decide(policy: &Policy, holders: &[Holder], cutoff: Option<i64>) -> Verdict {
     let conflicting = || {
-        members
+        holders
             .iter()
-            .filter(|member| member.conflicts(policy, cutoff))
+            .filter(|holder| holder.conflicts(policy, cutoff))
     };
-    let Some(newest) = conflicting().max_by_key(|member| member.id) else {
+    let Some(newest) = conflicting().max_by_key(|holder| holder.id) else {
         return Verdict::Insert;
     };
     let existing = Existing {
@@ -147,8 +147,8 @@ pub fn decide(policy: &Policy, members: &[Member], cutoff: Option<i64>) -> Verdi
         OnConflict::Skip => Verdict::Skip(existing),
         OnConflict::Reject => Verdict::Reject(existing),
         OnConflict::Replace(replace) => {
-            let mut live: Vec<_> = conflicting().filter(|member| member.is_live()).collect();
-            live.sort_unstable_by_key(|member| member.id);
+            let mut live: Vec<_> = conflicting().filter(|holder| holder.is_live()).collect();
+            live.sort_unstable_by_key(|holder| holder.id);
             match live.last() {
                 None if replace.reject_final => Verdict::Reject(existing),
                 None => Verdict::Skip(existing),
@@ -156,7 +156,7 @@ pub fn decide(policy: &Policy, members: &[Member], cutoff: Option<i64>) -> Verdi
                     schedule_of: (replace.except_schedule
                         && newest.state() == Some(State::Scheduled))
                     .then_some(newest.id),
-                    cancel: live.iter().map(|member| member.id).collect(),
+                    cancel: live.iter().map(|holder| holder.id).collect(),
                 },
             }
         }
@@ -177,16 +177,16 @@ pub fn decide(policy: &Policy, members: &[Member], cutoff: Option<i64>) -> Verdi
 /// Usually that is one of each; one that comes back by a retry joins again.
 ///
 /// This is what keeps the list short, however often a key is used within its retention.
-pub fn fold(members: &[Member]) -> Vec<i64> {
-    let mut newest_first: Vec<&Member> = members.iter().collect();
-    newest_first.sort_unstable_by_key(|member| std::cmp::Reverse(member.id));
+pub fn fold(holders: &[Holder]) -> Vec<i64> {
+    let mut newest_first: Vec<&Holder> = holders.iter().collect();
+    newest_first.sort_unstable_by_key(|holder| std::cmp::Reverse(holder.id));
     let mut kept = Vec::new();
     // The final jobs among those kept: they cover what is older.
     let mut finals: Vec<Job> = Vec::new();
-    for member in newest_first {
-        let covered = match member.job {
+    for holder in newest_first {
+        let covered = match holder.job {
             None => true,
-            Some(_) if member.is_live() => false,
+            Some(_) if holder.is_live() => false,
             Some(job) => {
                 let covered = finals.iter().any(|newer| newer.covers(&job));
                 if !covered {
@@ -195,8 +195,8 @@ pub fn fold(members: &[Member]) -> Vec<i64> {
                 covered
             }
         };
-        if member.holds || !covered {
-            kept.push(member.id);
+        if holder.holds || !covered {
+            kept.push(holder.id);
         }
     }
     kept.reverse();

@@ -127,8 +127,9 @@ fn refusal(
     let error = match place {
         None => Error::unknown_job(id),
         Some(place) => {
-            let holder = place::holder(id).map(|(worker, since)| (worker, time::show_at(since)));
-            Error::lease_lost(id, operation, place.state, holder)
+            let held_by =
+                place::worker_of(id).map(|(worker, since)| (worker, time::show_at(since)));
+            Error::lease_lost(id, operation, place.state, held_by)
         }
     };
     // The token of a job, and the number of one: the other way round they fit.

@@ -21,7 +21,7 @@ use crate::pg::transaction;
 
 /// A job in the list of a key.
 #[derive(Clone)]
-pub struct Listed {
+pub struct ListedHolder {
     /// the key
     pub key: Key,
     /// the job
@@ -35,7 +35,7 @@ pub struct Listed {
 /// deadlock. `is_taken` says by a place among them which keys are known to have a claim; `fresh` is
 /// told which were inserted.
 pub fn claim_or_lock(
-    claims: &[Listed],
+    claims: &[ListedHolder],
     is_taken: impl Fn(usize) -> bool,
     mut fresh: impl FnMut(usize),
 ) {
@@ -85,14 +85,14 @@ fn is_rival(error: &CaughtError) -> bool {
 /// New lists of keys that the caller has locked, and the jobs that are folded for what is listed.
 #[derive(Default)]
 pub struct Lists {
-    pub(super) listed: Vec<Listed>,
+    pub(super) listed: Vec<ListedHolder>,
     pub(super) folded: Vec<(Key, i64)>,
     superfluous: Vec<Note>,
 }
 
 impl Lists {
     /// Adds a job to the list of its key.
-    pub fn list(&mut self, job: Listed) {
+    pub fn list(&mut self, job: ListedHolder) {
         self.listed.push(job);
     }
 
@@ -138,7 +138,7 @@ impl Lists {
 }
 
 /// Does some work for jobs that are in the order of their keys, in parts, all of a key together.
-pub(super) fn in_parts(jobs: &[Listed], work: impl FnMut(&[Listed])) {
+pub(super) fn in_parts(jobs: &[ListedHolder], work: impl FnMut(&[ListedHolder])) {
     memory::in_whole_parts(jobs, |a, b| a.key == b.key, work);
 }
 
@@ -172,7 +172,7 @@ pub(super) fn key_args(keys: &[Key]) -> Arg {
     column(BYTEA, keys, |key| key_arg(*key))
 }
 
-fn columns(listed: &[Listed]) -> [Arg; 3] {
+fn columns(listed: &[ListedHolder]) -> [Arg; 3] {
     [
         column(BYTEA, listed, |job| key_arg(job.key)),
         column(INT8, listed, |job| big(job.id)),
@@ -181,7 +181,7 @@ fn columns(listed: &[Listed]) -> [Arg; 3] {
 }
 
 /// The ends of the holds of jobs.
-pub(super) fn hold_ends(listed: &[Listed]) -> Arg {
+pub(super) fn hold_ends(listed: &[ListedHolder]) -> Arg {
     column(AT, listed, |job| job.hold_ends_at.and_then(big))
 }
 

@@ -22,7 +22,7 @@ use crate::shmem::leases;
 pub struct Attempt {
     /// of which job
     pub id: i64,
-    /// of its holder
+    /// of the attempt
     pub token: i64,
     /// what becomes of the job
     pub then: Then,

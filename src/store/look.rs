@@ -98,16 +98,9 @@ impl UnderKey {
         (self.holders.into_values().collect(), self.notes)
     }
 
-    /// Jobs that hold nothing by themselves, each as it is, if it is there.
-    fn of(listed: Vec<(i64, Option<HolderJob>)>) -> UnderKey {
+    fn of(holders: Vec<Holder>) -> UnderKey {
         let mut found = UnderKey::default();
-        for (id, job) in listed {
-            found.add(Holder {
-                id,
-                job,
-                hold_ends_at: None,
-            });
-        }
+        holders.into_iter().for_each(|one| found.add(one));
         found
     }
 

@@ -177,9 +177,9 @@ pub fn lock_running(ids: &BTreeSet<i64>) {
 }
 
 /// Which worker holds a running job, and since when.
-pub fn holder(id: i64) -> Option<(String, i64)> {
+pub fn worker_of(id: i64) -> Option<(String, i64)> {
     let held = |rows: &Tuples| rows.get(0, "worker").zip(rows.get(0, "attempted_at"));
-    HOLDER.first(&[big(id)], held).flatten()
+    WORKER_OF.first(&[big(id)], held).flatten()
 }
 
 // The row of a job j that says where it is: a or b of ready, r of running, s of scheduled, f of
@@ -223,7 +223,7 @@ static TAKE_FINISHED: Plan = Plan::new(
      RETURNING attempt, scheduled_at, token",
     &[INT8, TEXT],
 );
-static HOLDER: Plan = Plan::new(
+static WORKER_OF: Plan = Plan::new(
     "SELECT worker, attempted_at FROM jobs.running WHERE job_id = $1",
     &[INT8],
 );

@@ -19,7 +19,7 @@ use crate::store::used::{self, Used};
 #[derive(Clone, Copy)]
 pub struct Finishing<'a> {
     pub id: i64,
-    /// The holder's.
+    /// The attempt's.
     pub token: i64,
     pub ending: Ending<'a>,
 }

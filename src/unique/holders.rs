@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use jobs_core::key::Key;
 use jobs_core::policy::Policy;
 use jobs_core::state::State;
-use jobs_core::verdict::{self, Job, Member, Verdict};
+use jobs_core::verdict::{self, Job, Verdict};
 
 use crate::fault::{self, Fault};
 use crate::pg::time;
 use crate::settings::Retention;
-use crate::store::claims::{Listed, Lists};
+use crate::store::claims::{ListedHolder, Lists};
 use crate::store::look::{self, Holder, HolderJob, UnderKey};
 use crate::store::notes::NoteKind;
 
@@ -18,8 +18,8 @@ use crate::store::notes::NoteKind;
 pub(super) struct Holders {
     /// in the order of their ids
     holders: Vec<Holder>,
-    /// a member a holder
-    members: Vec<Member>,
+    /// what is decided by, one for each
+    counted: Vec<verdict::Holder>,
     /// notes that a new list makes superfluous, and their numbers
     notes: Vec<(NoteKind, i64)>,
 }
@@ -71,13 +71,13 @@ impl Holders {
             holder.hold_ends_at = holder.hold_ends_at.filter(|ends_at| *ends_at > now);
         }
         holders.retain(|holder| holder.job.is_some() || holder.hold_ends_at.is_some());
-        let members = holders
+        let counted = holders
             .iter_mut()
             .map(|holder| {
                 // Past its retention and its own period and window it counts as gone, pruned or
                 // not.
                 holder.job = holder.job.take().filter(|job| is_kept(job, retention, now));
-                Member {
+                verdict::Holder {
                     id: holder.id,
                     job: holder.job.as_ref().map(counts),
                     holds: holder.hold_ends_at.is_some(),
@@ -86,7 +86,7 @@ impl Holders {
             .collect();
         Holders {
             holders,
-            members,
+            counted,
             notes,
         }
     }
@@ -110,13 +110,13 @@ impl Holders {
     /// Adds to new lists which jobs stay in the list of the key, and which are folded.
     pub(super) fn fold_into(&self, key: Key, lists: &mut Lists) {
         let blindly = fault::is_on(Fault::FoldBlindly);
-        let mut kept = verdict::fold(&self.members);
+        let mut kept = verdict::fold(&self.counted);
         if blindly {
             kept.drain(..kept.len().saturating_sub(1));
         }
         for holder in &self.holders {
             if kept.contains(&holder.id) {
-                lists.list(Listed {
+                lists.list(ListedHolder {
                     key,
                     id: holder.id,
                     hold_ends_at: holder.hold_ends_at,
@@ -152,8 +152,8 @@ fn counts(job: &HolderJob) -> Job {
 
 /// Decides a job inserted `now` by the jobs under its key.
 pub(super) fn decide(policy: &Policy, holders: Option<&Holders>, now: i64) -> Verdict {
-    let members = holders.map_or(&[][..], |holders| &holders.members);
-    verdict::decide(policy, members, cutoff(policy, now))
+    let counted = holders.map_or(&[][..], |holders| &holders.counted);
+    verdict::decide(policy, counted, cutoff(policy, now))
 }
 
 /// Where a policy's window begins; `None` if it has none, or one that goes back further

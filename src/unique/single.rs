@@ -10,7 +10,7 @@ use std::rc::Rc;
 use jobs_core::key::Key;
 use jobs_core::policy::Policy;
 use jobs_core::state::State;
-use jobs_core::verdict::{Job, Member, Verdict};
+use jobs_core::verdict::{self, Job, Verdict};
 
 use super::advisory_lock;
 use super::batch::Batch;
@@ -31,8 +31,8 @@ pub struct Candidate {
 
 impl Candidate {
     /// As later candidates of its batch see it, once it is to be inserted.
-    pub(super) fn as_member(&self, index: usize) -> Member {
-        Member {
+    pub(super) fn as_holder(&self, index: usize) -> verdict::Holder {
+        verdict::Holder {
             id: index as i64,
             job: Some(Job {
                 state: self.job.state,

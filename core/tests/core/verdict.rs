@@ -7,13 +7,13 @@ use jobs_core::policy::{
     Field, Fields, Hold, HoldUntil, OnConflict, Policy, Replace, Updates, Window, WindowFrom,
 };
 use jobs_core::state::{State, States};
-use jobs_core::verdict::{Existing, Job, Member, Verdict, decide, fold};
+use jobs_core::verdict::{Existing, Holder, Job, Verdict, decide, fold};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 /// A job that is there, inserted and due at the time that is its id, kept for ever.
-fn member(id: i64, state: State) -> Member {
-    Member {
+fn holder(id: i64, state: State) -> Holder {
+    Holder {
         id,
         job: Some(Job {
             state,
@@ -27,15 +27,15 @@ fn member(id: i64, state: State) -> Member {
     }
 }
 
-fn holding(member: Member) -> Member {
-    Member {
+fn holding(holder: Holder) -> Holder {
+    Holder {
         holds: true,
-        ..member
+        ..holder
     }
 }
 
-fn gone(id: i64) -> Member {
-    Member {
+fn gone(id: i64) -> Holder {
+    Holder {
         id,
         job: None,
         holds: false,
@@ -83,35 +83,35 @@ fn only_states_of_the_new_policy_conflict() {
                 Verdict::Insert
             };
             assert_eq!(
-                decide(&by_state(&[state]), &[member(1, other)], None),
+                decide(&by_state(&[state]), &[holder(1, other)], None),
                 expected
             );
         }
     }
     assert_eq!(decide(&Policy::default(), &[], None), Verdict::Insert);
     assert_eq!(
-        decide(&by_state(&[]), &[member(1, State::Running)], None),
+        decide(&by_state(&[]), &[holder(1, State::Running)], None),
         Verdict::Insert
     );
 }
 
 #[test]
 fn the_newest_that_conflicts_is_answered_with() {
-    let members = [
-        member(4, State::Completed),
-        member(1, State::Running),
-        member(3, State::Available),
-        member(2, State::Running),
+    let holders = [
+        holder(4, State::Completed),
+        holder(1, State::Running),
+        holder(3, State::Available),
+        holder(2, State::Running),
     ];
     let policy = by_state(&[State::Running, State::Available]);
-    assert_eq!(decide(&policy, &members, None), skip(3, State::Available));
+    assert_eq!(decide(&policy, &holders, None), skip(3, State::Available));
     let policy = on_conflict(policy, OnConflict::Reject);
-    assert_eq!(decide(&policy, &members, None), reject(3, State::Available));
+    assert_eq!(decide(&policy, &holders, None), reject(3, State::Available));
 }
 
 #[test]
 fn only_younger_jobs_conflict() {
-    let job = |created_at, scheduled_at| Member {
+    let job = |created_at, scheduled_at| Holder {
         id: 1,
         job: Some(Job {
             state: State::Running,
@@ -167,7 +167,7 @@ fn a_hold_conflicts_in_every_state_and_after_it() {
     let policy = by_state(&[]);
     for state in State::ALL {
         assert_eq!(
-            decide(&policy, &[holding(member(1, state))], None),
+            decide(&policy, &[holding(holder(1, state))], None),
             skip(1, state)
         );
     }
@@ -176,7 +176,7 @@ fn a_hold_conflicts_in_every_state_and_after_it() {
     assert_eq!(
         decide(
             &on_conflict(Policy::default(), OnConflict::Reject),
-            &[holding(gone(2)), member(1, State::Running)],
+            &[holding(gone(2)), holder(1, State::Running)],
             None
         ),
         reject(2, None)
@@ -190,28 +190,28 @@ fn a_hold_conflicts_in_every_state_and_after_it() {
         ..by_state(&[])
     };
     assert_eq!(
-        decide(&own, &[member(1, State::Running)], None),
+        decide(&own, &[holder(1, State::Running)], None),
         Verdict::Insert
     );
 }
 
 #[test]
 fn replacing_cancels_all_that_conflict_and_are_not_final() {
-    let members = [
-        member(5, State::Completed),
-        member(4, State::Running),
-        member(1, State::Scheduled),
-        member(3, State::Pending),
-        holding(member(2, State::Available)),
+    let holders = [
+        holder(5, State::Completed),
+        holder(4, State::Running),
+        holder(1, State::Scheduled),
+        holder(3, State::Pending),
+        holding(holder(2, State::Available)),
         holding(gone(6)),
-        member(7, State::Retryable),
+        holder(7, State::Retryable),
     ];
     let policy = on_conflict(
         by_state(&[State::Completed, State::Running, State::Scheduled]),
         replace(false, false),
     );
     assert_eq!(
-        decide(&policy, &members, None),
+        decide(&policy, &holders, None),
         Verdict::Replace {
             cancel: vec![1, 2, 4],
             schedule_of: None
@@ -219,7 +219,7 @@ fn replacing_cancels_all_that_conflict_and_are_not_final() {
     );
     let none = on_conflict(by_state(&[State::Discarded]), replace(true, false));
     assert_eq!(
-        decide(&none, &[member(1, State::Running)], None),
+        decide(&none, &[holder(1, State::Running)], None),
         Verdict::Insert
     );
 }
@@ -229,11 +229,11 @@ fn final_jobs_are_not_replaced() {
     let every = || by_state(&State::ALL);
     for state in [State::Completed, State::Cancelled, State::Discarded] {
         for except_schedule in [false, true] {
-            let members = [member(1, state), member(2, state), gone(3)];
+            let holders = [holder(1, state), holder(2, state), gone(3)];
             let skips = on_conflict(every(), replace(except_schedule, false));
-            assert_eq!(decide(&skips, &members, None), skip(2, state));
+            assert_eq!(decide(&skips, &holders, None), skip(2, state));
             let rejects = on_conflict(every(), replace(except_schedule, true));
-            assert_eq!(decide(&rejects, &members, None), reject(2, state));
+            assert_eq!(decide(&rejects, &holders, None), reject(2, state));
         }
     }
     // One that is gone and holds cannot be cancelled either.
@@ -243,33 +243,33 @@ fn final_jobs_are_not_replaced() {
 
 #[test]
 fn the_schedule_is_that_of_the_newest_if_it_was_scheduled() {
-    for (except_schedule, members, schedule_of) in [
-        (true, vec![member(1, State::Scheduled)], Some(1)),
-        (false, vec![member(1, State::Scheduled)], None),
+    for (except_schedule, holders, schedule_of) in [
+        (true, vec![holder(1, State::Scheduled)], Some(1)),
+        (false, vec![holder(1, State::Scheduled)], None),
         (
             true,
-            vec![member(2, State::Scheduled), member(1, State::Scheduled)],
+            vec![holder(2, State::Scheduled), holder(1, State::Scheduled)],
             Some(2),
         ),
         (
             true,
-            vec![member(1, State::Scheduled), member(2, State::Available)],
+            vec![holder(1, State::Scheduled), holder(2, State::Available)],
             None,
         ),
         (
             true,
-            vec![member(1, State::Scheduled), member(2, State::Completed)],
+            vec![holder(1, State::Scheduled), holder(2, State::Completed)],
             Some(1),
         ),
-        (true, vec![member(1, State::Retryable)], None),
-        (true, vec![member(1, State::Pending)], None),
-        (true, vec![member(1, State::Running)], None),
+        (true, vec![holder(1, State::Retryable)], None),
+        (true, vec![holder(1, State::Pending)], None),
+        (true, vec![holder(1, State::Running)], None),
     ] {
         let policy = on_conflict(by_state(&State::ALL), replace(except_schedule, true));
-        match decide(&policy, &members, None) {
+        match decide(&policy, &holders, None) {
             Verdict::Replace {
                 schedule_of: found, ..
-            } => assert_eq!(found, schedule_of, "{members:?}"),
+            } => assert_eq!(found, schedule_of, "{holders:?}"),
             other => panic!("{other:?}"),
         }
     }
@@ -284,7 +284,7 @@ fn an_update_is_for_the_states_that_it_names() {
     );
     for state in State::ALL {
         assert_eq!(
-            decide(&everywhere, &[member(1, state)], None),
+            decide(&everywhere, &[holder(1, state)], None),
             Verdict::Update {
                 id: 1,
                 state,
@@ -296,7 +296,7 @@ fn an_update_is_for_the_states_that_it_names() {
     assert_eq!(
         decide(
             &everywhere,
-            &[member(1, State::Running), holding(gone(2))],
+            &[holder(1, State::Running), holding(gone(2))],
             None
         ),
         skip(2, None)
@@ -308,17 +308,17 @@ fn an_update_is_for_the_states_that_it_names() {
         .unwrap()
         .unwrap();
     assert_eq!(
-        decide(&policy, &[member(1, State::Available)], None).as_str(),
+        decide(&policy, &[holder(1, State::Available)], None).as_str(),
         "update"
     );
     assert_eq!(
-        decide(&policy, &[member(1, State::Running)], None),
+        decide(&policy, &[holder(1, State::Running)], None),
         skip(1, State::Running)
     );
     assert_eq!(
         decide(
             &policy,
-            &[member(1, State::Available), member(2, State::Running)],
+            &[holder(1, State::Available), holder(2, State::Running)],
             None
         ),
         skip(2, State::Running)
@@ -353,24 +353,24 @@ fn verdicts_have_words() {
 
 #[test]
 fn folding_keeps_live_jobs_holds_and_the_newest_of_each_final_state() {
-    let members = [
-        member(6, State::Running),
-        member(1, State::Completed),
-        member(2, State::Completed),
+    let holders = [
+        holder(6, State::Running),
+        holder(1, State::Completed),
+        holder(2, State::Completed),
         gone(3),
-        member(4, State::Discarded),
-        member(5, State::Running),
+        holder(4, State::Discarded),
+        holder(5, State::Running),
         holding(gone(7)),
-        holding(member(8, State::Cancelled)),
-        member(9, State::Cancelled),
+        holding(holder(8, State::Cancelled)),
+        holder(9, State::Cancelled),
     ];
-    assert_eq!(fold(&members), [2, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(fold(&holders), [2, 4, 5, 6, 7, 8, 9]);
     assert!(fold(&[]).is_empty());
 }
 
 #[test]
 fn folding_keeps_a_final_job_that_another_window_or_a_later_time_would_find() {
-    let job = |id, created_at, scheduled_at, finalized_at| Member {
+    let job = |id, created_at, scheduled_at, finalized_at| Holder {
         id,
         job: Some(Job {
             state: State::Completed,
@@ -389,22 +389,22 @@ fn folding_keeps_a_final_job_that_another_window_or_a_later_time_would_find() {
         (job(1, 10, 11, 10), true),
         (job(1, 10, 10, 11), true),
     ] {
-        let members = [older, job(2, 10, 10, 10)];
-        assert_eq!(fold(&members).contains(&1), kept, "{older:?}");
-        assert!(fold(&members).contains(&2));
+        let holders = [older, job(2, 10, 10, 10)];
+        assert_eq!(fold(&holders).contains(&1), kept, "{older:?}");
+        assert!(fold(&holders).contains(&2));
     }
 }
 
 /// Used over and over, a key has to know no more jobs than at first.
 #[test]
 fn a_key_that_is_cycled_stays_short() {
-    let mut members = Vec::new();
+    let mut holders = Vec::new();
     for id in 0..1000 {
         let finals = [State::Completed, State::Cancelled, State::Discarded];
-        members.push(member(id, finals[id as usize % 3]));
-        let kept = fold(&members);
-        members.retain(|member| kept.contains(&member.id));
-        assert!(members.len() <= 3);
+        holders.push(holder(id, finals[id as usize % 3]));
+        let kept = fold(&holders);
+        holders.retain(|holder| kept.contains(&holder.id));
+        assert!(holders.len() <= 3);
     }
 }
 
@@ -412,7 +412,7 @@ fn any_state() -> impl Strategy<Value = State> {
     select(State::ALL.to_vec())
 }
 
-fn any_members() -> impl Strategy<Value = Vec<Member>> {
+fn any_holders() -> impl Strategy<Value = Vec<Holder>> {
     let kept_until = prop_oneof![Just(i64::MIN), 0..6_i64, Just(i64::MAX)];
     let times = (0..6_i64, 0..6_i64, 0..6_i64, kept_until);
     let job = (any_state(), times, 0..2_u64).prop_map(
@@ -425,12 +425,12 @@ fn any_members() -> impl Strategy<Value = Vec<Member>> {
             kept_until,
         },
     );
-    let member = (prop::option::weighted(0.9, job), prop::bool::weighted(0.1));
-    prop::collection::vec(member, 0..8)
-        .prop_map(|members| {
+    let holder = (prop::option::weighted(0.9, job), prop::bool::weighted(0.1));
+    prop::collection::vec(holder, 0..8)
+        .prop_map(|holders| {
             (1..)
-                .zip(members)
-                .map(|(id, (job, holds))| Member { id, job, holds })
+                .zip(holders)
+                .map(|(id, (job, holds))| Holder { id, job, holds })
                 .collect::<Vec<_>>()
         })
         .prop_shuffle()
@@ -466,10 +466,10 @@ proptest! {
     /// The rule of docs/uniqueness.md, word by word.
     #[test]
     fn the_verdict_follows_from_the_jobs_that_conflict(
-        policy in any_policy(), members in any_members(), cutoff in prop::option::of(-1..6_i64),
+        policy in any_policy(), holders in any_holders(), cutoff in prop::option::of(-1..6_i64),
     ) {
-        let conflicting: Vec<&Member> = members.iter().filter(|member| {
-            let counts = member.job.is_some_and(|job| {
+        let conflicting: Vec<&Holder> = holders.iter().filter(|holder| {
+            let counts = holder.job.is_some_and(|job| {
                 let at = match policy.window.map(|window| window.from) {
                     None => i64::MAX,
                     Some(WindowFrom::CreatedAt) => job.created_at,
@@ -477,20 +477,20 @@ proptest! {
                 };
                 policy.by_state.contains(job.state) && cutoff.is_none_or(|cutoff| at > cutoff)
             });
-            counts || member.holds
+            counts || holder.holds
         }).collect();
-        let ids: BTreeSet<i64> = conflicting.iter().map(|member| member.id).collect();
+        let ids: BTreeSet<i64> = conflicting.iter().map(|holder| holder.id).collect();
         let live: BTreeSet<i64> = conflicting
             .iter()
-            .filter(|member| member.job.is_some_and(|job| !job.state.is_final()))
-            .map(|member| member.id)
+            .filter(|holder| holder.job.is_some_and(|job| !job.state.is_final()))
+            .map(|holder| holder.id)
             .collect();
-        match decide(&policy, &members, cutoff) {
+        match decide(&policy, &holders, cutoff) {
             Verdict::Insert => prop_assert!(ids.is_empty()),
             Verdict::Skip(existing) | Verdict::Reject(existing) => {
                 prop_assert_eq!(Some(&existing.id), ids.last());
-                let member = members.iter().find(|member| member.id == existing.id).unwrap();
-                prop_assert_eq!(existing.state, member.job.map(|job| job.state));
+                let holder = holders.iter().find(|holder| holder.id == existing.id).unwrap();
+                prop_assert_eq!(existing.state, holder.job.map(|job| job.state));
                 if let OnConflict::Replace(_) = policy.on_conflict {
                     prop_assert!(live.is_empty());
                 }
@@ -511,19 +511,19 @@ proptest! {
     /// no window, and at no time, as one retention, period and window after the other ends.
     #[test]
     fn folding_changes_no_verdict(
-        policy in any_policy(), members in any_members(), cutoff in prop::option::of(-1..6_i64), now in -1..6_i64, longer in 0..4_i64,
+        policy in any_policy(), holders in any_holders(), cutoff in prop::option::of(-1..6_i64), now in -1..6_i64, longer in 0..4_i64,
     ) {
-        let at = |members: &[Member]| -> Vec<Member> {
-            members.iter().map(|member| Member {
-                job: member.job.filter(|job| {
+        let at = |holders: &[Holder]| -> Vec<Holder> {
+            holders.iter().map(|holder| Holder {
+                job: holder.job.filter(|job| {
                     !job.state.is_final() || job.finalized_at + longer * job.queue as i64 > now || job.kept_until > now
                 }),
-                ..*member
+                ..*holder
             }).collect()
         };
-        let ids = fold(&members);
+        let ids = fold(&holders);
         prop_assert!(ids.is_sorted());
-        let kept: Vec<Member> = members.iter().copied().filter(|member| ids.contains(&member.id)).collect();
-        prop_assert_eq!(decide(&policy, &at(&kept), cutoff), decide(&policy, &at(&members), cutoff));
+        let kept: Vec<Holder> = holders.iter().copied().filter(|holder| ids.contains(&holder.id)).collect();
+        prop_assert_eq!(decide(&policy, &at(&kept), cutoff), decide(&policy, &at(&holders), cutoff));
     }
 }

@@ -17,7 +17,7 @@ use crate::store::spi::{big, bigs};
 /// first key that somebody is just inserting or deleting. How many, from the first on. With `wait`
 /// it waits for who has locked one.
 pub fn claim_or_lock_directly(
-    claims: &[Listed],
+    claims: &[ListedHolder],
     is_taken: impl Fn(usize) -> bool,
     wait: bool,
     mut fresh: impl FnMut(usize),
@@ -27,7 +27,7 @@ pub fn claim_or_lock_directly(
     };
     let mut done = claim_together(&table, claims, |index| !is_taken(index));
     (0..done).for_each(&mut fresh);
-    let mut claim_or_lock = |index: usize, claim: &Listed| {
+    let mut claim_or_lock = |index: usize, claim: &ListedHolder| {
         pgrx::check_for_interrupts!();
         let mut insert = |look: bool| {
             let inserts = (!look || is_free(&table, claim.key))
@@ -76,7 +76,7 @@ const WORTH_A_SUBTRANSACTION: usize = 32;
 /// An insertion that can be taken back by itself takes a lock and a second record of WAL. These can
 /// only be taken back all together: that is done if a rival has come since it was looked for
 /// claims, and is what this returns none for.
-fn claim_together(table: &Table, claims: &[Listed], is_new: impl Fn(usize) -> bool) -> usize {
+fn claim_together(table: &Table, claims: &[ListedHolder], is_new: impl Fn(usize) -> bool) -> usize {
     let new = (0..claims.len()).take_while(|index| is_new(*index)).count();
     if new < WORTH_A_SUBTRANSACTION || !subxact::has_room() {
         return 0;
@@ -122,7 +122,7 @@ fn is_free(table: &Table, key: Key) -> bool {
 }
 
 /// Inserts one claim; whether the key had none.
-pub fn claim_if_new(claim: &Listed) -> Option<bool> {
+pub fn claim_if_new(claim: &ListedHolder) -> Option<bool> {
     let table = open()?;
     Some(table.insert_unless_taken(new_row(&table, claim)))
 }
@@ -142,12 +142,12 @@ fn open() -> Option<Table> {
         .flatten()
 }
 
-fn new_row(table: &Table, claim: &Listed) -> NewRow {
+fn new_row(table: &Table, claim: &ListedHolder) -> NewRow {
     row(table, std::slice::from_ref(claim))
 }
 
 /// The claim of a key that lists these jobs, with the ends of their holds.
-fn row(table: &Table, jobs: &[Listed]) -> NewRow {
+fn row(table: &Table, jobs: &[ListedHolder]) -> NewRow {
     let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     let some_hold = jobs.iter().any(|job| job.hold_ends_at.is_some());
     let hold_ends_at = some_hold.then(|| claims::hold_ends(jobs)).flatten();
@@ -206,14 +206,14 @@ mod tests {
     use super::*;
 
     /// Tests run at the same time, so that each has keys of its own.
-    fn claims(test: u8, count: u16) -> Vec<Listed> {
+    fn claims(test: u8, count: u16) -> Vec<ListedHolder> {
         (0..count).map(|n| claim(test, n)).collect()
     }
 
-    fn claim(test: u8, n: u16) -> Listed {
+    fn claim(test: u8, n: u16) -> ListedHolder {
         let mut key = Key([test; 32]);
         key.0[..2].copy_from_slice(&n.to_be_bytes());
-        Listed {
+        ListedHolder {
             key,
             id: n.into(),
             hold_ends_at: None,
@@ -231,7 +231,7 @@ mod tests {
     #[pg_test]
     fn rows_of_which_one_is_taken_are_all_taken_back() {
         let table = Table::open(&shapes::UNIQUE_CLAIM).expect("it is as it was made");
-        let insert = |claims: &[Listed]| {
+        let insert = |claims: &[ListedHolder]| {
             let rows = claims.iter().map(|claim| new_row(&table, claim));
             subxact::kept_if(|all| *all, || table.insert_if_new(rows))
         };
@@ -254,7 +254,7 @@ mod tests {
     #[pg_test]
     fn claims_are_inserted_together_up_to_the_first_that_is_taken() {
         let all = claims(2, 600);
-        let claim = |claims: &[Listed], is_taken: &dyn Fn(&Key) -> bool| {
+        let claim = |claims: &[ListedHolder], is_taken: &dyn Fn(&Key) -> bool| {
             let mut fresh = 0;
             let is_taken = |index: usize| is_taken(&claims[index].key);
             let done = claim_or_lock_directly(claims, is_taken, true, |_| fresh += 1);

@@ -7,7 +7,7 @@ use super::open_if;
 use super::shapes::{self, ready, scheduled};
 use crate::pg::table::Table;
 use crate::pg::transaction;
-use crate::store::claims::Listed;
+use crate::store::claims::ListedHolder;
 use crate::store::job::{NewJob, row};
 use crate::store::spi::{Value, big};
 
@@ -22,7 +22,7 @@ pub fn many(jobs: &[(i64, &NewJob)]) -> Option<()> {
 /// statement. The claim comes first: if the key is taken, nothing else is written.
 pub fn one_claiming(id: i64, job: &NewJob) -> Option<bool> {
     let tables = Tables::open(&[(id, job)])?;
-    let claim = Listed {
+    let claim = ListedHolder {
         key: job.unique_key.expect("it is unique"),
         id,
         hold_ends_at: job.hold_ends_at(),

@@ -22,12 +22,9 @@ use crate::store::queue::Queue;
 /// More jobs than these are looked for by a statement.
 const FEW: usize = 4;
 
-/// A job of a list as it is now, if it is still there.
-pub type Listed = (i64, Option<HolderJob>);
-
 /// The jobs in the list of a key, each as it is now, if it is still there; `None`: the key has no
 /// claim. `Err`: there is more to it, use a statement. All of one moment. Takes no lock.
-pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
+pub fn listed(key: Key) -> Result<Option<Vec<Holder>>, ()> {
     let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key).ok_or(())?;
     transaction::make_visible();
     let seen = Seen::now();
@@ -53,8 +50,15 @@ pub fn listed(key: Key) -> Result<Option<Vec<Listed>>, ()> {
     {
         return Err(());
     }
-    let jobs = ids.into_iter().map(|id| Ok((id, look.job(id)?)));
-    jobs.collect::<Result<_, ()>>().map(Some)
+    let holder = |id| {
+        Ok(Holder {
+            id,
+            job: look.job(id)?,
+            hold_ends_at: None,
+        })
+    };
+    let holders = ids.into_iter().map(holder);
+    holders.collect::<Result<_, ()>>().map(Some)
 }
 
 /// Those of some keys that have a claim, be it of a transaction that is still open; `None`: use a

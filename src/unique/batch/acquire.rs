@@ -14,7 +14,7 @@ use super::{Batch, Decision, Group};
 use crate::error::{Error, Result};
 use crate::pg::memory;
 use crate::pg::subxact;
-use crate::store::claims::{self, Listed};
+use crate::store::claims::{self, ListedHolder};
 use crate::store::place;
 
 /// Up to so many keys that take a statement are looked at one by one right away, instead of being
@@ -51,7 +51,7 @@ impl Batch<'_> {
         let listing = |&group: &Group| match self.inserted(group).next() {
             Some(index) if self.is_settled_by_claim(group) => self.listing(index),
             // What is decided under the lock is not listed yet; until then no job has id 0.
-            _ => Listed {
+            _ => ListedHolder {
                 key: self.key(group),
                 id: 0,
                 hold_ends_at: None,
@@ -118,7 +118,7 @@ impl Batch<'_> {
 struct Claims<'a> {
     groups: &'a [Group],
     /// one for each of them
-    listed: Vec<Listed>,
+    listed: Vec<ListedHolder>,
     /// of all keys, those that are known to have one
     taken: &'a [bool],
     /// not those of a batch
@@ -213,7 +213,8 @@ impl Claims<'_> {
         let group = |index: usize| self.groups[some[index]];
         let inserted = self.without_waiting(|| {
             let mut inserted = Vec::new();
-            let listed: Vec<Listed> = some.iter().map(|at| self.listed[*at].clone()).collect();
+            let listed: Vec<ListedHolder> =
+                some.iter().map(|at| self.listed[*at].clone()).collect();
             claims::claim_or_lock(
                 &listed,
                 |index| self.taken[group(index) as usize],

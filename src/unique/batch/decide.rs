@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jobs_core::key::Key;
 use jobs_core::policy::{OnConflict, Policy};
 use jobs_core::state::State;
-use jobs_core::verdict::{self, Member, Verdict};
+use jobs_core::verdict::{self, Verdict};
 use pgrx::check_for_interrupts;
 
 use super::super::holders::{self, Holders, cutoff, decide};
@@ -54,10 +54,10 @@ impl Batch<'_> {
                 }
                 let policy = self.policy(index);
                 let now = self.candidates[index].job.created_at;
-                let predecessors: Vec<Member> = inserted
+                let predecessors: Vec<verdict::Holder> = inserted
                     .values()
                     .flatten()
-                    .map(|&earlier| self.candidates[earlier].as_member(earlier))
+                    .map(|&earlier| self.candidates[earlier].as_holder(earlier))
                     .collect();
                 let decision = match verdict::decide(policy, &predecessors, cutoff(policy, now)) {
                     Verdict::Skip(earlier) | Verdict::Reject(earlier) => {

@@ -13,7 +13,7 @@ use super::acquire::touched;
 use super::{Batch, Decision, Group};
 use crate::error::{Error, Result};
 use crate::pg::memory;
-use crate::store::claims::{Listed, Lists};
+use crate::store::claims::{ListedHolder, Lists};
 use crate::store::insert;
 use crate::store::job::NewJob;
 use crate::store::place::Place;
@@ -65,7 +65,7 @@ impl Batch<'_> {
     }
 
     /// A candidate that is to be inserted, as its key's claim lists it.
-    pub(super) fn listing(&self, index: usize) -> Listed {
+    pub(super) fn listing(&self, index: usize) -> ListedHolder {
         let job = &self.candidates[index].job;
         let key = job.unique_key.expect("it has one");
         listing(key, self.id(index), job)
@@ -193,8 +193,8 @@ impl Batch<'_> {
     }
 }
 
-fn listing(key: Key, id: i64, job: &NewJob) -> Listed {
-    Listed {
+fn listing(key: Key, id: i64, job: &NewJob) -> ListedHolder {
+    ListedHolder {
         key,
         id,
         hold_ends_at: job.hold_ends_at(),

@@ -203,8 +203,8 @@ impl Turn<'_> {
     pub(crate) fn write_list(&mut self, item: &Item, id: Id, view: View) {
         let by = self.xid();
         let key = item.new.key;
-        let members: Vec<_> = item.seen.iter().map(|seen| seen.member()).collect();
-        let kept = fold(&members);
+        let holders: Vec<_> = item.seen.iter().map(|seen| seen.holder()).collect();
+        let kept = fold(&holders);
         let is_kept = |seen: &&Seen| kept.contains(&i64::from(seen.id));
         let (listed, folded): (Vec<Seen>, Vec<Seen>) =
             item.seen.iter().copied().partition(|seen| is_kept(&seen));

@@ -2,7 +2,7 @@
 //! in.
 
 use jobs_core::policy::Policy;
-use jobs_core::verdict::{self, Member, Verdict};
+use jobs_core::verdict::{self, Holder, Verdict};
 
 use crate::database::{Id, Job, KEYS, Key, Xid, Xids};
 use crate::scenario::New;
@@ -107,8 +107,8 @@ pub struct Seen {
 impl Seen {
     /// As the rules of the core want it. Of one insertion after the other the later one is due
     /// later.
-    pub fn member(self) -> Member {
-        Member {
+    pub fn holder(self) -> Holder {
+        Holder {
             id: i64::from(self.id),
             job: self.job.map(|(state, finalized_at)| verdict::Job {
                 state,
@@ -142,8 +142,8 @@ impl Seen {
 
 /// What the rules decide by these jobs: the one that is in the way, if one is.
 pub fn decide(policy: &Policy, seen: &[Seen]) -> Option<Id> {
-    let members: Vec<Member> = seen.iter().map(|seen| seen.member()).collect();
-    match verdict::decide(policy, &members, None) {
+    let holders: Vec<Holder> = seen.iter().map(|seen| seen.holder()).collect();
+    match verdict::decide(policy, &holders, None) {
         Verdict::Insert => None,
         Verdict::Skip(existing) => Some(existing.id as Id),
         other => unreachable!("{other:?} is of other policies"),
