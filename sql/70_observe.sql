@@ -10,7 +10,7 @@ AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$Returns what needs attention: a row per finding, the worst first; no row if all is well. severity is critical, warning or info. hint has a command that shows the cause or fixes it. The findings:
 - worker_not_running: the background worker does not run here, and jobs.maintain() was not called for 10 minutes (5 if no process is left for the worker)
-- no_slot: more than 256 databases of the server have the extension, so that the background worker visits this one only every 5 seconds
+- no_place: more than 256 databases of the server have the extension, so that the background worker visits this one only every 5 seconds
 - maintenance_paused: by whom and since when
 - restoring: maintenance waits for pg_restore
 - maintenance_failing: the latest run of a task failed, with the error

@@ -42,8 +42,8 @@ pub enum Fault {
     NoLooks,
     /// Few waiting sessions can be woken. Harmless: it lets tests have more than that.
     FewSeats,
-    /// Few databases get a slot. Harmless: it lets tests have more than that.
-    FewSlots,
+    /// Few databases get a place in shared memory. Harmless: it lets tests have more than that.
+    FewPlaces,
     /// The history counts rolled-back moves.
     CountRolledBack,
     /// Results wait hours for locked jobs. Harmless: it lets tests end the lock in time.
@@ -79,7 +79,7 @@ pub fn is_on(fault: Fault) -> bool {
         Fault::OutOfTurn => "out_of_turn",
         Fault::NoLooks => "no_looks",
         Fault::FewSeats => "few_seats",
-        Fault::FewSlots => "few_slots",
+        Fault::FewPlaces => "few_places",
         Fault::CountRolledBack => "count_rolled_back",
         Fault::Patient => "patient",
         Fault::NoReserve => "no_reserve",

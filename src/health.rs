@@ -63,7 +63,7 @@ type Look = fn(&Facts) -> Vec<Finding>;
 
 /// Every finding that there can be, by its name.
 const FINDINGS: &[(&str, Look)] = by_name! {
-    worker_not_running no_slot maintenance_paused restoring maintenance_failing
+    worker_not_running no_place maintenance_paused restoring maintenance_failing
     old_snapshot oldest_available discarded expired_leases clock_moved
     mostly_failing running_long queue_paused lost_worker no_worker periodic_failed
     bloat table_changed lock_wait foreign_right foreign_trigger foreign_owner
@@ -178,15 +178,15 @@ fn worker_not_running(facts: &Facts) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-fn no_slot(facts: &Facts) -> Vec<Finding> {
-    let single = |slots| {
+fn no_place(facts: &Facts) -> Vec<Finding> {
+    let single = |places| {
         let message = format!(
-            "more than {slots} databases of this server have the extension: the background worker visits this one every few seconds, and commits do not wake it"
+            "more than {places} databases of this server have the extension: the background worker visits this one every few seconds, and commits do not wake it"
         );
         let hint = "Drop the extension where it is not used. All databases: SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname;";
         Finding::new(Warning, message, hint)
     };
-    facts.worker.without_slot.map(single).into_iter().collect()
+    facts.worker.without_place.map(single).into_iter().collect()
 }
 
 fn maintenance_paused(facts: &Facts) -> Vec<Finding> {

@@ -2,7 +2,8 @@
 //! COMMENTs stand in sql/. A file here is named after the one there: `work_fetch` has what
 //! sql/50_work.sql says of fetching.
 //!
-//! Each function is one [`or_raise`](crate::error::or_raise): there errors become what a caller sees.
+//! Each function is one [`or_raise`](crate::error::or_raise): there errors become what a caller
+//! sees.
 
 mod access;
 mod configure;

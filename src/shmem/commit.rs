@@ -8,7 +8,7 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::announce::{self, Announcement};
-use super::databases::{self, Slot};
+use super::databases::{self, Place};
 use super::{leases, waiters};
 use crate::fault::{self, Fault};
 use crate::pg::critical::without_allocating;
@@ -83,7 +83,7 @@ fn end(event: pg_sys::XactEvent::Type) {
     announce::end(|_| {});
     let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
     if event == XACT_EVENT_PREPARE && work != Work::Nothing as u8 {
-        databases::with_slot(server::database(), Slot::note_prepared);
+        databases::with_place(server::database(), Place::note_prepared);
     }
 }
 
@@ -110,7 +110,7 @@ fn tell_all() {
     announce::end(|announcement| tell(database, announcement));
     let work = PENDING.swap(Work::Nothing as u8, Ordering::Relaxed);
     if work != Work::Nothing as u8 {
-        databases::with_slot(database, |slot| slot.touch(work));
+        databases::with_place(database, |place| place.touch(work));
     }
 }
 
@@ -118,9 +118,9 @@ fn tell_all() {
 fn tell(database: Oid, announcement: &Announcement) {
     waiters::wake(database, announcement);
     if settings::NOTIFY.get() && !announcement.to_notify.is_empty() {
-        databases::with_slot(database, |slot| {
-            if slot.to_notify.put(&announcement.to_notify) {
-                slot.call();
+        databases::with_place(database, |place| {
+            if place.to_notify.put(&announcement.to_notify) {
+                place.call();
             }
         });
     }
@@ -130,8 +130,8 @@ fn tell(database: Oid, announcement: &Announcement) {
 pub fn prepared_has_committed() {
     let database = server::database();
     tell(database, &Announcement::unknown());
-    databases::with_slot(database, |slot| {
-        slot.leases.forget();
-        slot.touch(Work::MayBeDue as u8);
+    databases::with_place(database, |place| {
+        place.leases.forget();
+        place.touch(Work::MayBeDue as u8);
     });
 }

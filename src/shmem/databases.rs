@@ -18,27 +18,27 @@ use crate::pg::server;
 pub const TASKS: usize = 7;
 
 /// Databases that can be woken; those beyond are visited in turn.
-const SLOTS: usize = 256;
-/// How many a test leaves, by [`Fault::FewSlots`].
-const FEW_SLOTS: usize = 2;
+const PLACES: usize = 256;
+/// How many a test leaves, by [`Fault::FewPlaces`].
+const FEW_PLACES: usize = 2;
 /// Databases beyond that which are visited in turn.
 const BEYOND: usize = 4096;
 
-/// Of a slot that is being given back: no database has it.
+/// Of a place that is being given back: no database has it.
 const NOBODY: u32 = u32::MAX;
 
-/// The moment of [`Slot::next_due`] when nothing is due.
+/// The moment of [`Place::next_due`] when nothing is due.
 pub const NEVER: i64 = i64::MAX;
 
-/// The moment of [`Slot::next_due`] when something may be due already.
+/// The moment of [`Place::next_due`] when something may be due already.
 const NOW: i64 = i64::MIN;
 
-/// What [`Slot::prepared`] is to begin with: some may have outlived the server's restart.
+/// What [`Place::prepared`] is to begin with: some may have outlived the server's restart.
 const SOME_PREPARED: usize = 1;
 
 /// One database.
-pub struct Slot {
-    /// The database's object id; 0 is a free slot.
+pub struct Place {
+    /// The database's object id; 0 is a free place.
     oid: AtomicU32,
     /// Work that commits made since the worker's last pass began, or since it last looked.
     work: AtomicU8,
@@ -85,7 +85,7 @@ pub struct IdleRun {
     pub duration: i64,
 }
 
-/// A database that has the extension and found no slot.
+/// A database that has the extension and found no place.
 struct Beyond {
     /// The database's object id; 0 is a free place.
     oid: AtomicU32,
@@ -97,7 +97,7 @@ struct Shared {
     launcher: AtomicUsize,
     /// More databases have work than there are processes for workers.
     crowded: AtomicBool,
-    slots: [Slot; SLOTS],
+    places: [Place; PLACES],
     beyond: [Beyond; BEYOND],
 }
 
@@ -113,7 +113,7 @@ pub fn register() {
         SHARED = Shared {
             launcher: AtomicUsize::new(0),
             crowded: AtomicBool::new(false),
-            slots: std::array::from_fn(|_| Slot {
+            places: std::array::from_fn(|_| Place {
                 oid: AtomicU32::new(0),
                 work: AtomicU8::new(Work::Nothing as u8),
                 worker: AtomicUsize::new(0),
@@ -132,35 +132,35 @@ pub fn register() {
     );
 }
 
-fn slots() -> &'static [Slot] {
-    let slots = &SHARED.get().slots;
-    match fault::is_on(Fault::FewSlots) {
-        true => &slots[..FEW_SLOTS],
-        false => slots,
+fn places() -> &'static [Place] {
+    let places = &SHARED.get().places;
+    match fault::is_on(Fault::FewPlaces) {
+        true => &places[..FEW_PLACES],
+        false => places,
     }
 }
 
-/// How many databases can have a slot.
-pub fn slot_count() -> usize {
-    slots().len()
+/// How many databases can have a place.
+pub fn place_count() -> usize {
+    places().len()
 }
 
-/// The slot of a database, if it has one.
-pub fn known(database: Oid) -> Option<&'static Slot> {
+/// The place of a database, if it has one.
+pub fn known(database: Oid) -> Option<&'static Place> {
     let oid = database.to_u32();
-    let mut slots = slots().iter();
-    slots.find(|slot| slot.oid.load(Ordering::SeqCst) == oid)
+    let mut places = places().iter();
+    places.find(|place| place.oid.load(Ordering::SeqCst) == oid)
 }
 
-/// The slot of a database that has the extension, taken if it has none yet. `None` if all are
+/// The place of a database that has the extension, taken if it has none yet. `None` if all are
 /// taken: then the launcher visits it in turn.
-pub fn slot(database: Oid) -> Option<&'static Slot> {
+pub fn place(database: Oid) -> Option<&'static Place> {
     let oid = database.to_u32();
-    let slot = known(database).or_else(|| slots().iter().find(|slot| take(&slot.oid, oid)));
-    if slot.is_none() {
+    let place = known(database).or_else(|| places().iter().find(|place| take(&place.oid, oid)));
+    if place.is_none() {
         note_beyond(oid);
     }
-    slot
+    place
 }
 
 /// Whether a place was free, or another process of this database was faster.
@@ -169,19 +169,19 @@ fn take(place: &AtomicU32, oid: u32) -> bool {
     taken.is_ok() || taken == Err(oid)
 }
 
-/// Does something with the slot of a database that has the extension, if there is one for it. It is
-/// done again where the slot was just given back.
-pub fn with_slot(database: Oid, work: impl Fn(&Slot)) {
-    while let Some(slot) = slot(database) {
-        work(slot);
-        if slot.oid.load(Ordering::SeqCst) == database.to_u32() {
+/// Does something with the place of a database that has the extension, if there is one for it. It
+/// is done again where the place was just given back.
+pub fn with_place(database: Oid, work: impl Fn(&Place)) {
+    while let Some(place) = place(database) {
+        work(place);
+        if place.oid.load(Ordering::SeqCst) == database.to_u32() {
             break;
         }
     }
 }
 
-/// The slot of this session's database, if there is shared memory and it has one.
-pub fn own_slot() -> Option<&'static Slot> {
+/// The place of this session's database, if there is shared memory and it has one.
+pub fn own_place() -> Option<&'static Place> {
     is_preloaded().then(|| known(server::database())).flatten()
 }
 
@@ -190,7 +190,7 @@ fn find_beyond(oid: u32) -> Option<&'static Beyond> {
     beyond.find(|place| place.oid.load(Ordering::SeqCst) == oid)
 }
 
-/// A database has no slot; the launcher learns of a new one.
+/// A database has no place; the launcher learns of a new one.
 fn note_beyond(oid: u32) {
     let mut beyond = SHARED.get().beyond.iter();
     if find_beyond(oid).is_none() && beyond.any(|place| take(&place.oid, oid)) {
@@ -198,7 +198,7 @@ fn note_beyond(oid: u32) {
     }
 }
 
-/// The databases that have the extension and no slot.
+/// The databases that have the extension and no place.
 pub fn beyond() -> Vec<Oid> {
     let beyond = SHARED.get().beyond.iter();
     let oids = beyond.map(|place| place.oid.load(Ordering::SeqCst));
@@ -206,7 +206,7 @@ pub fn beyond() -> Vec<Oid> {
 }
 
 fn own_beyond() -> Option<&'static Beyond> {
-    let has_none = is_preloaded() && own_slot().is_none();
+    let has_none = is_preloaded() && own_place().is_none();
     has_none.then(|| find_beyond(server::database().to_u32()))?
 }
 
@@ -215,7 +215,7 @@ pub fn is_beyond() -> bool {
     own_beyond().is_some()
 }
 
-/// A worker without a slot has looked at every task of its database.
+/// A worker without a place has looked at every task of its database.
 pub fn note_visit(at: i64) {
     if let Some(beyond) = own_beyond() {
         beyond.visited_at.store(at, Ordering::SeqCst);
@@ -227,62 +227,66 @@ pub fn forget(database: Oid) {
     if let Some(beyond) = find_beyond(database.to_u32()) {
         beyond.free();
     }
-    if let Some(slot) = known(database) {
-        free(slot, database);
+    if let Some(place) = known(database) {
+        free(place, database);
     }
 }
 
-/// Gives a slot of a database back, and asks anew for what was asked for meanwhile.
-fn free(slot: &Slot, database: Oid) {
-    let work = slot.give_back();
+/// Gives a place of a database back, and asks anew for what was asked for meanwhile.
+fn free(place: &Place, database: Oid) {
+    let work = place.give_back();
     if work != Work::Nothing as u8 {
-        with_slot(database, |slot| slot.touch(work));
+        with_place(database, |place| place.touch(work));
     }
 }
 
 /// Whether a transaction may be prepared in this session's database that made something. Nobody
-/// counts them where there is no slot.
+/// counts them where there is no place.
 pub fn has_prepared() -> bool {
-    own_slot().map_or_else(is_beyond, |slot| slot.prepared.load(Ordering::SeqCst) != 0)
+    own_place().map_or_else(is_beyond, |place| {
+        place.prepared.load(Ordering::SeqCst) != 0
+    })
 }
 
 /// The latest runs in this session's database that found nothing to do.
 pub fn idle_runs() -> Vec<IdleRun> {
-    let of_slot = |slot: &Slot, task: usize| IdleRun {
+    let of_place = |place: &Place, task: usize| IdleRun {
         task,
-        at: slot.idle_runs[task].at.load(Ordering::Relaxed),
-        duration: slot.idle_runs[task].duration.load(Ordering::Relaxed),
+        at: place.idle_runs[task].at.load(Ordering::Relaxed),
+        duration: place.idle_runs[task].duration.load(Ordering::Relaxed),
     };
     let of_beyond = |beyond: &Beyond, task| IdleRun {
         task,
         at: beyond.visited_at.load(Ordering::SeqCst),
         duration: 0,
     };
-    let (slot, beyond) = (own_slot(), own_beyond());
+    let (place, beyond) = (own_place(), own_beyond());
     let runs = (0..TASKS).filter_map(|task| {
-        let slot = slot.map(|slot| of_slot(slot, task));
-        slot.or_else(|| Some(of_beyond(beyond?, task)))
+        let place = place.map(|place| of_place(place, task));
+        place.or_else(|| Some(of_beyond(beyond?, task)))
     });
     runs.filter(|run| run.at != 0).collect()
 }
 
-/// Whether everybody who looks for the slot of this database finds this one.
-fn is_first(slot: &Slot, oid: u32) -> bool {
-    known(Oid::from(oid)).is_none_or(|first| std::ptr::eq(first, slot))
+/// Whether everybody who looks for the place of this database finds this one.
+fn is_first(place: &Place, oid: u32) -> bool {
+    known(Oid::from(oid)).is_none_or(|first| std::ptr::eq(first, place))
 }
 
 /// Frees the places of databases that are gone: nobody is connected to those. And those beyond the
-/// slots of databases that have got one, and a second slot: two sessions can each take one, if
+/// places of databases that have got one, and a second place: two sessions can each take one, if
 /// another becomes free meanwhile.
 pub fn keep_only(databases: &[Oid]) {
     let is_gone = |oid| oid != 0 && oid != NOBODY && !databases.contains(&Oid::from(oid));
-    for slot in &SHARED.get().slots {
-        let oid = slot.oid.load(Ordering::SeqCst);
+    for place in &SHARED.get().places {
+        let oid = place.oid.load(Ordering::SeqCst);
         if is_gone(oid) {
-            slot.give_back();
-        } else if databases.contains(&Oid::from(oid)) && !is_first(slot, oid) && !slot.is_attended()
+            place.give_back();
+        } else if databases.contains(&Oid::from(oid))
+            && !is_first(place, oid)
+            && !place.is_attended()
         {
-            free(slot, Oid::from(oid));
+            free(place, Oid::from(oid));
         }
     }
     for beyond in &SHARED.get().beyond {
@@ -318,9 +322,9 @@ impl Beyond {
     }
 }
 
-impl Slot {
+impl Place {
     /// Frees it; what was asked for meanwhile. Who asks from now on finds that it is nobody's, and
-    /// asks again ([`with_slot`]).
+    /// asks again ([`with_place`]).
     fn give_back(&self) -> u8 {
         self.oid.store(NOBODY, Ordering::SeqCst);
         self.worker.store(0, Ordering::SeqCst);
@@ -345,9 +349,9 @@ impl Slot {
             self.worker
                 .compare_exchange(0, server::latch(), Ordering::SeqCst, Ordering::SeqCst);
         if nobody.is_ok() {
-            let slot = pg_sys::Datum::from(std::ptr::from_ref(self).cast_mut());
-            // SAFETY: slots live as long as the server.
-            unsafe { pg_sys::before_shmem_exit(Some(on_worker_exit), slot) };
+            let place = pg_sys::Datum::from(std::ptr::from_ref(self).cast_mut());
+            // SAFETY: places live as long as the server.
+            unsafe { pg_sys::before_shmem_exit(Some(on_worker_exit), place) };
         }
         nobody.is_ok()
     }
@@ -457,9 +461,9 @@ impl Slot {
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn on_worker_exit(_code: i32, slot: pg_sys::Datum) {
-    // SAFETY: the slot that attend() handed over.
-    unsafe { (*slot.cast_mut_ptr::<Slot>()).leave() };
+unsafe extern "C-unwind" fn on_worker_exit(_code: i32, place: pg_sys::Datum) {
+    // SAFETY: the place that attend() handed over.
+    unsafe { (*place.cast_mut_ptr::<Place>()).leave() };
 }
 
 /// Whether there was a latch to set.
@@ -477,17 +481,19 @@ mod tests {
     use super::*;
 
     #[pg_test]
-    fn a_second_slot_of_a_database_is_freed_and_its_work_is_kept() {
+    fn a_second_place_of_a_database_is_freed_and_its_work_is_kept() {
         let database = server::database();
-        let first = slot(database).expect("a slot");
-        let second = slots().last().expect("there are some");
+        let first = place(database).expect("a place");
+        let second = places().last().expect("there are some");
         assert_eq!(second.oid.swap(database.to_u32(), Ordering::SeqCst), 0);
         second.ask();
-        let oids = slots().iter().map(|slot| slot.oid.load(Ordering::SeqCst));
+        let oids = places()
+            .iter()
+            .map(|place| place.oid.load(Ordering::SeqCst));
         let known = oids.filter(|oid| *oid != 0).map(Oid::from);
         keep_only(&known.collect::<Vec<_>>());
         assert_eq!(second.oid.load(Ordering::SeqCst), 0);
         assert!(first.is_asked_for());
-        assert!(std::ptr::eq(slot(database).expect("a slot"), first));
+        assert!(std::ptr::eq(place(database).expect("a place"), first));
     }
 }

@@ -73,12 +73,15 @@ pub fn end(is_committed: bool) {
 }
 
 fn lower(ends_at: i64) {
-    if let Some(slot) = databases::own_slot() {
+    if let Some(place) = databases::own_place() {
         fence(Ordering::SeqCst);
-        if slot.leases.none_before.load(Ordering::SeqCst) > ends_at {
-            slot.leases.none_before.fetch_min(ends_at, Ordering::SeqCst);
+        if place.leases.none_before.load(Ordering::SeqCst) > ends_at {
+            place
+                .leases
+                .none_before
+                .fetch_min(ends_at, Ordering::SeqCst);
         }
-        if slot.looks_later_than(ends_at) {
+        if place.looks_later_than(ends_at) {
             commit::wake_worker(Work::MayBeDue);
         }
     }
@@ -131,7 +134,7 @@ pub fn read_with(read: impl FnOnce(&mut FoundLeases)) -> FoundLeases {
 /// Only the worker keeps it up to date: `jobs.maintain()` reads the table whenever it is called.
 fn known() -> Option<&'static Leases> {
     super::is_worker()
-        .then(databases::own_slot)
+        .then(databases::own_place)
         .flatten()
-        .map(|slot| &slot.leases)
+        .map(|place| &place.leases)
 }

@@ -62,8 +62,8 @@ pub struct Worker {
     pub is_enabled: bool,
     /// It maintains this database, by the settings.
     pub is_to_come: bool,
-    /// How many databases have a slot, where this one has none.
-    pub without_slot: Option<usize>,
+    /// How many databases have a place in shared memory, where this one has none.
+    pub without_place: Option<usize>,
 }
 
 rows! {
@@ -193,7 +193,7 @@ fn worker() -> Worker {
         is_preloaded: shmem::is_preloaded(),
         is_enabled: settings::ENABLED.get(),
         is_to_come: settings::covers(&database),
-        without_slot: databases::is_beyond().then(databases::slot_count),
+        without_place: databases::is_beyond().then(databases::place_count),
         database,
     }
 }

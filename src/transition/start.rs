@@ -48,8 +48,8 @@ pub fn attempts(
     }
 }
 
-/// Starts attempts at up to so many jobs; how many. Jobs that no fetch can return are discarded, and others
-/// come in their place.
+/// Starts attempts at up to so many jobs; how many. Jobs that no fetch can return are discarded,
+/// and others come in their place.
 fn take(queues: &[Queue], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
     let (mut left, mut discarded) = (wanted, 0);
     for queue in queues {

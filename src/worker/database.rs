@@ -14,7 +14,7 @@ use crate::pg::role::as_role;
 use crate::pg::{server, subxact, time};
 use crate::settings;
 use crate::shmem::commit::Work;
-use crate::shmem::databases::{self, Slot};
+use crate::shmem::databases::{self, Place};
 use crate::shmem::outbox::Content;
 use crate::store::catalog;
 use crate::store::due;
@@ -68,20 +68,20 @@ pub fn main(database: Oid) {
     if databases::known(database).is_none() && !has_extension() {
         return databases::forget(database);
     }
-    let Some(slot) = databases::slot(database) else {
+    let Some(place) = databases::place(database) else {
         // One visit, and the launcher comes back.
         if let Err(Leave::NoExtension) = Worker::new(None).work_once() {
             databases::forget(database);
         }
         return;
     };
-    if !slot.attend() {
+    if !place.attend() {
         return;
     }
-    match Worker::new(Some(slot)).work(slot) {
+    match Worker::new(Some(place)).work(place) {
         Err(Leave::NoExtension) => databases::forget(database),
         // Nobody can make work there. The next regular visit sees whether it is so still.
-        Err(Leave::Displaced) => slot.set_next_due(databases::NEVER - 1),
+        Err(Leave::Displaced) => place.set_next_due(databases::NEVER - 1),
         Ok(()) | Err(Leave::Wanted) => (),
     }
 }
@@ -118,10 +118,10 @@ enum State {
 }
 
 impl Worker {
-    fn new(slot: Option<&'static Slot>) -> Worker {
+    fn new(place: Option<&'static Place>) -> Worker {
         Worker {
-            notifier: slot.map(Notifier::new),
-            journal: Journal::new(slot),
+            notifier: place.map(Notifier::new),
+            journal: Journal::new(place),
             over: PassedOver::default(),
             is_asked: false,
         }
@@ -137,20 +137,20 @@ impl Worker {
     }
 
     /// Passes, until there is nothing to do for a while.
-    fn work(&mut self, slot: &Slot) -> Result<(), Leave> {
-        let outcome = self.pass_and_wait(slot);
+    fn work(&mut self, place: &Place) -> Result<(), Leave> {
+        let outcome = self.pass_and_wait(place);
         if self.is_asked && !matches!(outcome, Err(Leave::Displaced)) {
             // Somebody else has to do it.
-            slot.ask();
+            place.ask();
         }
         outcome
     }
 
-    fn pass_and_wait(&mut self, slot: &Slot) -> Result<(), Leave> {
+    fn pass_and_wait(&mut self, place: &Place) -> Result<(), Leave> {
         let born = Instant::now();
         let mut idle_since = born;
         loop {
-            slot.begin_pass();
+            place.begin_pass();
             self.is_asked = false;
             self.notify()?;
             let begun = Instant::now();
@@ -162,10 +162,10 @@ impl Worker {
                 process::report_statistics();
                 continue;
             }
-            let mut look_again = look_for_due(slot, &pass)?;
+            let mut look_again = look_for_due(place, &pass)?;
             let mut is_stale = false;
             loop {
-                let work = slot.take_work();
+                let work = place.take_work();
                 let has_work = work != Work::Nothing;
                 is_stale |= work == Work::MayBeDue;
                 if has_work {
@@ -181,7 +181,7 @@ impl Worker {
                 }
                 self.notify()?;
                 if is_stale && Instant::now() >= look_again {
-                    look_again = look_for_due(slot, &pass)?;
+                    look_again = look_for_due(place, &pass)?;
                     is_stale = false;
                 }
                 let mut interval = Duration::from_millis(settings::INTERVAL.get() as u64);
@@ -192,7 +192,7 @@ impl Worker {
                 // Not more often than regular passes, whatever it is.
                 let until_retry = until_retry.map_or(Duration::MAX, |retry| retry.max(rest));
                 let at_least = PASS_EVERY.min(interval).saturating_sub(begun.elapsed());
-                let mut pause = self.pause(slot, rest).min(until_retry);
+                let mut pause = self.pause(place, rest).min(until_retry);
                 pause = pause.max(at_least);
                 if pause.is_zero() {
                     break;
@@ -208,9 +208,9 @@ impl Worker {
                     .as_ref()
                     .map_or(Duration::MAX, Notifier::pause);
                 let longest = if has_work { REST } else { YIELD };
-                slot.set_rests(has_work);
+                place.set_rests(has_work);
                 process::sleep(pause.min(longest).min(until_notify));
-                slot.set_rests(false);
+                place.set_rests(false);
                 // Whoever wants the database waits for us: look at least every second.
                 in_extension(|| ())?;
             }
@@ -218,8 +218,8 @@ impl Worker {
     }
 
     /// How long until the next pass, where `rest` is left of the interval.
-    fn pause(&self, slot: &Slot, rest: Duration) -> Duration {
-        let due = slot.next_due();
+    fn pause(&self, place: &Place, rest: Duration) -> Duration {
+        let due = place.next_due();
         let until_due = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
         match self.is_asked {
             true => until_due.min(rest),
@@ -318,7 +318,7 @@ fn is_wanted() -> bool {
 
 /// Says when something will be due next; when to look again at the earliest, if somebody makes more
 /// work.
-fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
+fn look_for_due(place: &Place, pass: &Pass) -> Result<Instant, Leave> {
     /// Of the time.
     const ONE_PART_IN: u32 = 50;
     let begun = Instant::now();
@@ -327,7 +327,7 @@ fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
         State::Hindered => databases::NEVER - 1,
         State::Unknown => soon(),
         State::Done => match in_extension(|| {
-            slot.forget_prepared(due::has_prepared);
+            place.forget_prepared(due::has_prepared);
             // What it left for the next one was not looked at.
             let looked_at = if pass.more { i64::MIN } else { pass.began };
             maintenance::next_due(looked_at)
@@ -336,7 +336,7 @@ fn look_for_due(slot: &Slot, pass: &Pass) -> Result<Instant, Leave> {
             None => soon(),
         },
     };
-    slot.set_next_due(next);
+    place.set_next_due(next);
     let pause = begun.elapsed() * ONE_PART_IN;
     Ok(Instant::now() + pause.clamp(LOOK_EVERY, LOOK_AT_LEAST_EVERY))
 }
@@ -348,14 +348,14 @@ fn soon() -> i64 {
 
 /// Sends what sessions have left to be notified.
 struct Notifier {
-    slot: &'static Slot,
+    place: &'static Place,
     not_before: Instant,
 }
 
 impl Notifier {
-    fn new(slot: &'static Slot) -> Notifier {
+    fn new(place: &'static Place) -> Notifier {
         Notifier {
-            slot,
+            place,
             not_before: Instant::now(),
         }
     }
@@ -365,7 +365,7 @@ impl Notifier {
         if !self.pause().is_zero() {
             return Ok(());
         }
-        let content = self.slot.to_notify.take();
+        let content = self.place.to_notify.take();
         let sent = if settings::NOTIFY.get() {
             in_extension(|| notify::send(&content)).map(|sent| sent.is_some())
         } else {
@@ -375,14 +375,14 @@ impl Notifier {
         let rest = if is_sent { NOTIFY_EVERY } else { NOTIFY_AGAIN };
         self.not_before = Instant::now() + rest;
         if !is_sent {
-            self.slot.to_notify.put(&content);
+            self.place.to_notify.put(&content);
         }
         sent.map(|_| ())
     }
 
     /// How long at most until there is something to do.
     fn pause(&self) -> Duration {
-        if self.slot.to_notify.is_filled() {
+        if self.place.to_notify.is_filled() {
             self.not_before.saturating_duration_since(Instant::now())
         } else {
             Duration::MAX

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::maintenance::{self, Turn};
 use crate::pg::time;
-use crate::shmem::databases::{self, Slot};
+use crate::shmem::databases::{self, Place};
 use crate::store::run_log::{self, Run, Standing};
 
 /// How often it is written, and looked at what stands in the way.
@@ -17,7 +17,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// The journal of a worker.
 pub struct Journal {
-    slot: Option<&'static Slot>,
+    place: Option<&'static Place>,
     entries: [Entry; maintenance::ALL.len()],
     written: Option<Instant>,
     /// Written without waiting for the interval.
@@ -57,9 +57,9 @@ pub fn write(runs: &[(usize, Run)]) {
 
 impl Journal {
     /// An empty one.
-    pub fn new(slot: Option<&'static Slot>) -> Journal {
+    pub fn new(place: Option<&'static Place>) -> Journal {
         Journal {
-            slot,
+            place,
             entries: Default::default(),
             written: None,
             is_urgent: false,
@@ -87,10 +87,10 @@ impl Journal {
         }
     }
 
-    /// Of a database without a slot only the time is noted, for all tasks.
+    /// Of a database without a place only the time is noted, for all tasks.
     fn note_idle_run(&self, task: usize, at: i64, duration: i64) {
-        match self.slot {
-            Some(slot) => slot.note_idle_run(task, at, duration),
+        match self.place {
+            Some(place) => place.note_idle_run(task, at, duration),
             None => databases::note_visit(at),
         }
     }

@@ -23,7 +23,7 @@ const LIST: Duration = Duration::from_secs(10);
 /// How often a database with the extension is visited even if nobody asked, for what
 /// wakes nobody: a changed setting, rows that a subscription brings.
 const VISIT: Duration = Duration::from_secs(60);
-/// How often a database without a slot, which cannot ask, is visited.
+/// How often a database without a place, which cannot ask, is visited.
 const VISIT_BEYOND: Duration = Duration::from_secs(5);
 /// The least time between such visits.
 const PACE: Duration = Duration::from_millis(100);
@@ -98,16 +98,16 @@ fn round(
             worker: None,
             visited: None,
         });
-        let slot = databases::known(oid);
-        let is_attended = slot.is_some_and(|slot| slot.is_attended());
+        let place = databases::known(oid);
+        let is_attended = place.is_some_and(|place| place.is_attended());
         if is_attended || state.worker.as_ref().is_some_and(is_running) {
             continue;
         }
         state.worker = None;
         let now = time::now();
-        let due = slot.map_or(databases::NEVER, |slot| slot.next_due());
-        let is_beyond = slot.is_none() && beyond.contains(&oid);
-        let every = match slot {
+        let due = place.map_or(databases::NEVER, |place| place.next_due());
+        let is_beyond = place.is_none() && beyond.contains(&oid);
+        let every = match place {
             _ if fault::is_on(Fault::NoVisits) => Duration::MAX,
             Some(_) => VISIT,
             None if is_beyond => VISIT_BEYOND,
@@ -117,7 +117,7 @@ fn round(
         if is_beyond {
             until_visit = until_visit.max(rest_of(PACE, *beyond_visited));
         }
-        let asked = slot.is_some_and(|slot| slot.is_asked_for()) || due <= now;
+        let asked = place.is_some_and(|place| place.is_asked_for()) || due <= now;
         let rest = rest_of(AGAIN, state.visited);
         if asked && !rest.is_zero() {
             pause = pause.min(rest);

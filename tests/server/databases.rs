@@ -1,5 +1,5 @@
-//! More databases than shared memory has slots for: only those with the extension take one, and
-//! those beyond are maintained all the same. The build with faults has two slots, so that a handful
+//! More databases than shared memory has places for: only those with the extension take one, and
+//! those beyond are maintained all the same. The build with faults has two, so that a handful
 //! of databases is enough. A bound is far below the ten minutes after which a database without the
 //! extension is visited again.
 
@@ -10,18 +10,18 @@ use jobs_tests::{
 
 use crate::wait::woken_by;
 
-const NO_SLOT: &str = "count(*) = 1 from jobs.health() where finding = 'no_slot'";
-const HAS_SLOT: &str = "count(*) = 0 from jobs.health() where finding = 'no_slot'";
+const NO_PLACE: &str = "count(*) = 1 from jobs.health() where finding = 'no_place'";
+const HAS_PLACE: &str = "count(*) = 0 from jobs.health() where finding = 'no_place'";
 
-fn with_two_slots(faults: &str) -> Builder {
+fn with_two_places(faults: &str) -> Builder {
     Cluster::builder()
         .postgres(&with_faults())
         .set("jobs.fault", faults)
         .set("autovacuum", "off")
 }
 
-fn two_slots() -> Cluster {
-    with_two_slots("few_slots").start()
+fn two_places() -> Cluster {
+    with_two_places("few_places").start()
 }
 
 /// A session in a new database, a copy of another one.
@@ -48,8 +48,8 @@ async fn is_maintained(cluster: &Cluster, db: &Client, database: &str) {
 }
 
 #[tokio::test]
-async fn databases_without_the_extension_take_no_slot() {
-    let cluster = two_slots();
+async fn databases_without_the_extension_take_no_place() {
+    let cluster = two_places();
     let postgres = cluster.connect("postgres").await;
     let mut plain = Vec::new();
     for n in 0..4 {
@@ -63,14 +63,14 @@ async fn databases_without_the_extension_take_no_slot() {
     .await;
     for name in ["one", "two"] {
         let db = cluster.database(name).await;
-        assert!(is(&db, HAS_SLOT).await, "{name}");
+        assert!(is(&db, HAS_PLACE).await, "{name}");
         is_maintained(&cluster, &db, name).await;
     }
 }
 
 #[tokio::test]
-async fn databases_beyond_the_slots_are_maintained() {
-    let cluster = two_slots();
+async fn databases_beyond_the_places_are_maintained() {
+    let cluster = two_places();
     let postgres = cluster.connect("postgres").await;
     drop(cluster.database("pattern").await);
     let taken = cluster.database("taken").await;
@@ -78,7 +78,7 @@ async fn databases_beyond_the_slots_are_maintained() {
     for name in ["three", "four", "five", "six"] {
         let db = copied(&cluster, &postgres, "pattern", name).await;
         // The launcher finds out by itself that a copy has the extension.
-        comes_true(&db, NO_SLOT).await;
+        comes_true(&db, NO_PLACE).await;
         beyond.push((name, db));
     }
     let [three, four, five, six] = &beyond[..] else {
@@ -87,23 +87,23 @@ async fn databases_beyond_the_slots_are_maintained() {
     let check = async |(name, db): &(&str, Client)| is_maintained(&cluster, db, name).await;
     tokio::join!(check(three), check(four), check(five), check(six));
 
-    // A slot that becomes free is for one of them, and the other ones do without as before.
+    // A place that becomes free is for one of them, and the other ones do without as before.
     run(
         &taken,
         "begin; select jobs.insert('wakes'); drop extension jobs; commit",
     )
     .await;
-    poll_until("one of them has a slot", SOON, async || {
+    poll_until("one of them has a place", SOON, async || {
         let mut found = 0;
         for (_, db) in &beyond {
-            found += usize::from(is(db, HAS_SLOT).await);
+            found += usize::from(is(db, HAS_PLACE).await);
         }
         found == 1
     })
     .await;
-    // CREATE EXTENSION asks for a slot, and finds none.
+    // CREATE EXTENSION asks for a place, and finds none.
     run(&taken, "create extension jobs").await;
-    assert!(is(&taken, NO_SLOT).await);
+    assert!(is(&taken, NO_PLACE).await);
     is_maintained(&cluster, &taken, "taken").await;
     cluster.restart(Mode::Fast);
     let db = cluster.connect("six").await;
@@ -112,8 +112,8 @@ async fn databases_beyond_the_slots_are_maintained() {
 
 /// Nobody counts what is prepared there.
 #[tokio::test]
-async fn a_prepared_transaction_wakes_who_waits_in_a_database_beyond_the_slots() {
-    let cluster = with_two_slots("few_slots,no_looks")
+async fn a_prepared_transaction_wakes_who_waits_in_a_database_beyond_the_places() {
+    let cluster = with_two_places("few_places,no_looks")
         .set("jobs.enabled", "off")
         .set("max_prepared_transactions", 1)
         .start();
@@ -126,7 +126,7 @@ async fn a_prepared_transaction_wakes_who_waits_in_a_database_beyond_the_slots()
         "begin; select jobs.insert('k', queue => 'q'); prepare transaction 'later'",
     )
     .await;
-    assert!(is(&db, NO_SLOT).await);
+    assert!(is(&db, NO_PLACE).await);
     let waits = cluster.connect("three").await;
     woken_by(&db, waits, "q", "commit prepared 'later'").await;
 }

@@ -99,10 +99,10 @@ async fn hints_about_the_background_worker_run() {
 }
 
 #[tokio::test]
-async fn the_hint_of_a_database_without_a_slot_runs() {
+async fn the_hint_of_a_database_without_a_place_runs() {
     let few = Cluster::builder()
         .postgres(&with_faults())
-        .set("jobs.fault", "few_slots");
+        .set("jobs.fault", "few_places");
     let cluster = few.start();
     for taken in ["a", "b"] {
         let db = cluster.database(taken).await;
@@ -111,7 +111,7 @@ async fn the_hint_of_a_database_without_a_slot_runs() {
     }
     let db = cluster.database("c").await;
     let message = "^more than 2 databases of this server have the extension";
-    Hints::new(&db).follow("", "no_slot", message, Shows).await;
+    Hints::new(&db).follow("", "no_place", message, Shows).await;
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn every_hint_has_a_command_that_runs() {
 
     // That was all of them.
     hints.followed.insert("worker_not_running".into());
-    hints.followed.insert("no_slot".into());
+    hints.followed.insert("no_place".into());
     let listed = r"select m[1] from regexp_matches(obj_description('jobs.health'::regproc), '^- ([a-z_]+): ', 'gn') m";
     let listed: BTreeSet<String> = texts(&db, listed).await.into_iter().collect();
     assert_eq!(hints.followed, listed);

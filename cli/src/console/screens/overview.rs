@@ -164,7 +164,7 @@ fn screen_of(finding: &str) -> Option<(&'static str, &'static str)> {
         "clock_moved" => ("Audit", "/audit"),
         "periodic_failed" => ("Periodic jobs", "/periodic"),
         "worker_not_running"
-        | "no_slot"
+        | "no_place"
         | "maintenance_paused"
         | "maintenance_failing"
         | "restoring" => ("Maintenance", "/maintenance"),
