@@ -180,7 +180,7 @@ fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell
 /// then read and checked once.
 #[derive(Default)]
 struct Parser {
-    /// what was read of fields, by all that they are
+    /// Fields already read, by their whole content.
     known: HashMap<Vec<u8>, Checked>,
     fields: Vec<u8>,
 }

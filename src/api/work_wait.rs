@@ -81,7 +81,7 @@ fn wait_any(
 
 /// A call that waits. Between its looks it has no snapshot, transaction id or lock.
 pub(super) struct Wait {
-    /// whose rights its looks have
+    /// The role whose rights its looks have.
     owner: pg_sys::Oid,
     begun: Instant,
     timeout: Duration,
@@ -201,7 +201,7 @@ fn wait_for_jobs(queues: &[Queue], worker: Option<&str>, wait: &Wait) {
 struct Requests<'a> {
     worker: &'a str,
     number: u64,
-    /// up to the last call
+    /// Requests up to the last call.
     heard: u64,
     now: u64,
     looked: Instant,
@@ -264,9 +264,9 @@ fn remember(heads: &[(u64, Option<i64>)]) -> (bool, bool) {
 /// What some queues have.
 #[derive(Default)]
 struct QueueHeads {
-    /// the first job of each queue
+    /// The first job of each queue.
     heads: Vec<(u64, Option<i64>)>,
-    /// when there will be one else
+    /// When the next one is due.
     due_at: Option<i64>,
 }
 

@@ -64,7 +64,7 @@ pub fn by_hand<T>(work: impl FnOnce() -> T) -> T {
 /// The schema `jobs` is another one, or somebody else's.
 struct Displaced {
     extension: Oid,
-    /// what is called so
+    /// The object that has the name.
     found: Oid,
 }
 

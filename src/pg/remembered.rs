@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 
 /// An object id.
 pub struct Remembered(
-    /// the number of the memory, and the object id
+    /// The number of the memory, and the object id.
     AtomicU64,
 );
 

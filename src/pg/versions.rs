@@ -89,13 +89,12 @@ pub unsafe fn handle_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i3
 /// A date and time in fields, as `DecodeDateTime` reads them.
 #[derive(Default)]
 pub struct DateTime {
-    /// what it is, `DTK_DATE` for a finite one
+    /// `DTK_DATE` for a finite time.
     pub kind: i32,
-    /// year to second
+    /// Year to second.
     pub parts: pg_sys::pg_tm,
-    /// microseconds
     pub fraction: pg_sys::fsec_t,
-    /// seconds west of UTC
+    /// Seconds west of UTC.
     pub zone: i32,
 }
 

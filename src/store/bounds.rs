@@ -25,22 +25,22 @@ use crate::shmem::puts;
 /// What was counted is counted again after this, since rows can come in without our knowing (COPY,
 /// replication) ..
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// .. but for no more than one part in so many of the time.
+/// Looks take at most one part in so many of the time.
 const SHARE: u32 = 200;
 
 /// Jobs of a queue that wait.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Waiting {
-    /// those that are there: committed, or this transaction's own
+    /// Jobs that are committed, or this transaction's own.
     pub there: usize,
-    /// and those that others are just inserting
+    /// These, and jobs that others are just inserting.
     pub all: usize,
 }
 
 /// What was counted of a queue.
 struct Counted {
     most: i64,
-    /// how many jobs had been put into it before
+    /// How many jobs had been put into the queue before.
     puts: u64,
     good_until: Instant,
 }

@@ -22,11 +22,9 @@ use crate::pg::transaction;
 /// A job in the list of a key.
 #[derive(Clone)]
 pub struct ListedHolder {
-    /// the key
     pub key: Key,
-    /// the job
     pub id: i64,
-    /// until when it holds the key by itself
+    /// Until when it holds the key by itself.
     pub hold_ends_at: Option<i64>,
 }
 

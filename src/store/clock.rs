@@ -48,9 +48,9 @@ pub fn ahead() -> Option<i64> {
 
 /// Jobs that were looked at.
 pub struct Page {
-    /// the last of them; `None`: there are no more
+    /// The last of them; `None` when there are no more.
     pub last: Option<i64>,
-    /// how many were inserted ahead of the clock, and are cut
+    /// How many were inserted ahead of the clock, and are cut.
     pub cut: usize,
 }
 

@@ -111,9 +111,9 @@ impl QueueSettings {
 /// What hardly any queue has.
 #[derive(Clone, Copy)]
 pub enum Rare {
-    /// a retention of its own
+    /// A retention of its own.
     Retention,
-    /// a bound on the jobs that wait
+    /// A bound on its waiting jobs.
     Bound,
 }
 

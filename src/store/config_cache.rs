@@ -34,9 +34,9 @@ pub(super) type Remembered = RefCell<[Option<(GoodFor, Rc<QueueSettings>)>; 2]>;
 struct Known {
     good_for: GoodFor,
     kinds: HashMap<String, Rc<Kind>>,
-    /// of all workers: they make up names, and hardly any has a command
+    /// Of all workers: they make up names, and hardly any has a command.
     commands: Option<Rc<HashMap<String, Command>>>,
-    /// by `Rare`
+    /// By [`Rare`].
     some: [Option<bool>; 2],
 }
 

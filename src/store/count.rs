@@ -26,9 +26,7 @@ pub fn is_our_turn() -> bool {
 
 /// A table that jobs are in.
 pub struct StateTable {
-    /// its name
     pub name: &'static str,
-    /// the states of its jobs
     pub states: &'static [State],
     is_long: Plan,
     count: Plan,
@@ -43,26 +41,25 @@ pub type Counts = BTreeMap<(String, State), i64>;
 #[derive(Default)]
 pub struct Counted {
     counts: Counts,
-    /// since when the oldest available job of each queue waits
+    /// Since when the oldest available job of each queue has been waiting.
     oldest: BTreeMap<String, i64>,
 }
 
 /// Counts that were made before.
 pub struct KeptCounts {
-    /// when
     pub counted_at: i64,
-    /// how long that took, in microseconds
+    /// How long the count took, in microseconds.
     pub took: i64,
-    /// how many changes the table had seen by then
+    /// How many changes the table had seen by then.
     pub changes: i64,
 }
 
 /// From where on the next part of a long table is counted.
 #[derive(Clone, Debug)]
 pub enum Position {
-    /// in a lane
+    /// Queue, priority and place in the lane.
     Lane(String, i16, i64),
-    /// by job
+    /// By the job's id.
     Job(i64),
 }
 

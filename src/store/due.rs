@@ -83,15 +83,15 @@ pub fn expired(now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
 pub struct Expired {
     pub id: i64,
     pub token: i64,
-    /// whether the attempt's time is over, not just its lease
+    /// Whether the attempt timed out, rather than its lease expired.
     pub timed_out: bool,
 }
 
 /// Whose leases are meant.
 pub enum Leases<'a> {
-    /// this job's
+    /// This job's lease.
     Of(i64),
-    /// those of all jobs but these
+    /// The leases of all jobs but these.
     But(&'a [i64]),
 }
 

@@ -22,7 +22,6 @@ pub const DEFAULT_LEASE: Interval = Interval::of_micros(3_600_000_000);
 
 /// Who fetches, and how.
 pub struct Fetch<'a> {
-    /// the clock
     pub now: i64,
     pub worker: &'a str,
     /// `None`: the job's timeout, else [`DEFAULT_LEASE`]
@@ -33,9 +32,9 @@ pub struct Fetch<'a> {
 
 /// What a fetch may take of a queue with limits.
 pub struct Room<'a> {
-    /// a slot for each job that may run; `None`: there is no limit
+    /// A slot for each job that may run; `None` without a limit.
     pub slots: Option<&'a [i64]>,
-    /// a start for each job that may start, and the time until each may be made again
+    /// A start for each job that may start, and the time after which each is free again.
     pub starts: Option<(&'a [i64], Interval)>,
     /// How many due jobs the fetch made available.
     pub promoted: usize,
@@ -79,7 +78,7 @@ pub(super) struct Started {
     pub pair: Pair,
     /// Since when it has waited.
     pub since: i64,
-    /// until when it held its key, which it releases at its start
+    /// Until when it held its key, which it releases at its start.
     pub hold_ends_at: Option<i64>,
     pub lease_ends_at: i64,
 }

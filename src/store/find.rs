@@ -15,11 +15,11 @@ pub struct Filter<'a> {
     pub states: Vec<State>,
     pub tag: Option<&'a str>,
     pub created_before: Option<i64>,
-    /// whose latest error is like this pattern
+    /// Only jobs whose latest error matches this pattern.
     pub error_like: Option<&'a str>,
-    /// whose latest error came after
+    /// Only jobs whose latest error came after this time.
     pub failed_after: Option<i64>,
-    /// also those that somebody asked to cancel already
+    /// Include jobs with a request to cancel.
     pub with_cancel_requested: bool,
     pub max_jobs: usize,
 }

@@ -20,29 +20,28 @@ use crate::shmem::leases;
 /// An attempt that is to end, if its token is current.
 #[derive(Clone, Copy)]
 pub struct Attempt {
-    /// of which job
+    /// The job's id.
     pub id: i64,
-    /// of the attempt
     pub token: i64,
-    /// what becomes of the job
+    /// What becomes of the job.
     pub then: Then,
 }
 
 /// What becomes of a job whose attempt ends.
 #[derive(Clone, Copy)]
 pub enum Then {
-    /// it is completed, with this output
+    /// It is completed, with this output.
     Completed(Option<Jsonb>),
-    /// it is taken out of `running`, and the caller puts it where it goes
+    /// It is taken out of `running`, and the caller puts it where it goes.
     Taken,
 }
 
 /// How long to wait for who else has jobs locked.
 #[derive(Clone, Copy)]
 pub enum Wait {
-    /// as long as he has
+    /// As long as it takes.
     ForAll,
-    /// until then: jobs that are still locked are left
+    /// Until then: jobs that are still locked are left.
     Until(Instant),
 }
 
@@ -88,13 +87,13 @@ impl Pauses {
 /// The attempts that have ended, by their places among those that were to.
 #[derive(Default)]
 pub struct Ended {
-    /// those whose jobs are completed
+    /// Attempts whose jobs are completed.
     pub completed: Vec<Completed>,
-    /// those whose jobs were taken
+    /// Attempts whose jobs were taken.
     pub taken: Vec<(usize, TakenRow)>,
-    /// those that are as they were, since somebody else still has their jobs locked
+    /// Attempts left alone, since other transactions have their jobs locked.
     pub locked: Vec<usize>,
-    /// slots of queues with limits
+    /// Slots of queues with limits.
     pub(super) slots: Vec<i64>,
 }
 

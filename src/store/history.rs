@@ -218,7 +218,7 @@ fn most_totals() -> usize {
 /// so that no counter of `jobs.metrics` steps back.
 struct Totals {
     minute: i64,
-    /// for so many more, once that is known
+    /// How many more fit, once that is known.
     room: Option<usize>,
     others: Counts,
 }

@@ -51,10 +51,10 @@ impl<T> From<Option<T>> for Setting<T> {
 pub struct Common {
     pub kind: String,
     pub queue: Queue,
-    /// lower runs first
+    /// Lower runs first.
     pub priority: i16,
     pub expires_at: Option<i64>,
-    /// all tries, the first one too
+    /// All attempts, the first one too.
     pub max_attempts: i32,
     /// By default `{}`.
     pub tags: Setting<Vec<String>>,
@@ -66,17 +66,17 @@ pub struct Common {
     pub retry: Setting<Jsonb>,
     /// `None`: it does not hold its key by itself
     pub hold: Option<Hold>,
-    /// what some of this stands in
+    /// Keeps the kind's defaults that this borrows from.
     pub _defaults: Rc<Kind>,
 }
 
 /// A validated job.
 #[derive(Clone)]
 pub struct NewJob {
-    /// what it shares with others
+    /// Shared with other jobs.
     pub common: Rc<Common>,
     pub args: Jsonb,
-    /// available, scheduled or pending
+    /// Available, scheduled or pending.
     pub state: State,
     pub created_at: i64,
     pub scheduled_at: Option<i64>,

@@ -10,11 +10,9 @@ use crate::pg::time;
 /// The period or window for which a job is to be unique.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
-    /// in these states
     pub states: States,
-    /// until then
     pub until: Option<i64>,
-    /// and until this long after it was due
+    /// And until this long after it was due.
     pub window: Option<Interval>,
 }
 

@@ -28,9 +28,8 @@ pub(super) fn ready(queue: &Queue) -> Rows {
 /// Whose scheduled jobs are meant. Both have a floor.
 #[derive(Clone, Copy)]
 pub(super) enum Whose<'a> {
-    /// those of this queue
     Queue(&'a Queue),
-    /// those of all queues, as they come due
+    /// Of all queues, as they come due.
     All,
 }
 
@@ -48,9 +47,8 @@ impl Whose<'_> {
 /// Which scheduled jobs are looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// all of them
     All,
-    /// those that may be left
+    /// From the floor on.
     FromFloor,
 }
 

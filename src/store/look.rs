@@ -19,28 +19,23 @@ use crate::fault;
 /// A job that was inserted under a key: it still exists, or still holds the key.
 #[derive(Clone)]
 pub struct Holder {
-    /// its id
     pub id: i64,
-    /// the job; `None`: it is gone, only its hold is left
+    /// `None` when the job is deleted and only its hold is left.
     pub job: Option<HolderJob>,
-    /// until when it holds the key by itself, if it has not released it
+    /// Until when it holds the key by itself, if it has not released it.
     pub hold_ends_at: Option<i64>,
 }
 
 /// What counts of a holder that exists.
 #[derive(Clone)]
 pub struct HolderJob {
-    /// where it is now
     pub state: State,
-    /// its queue
     pub queue: Queue,
-    /// when it was inserted
     pub created_at: i64,
-    /// when it is or was due
+    /// When it is or was due.
     pub scheduled_at: i64,
-    /// when it became final
     pub finalized_at: Option<i64>,
-    /// what its retention does not shorten, which few jobs have
+    /// What its retention does not shorten. Few jobs have it.
     pub kept: Option<Box<Kept>>,
 }
 
@@ -83,11 +78,11 @@ impl Holder {
 /// What stands under a key that has a claim.
 #[derive(Default)]
 pub struct UnderKey {
-    /// a row a job, by id
+    /// By the job's id.
     holders: BTreeMap<i64, Holder>,
     /// A job of the list is gone, or one has returned: it may be what another one was folded for.
     pub is_outdated: bool,
-    /// notes that a new list makes superfluous, and their numbers
+    /// Notes that a new list makes superfluous, and their numbers.
     notes: Vec<(NoteKind, i64)>,
 }
 

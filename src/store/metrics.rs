@@ -36,7 +36,7 @@ struct Series {
     metric: String,
     queue: Rc<str>,
     kind: Rc<str>,
-    /// of a histogram
+    /// The upper bound of a histogram's bucket.
     up_to: i64,
     value: i64,
 }

@@ -16,13 +16,13 @@ use crate::pg::transaction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NoteKind {
-    /// a final job that the list of its claim leaves out; only who has the claim locked writes it
+    /// A final job that the list of its claim leaves out. Written under the claim's lock.
     Folded = b'f',
-    /// a job that has released its hold before that ran out
+    /// A job that released its hold early.
     Released = b'h',
-    /// the claim is to be looked at: perhaps it can go
+    /// The claim may be superfluous.
     Orphaned = b'o',
-    /// a job that has returned from a final state, and counts as if its claim listed it
+    /// A job that returned from a final state, and counts as if its claim listed it.
     Returned = b'r',
 }
 
@@ -36,12 +36,10 @@ impl NoteKind {
 /// A note, by its primary key.
 #[derive(Clone, Copy, Debug)]
 pub struct Note {
-    /// the key that it is on
     pub key: Key,
-    /// what it says
     pub kind: NoteKind,
-    /// of a job that was folded or has released its hold its id, of an orphaned key its
-    /// transaction, else a number of its own
+    /// The id of a folded job or of one that released its hold, the transaction of an orphaned key,
+    /// else a number of its own.
     pub seq: i64,
 }
 
@@ -120,9 +118,9 @@ pub fn tidy<'a>(keys: impl IntoIterator<Item = &'a Key>) {
 /// Notes that were due, and are taken away now.
 #[derive(Default)]
 pub struct Due {
-    /// keys to be looked at, as often as there was a note
+    /// Keys to look at, as often as they have a note.
     pub orphaned: Vec<Key>,
-    /// how many others, which are of no use any more
+    /// How many other notes, which are no longer needed.
     pub others: usize,
 }
 

@@ -20,18 +20,18 @@ pub struct Definition {
     pub time_zone: String,
     pub kind: String,
     pub args: Jsonb,
-    /// what becomes of ticks that were missed
+    /// What becomes of missed ticks.
     pub missed: Missed,
-    /// everything else about the jobs; never a `scheduled_at`, `expires_at` or `pending`
+    /// Options of the jobs; never `scheduled_at`, `expires_at` or `pending`.
     pub options: Options,
 }
 
 /// What becomes of ticks that are late because nothing ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// the latest gets its job
+    /// The latest missed tick gets its job.
     Once,
-    /// none does
+    /// No missed tick gets a job.
     Skip,
 }
 
@@ -53,13 +53,12 @@ impl Missed {
 
 /// A definition that is there, locked.
 pub struct Periodic {
-    /// as it was defined last
     pub definition: Definition,
-    /// and when that was
+    /// When it was last defined.
     pub defined_at: i64,
-    /// when it is to be looked at; `None`: never again
+    /// When it runs next; `None` for never.
     pub next_run_at: Option<i64>,
-    /// its latest tick that was dealt with
+    /// Its latest tick that was handled.
     pub last_run_at: Option<i64>,
     pub is_paused: bool,
 }
@@ -67,11 +66,11 @@ pub struct Periodic {
 /// What became of a tick.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// its job, or the one that its job would have been a duplicate of
+    /// Its job, or the one that its job duplicates.
     pub job: Option<i64>,
-    /// whether its job was skipped as a duplicate
+    /// Whether its job was skipped as a duplicate.
     pub skipped: bool,
-    /// why there is no job
+    /// Why there is no job.
     pub error: Option<String>,
 }
 

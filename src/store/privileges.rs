@@ -10,7 +10,7 @@ use crate::pg::role::as_role;
 /// A role, and its name as it stands in statements.
 pub struct Role {
     pub oid: Oid,
-    /// its name, quoted where that is needed
+    /// Its name, quoted where necessary.
     pub name: String,
 }
 

@@ -16,9 +16,9 @@ use crate::settings::Retention;
 /// The rule that final jobs go by. Those of a rule are in the order in which they are due.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// those in a state that go by its setting, by when they became final
+    /// Jobs in a state whose setting applies, by when they became final.
     Aged(State),
-    /// those that are kept for another time, by when that ends
+    /// Jobs kept for a time of their own, by when it ends.
     Kept,
 }
 
@@ -75,7 +75,7 @@ pub fn next_due() -> Option<i64> {
 /// A final job that goes.
 pub struct Old {
     pub id: i64,
-    /// the key that it was inserted under
+    /// The key that it was inserted under.
     pub key: Option<Key>,
 }
 
@@ -98,32 +98,32 @@ impl Dealt {
 /// Which final jobs are meant.
 pub struct Wanted<'a> {
     pub rule: Rule,
-    /// from there on in its order, where the first one is
+    /// From here on in the rule's order, where the first one is.
     pub from: i64,
-    /// up to there in its order
+    /// Up to here in the rule's order.
     pub horizon: i64,
-    /// that nothing keeps now
+    /// Only jobs that nothing keeps at this time.
     pub now: i64,
-    /// with these settings
+    /// The system's retention.
     pub system: Retention,
     pub limit: i64,
-    /// but not these
+    /// Skip these jobs.
     pub but: &'a [i64],
 }
 
 /// A final job.
 pub struct Final {
     pub id: i64,
-    /// the key that it was inserted under
+    /// The key that it was inserted under.
     pub key: Option<Key>,
     pub state: State,
     pub finalized_at: i64,
-    /// what its row says of that
+    /// Until when its row says it is kept.
     pub kept_until: Option<i64>,
     /// `None`: not known yet
     pub queue: Option<Queue>,
     pub scheduled_at: Option<i64>,
-    /// what its uniqueness says
+    /// How its unique policy keeps it.
     pub kept: Option<Kept>,
 }
 

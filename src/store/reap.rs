@@ -17,9 +17,9 @@ use crate::pg::{time, transaction};
 /// them. A key in neither has no claim.
 #[derive(Default)]
 pub struct Claims {
-    /// locked until the end of the transaction
+    /// Locked until the end of the transaction.
     pub locked: BTreeSet<Key>,
-    /// somebody else's
+    /// Locked by other transactions.
     pub busy: BTreeSet<Key>,
 }
 

@@ -9,14 +9,14 @@ use crate::pg::jsonb::Jsonb;
 
 /// What became of a job.
 pub struct Outcome {
-    /// which of those that were asked for, from 1
+    /// Its place among the jobs asked for, from 1.
     pub ord: i32,
     pub id: i64,
     /// `None`: there is no such job
     pub state: Option<State>,
-    /// what its worker returned, if the reader may see it
+    /// Its output, if the reader may see it.
     pub output: Option<Jsonb>,
-    /// the latest error, if the reader may see it
+    /// The latest error, if the reader may see it.
     pub error: Option<String>,
     pub finalized_at: Option<i64>,
 }

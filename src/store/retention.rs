@@ -24,9 +24,9 @@ use crate::pg::{lock, time};
 
 /// When a final job goes.
 pub struct Term {
-    /// then, as far as is known now
+    /// The end of the retention, as far as is known now.
     pub until: i64,
-    /// what its row is to say
+    /// The value for its row.
     pub kept_until: Option<i64>,
 }
 
@@ -101,9 +101,9 @@ pub fn note_change() {
 
 /// A change whose final jobs are looked at.
 pub struct Change {
-    /// by which transaction
+    /// The transaction that made it.
     pub made_by: i64,
-    /// up to this job they were
+    /// The highest job id at that time.
     pub after_id: i64,
 }
 

@@ -13,34 +13,33 @@ use crate::pg::time;
 /// What maintenance has to know before it begins.
 #[derive(Default)]
 pub struct Standing {
-    /// why nothing is to be done now
+    /// Why nothing can be done now.
     pub hindrance: Option<Hindrance>,
-    /// tasks whose last run failed
+    /// Tasks whose last run failed.
     pub failing: Vec<String>,
 }
 
 /// Why nothing is to be done now.
 pub struct Hindrance {
-    /// in words
     pub why: String,
-    /// nobody will say so when it is over
+    /// No commit tells when it is over.
     pub is_passing: bool,
 }
 
 /// A run of a task, or several in a row.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// when the last one ended
+    /// When the last one ended.
     pub at: i64,
-    /// how long they took, in microseconds
+    /// In microseconds.
     pub duration: i64,
-    /// rows they handled
+    /// Rows handled.
     pub rows: i64,
-    /// how much they failed at
+    /// How many things failed.
     pub failures: i64,
-    /// nothing is left that they failed at
+    /// No failure is left.
     pub is_clean: bool,
-    /// the latest reason
+    /// The latest error.
     pub error: Option<String>,
 }
 

@@ -10,10 +10,10 @@ use super::types::*;
 /// What a queue has for a fetch.
 #[derive(Default)]
 pub struct Look {
-    /// what a fetch would take first, to tell it from others: a position in the lane, or a
-    /// due job's id below 0; `None`: there is nothing
+    /// Identifies what a fetch would take first: a position in the lane, or a due job's id below 0.
+    /// `None` when a fetch would find nothing.
     pub head: Option<i64>,
-    /// when else there will be something
+    /// When the next job is due.
     pub due_at: Option<i64>,
 }
 

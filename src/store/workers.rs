@@ -18,9 +18,9 @@ const SAME_FOR: i64 = 3 * 1_000_000;
 /// What an operator commands a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// fetch no more
+    /// Fetch no more.
     Quiet,
-    /// and end, once what runs is done
+    /// Fetch no more, and stop once the running jobs have ended.
     Stop,
 }
 
@@ -37,11 +37,11 @@ impl Command {
 /// What a worker says of itself.
 pub struct Beat<'a> {
     pub worker: &'a str,
-    /// where it fetches from
+    /// The queues that it fetches from.
     pub queues: &'a [String],
-    /// how many jobs it runs at a time
+    /// How many jobs it runs at a time.
     pub concurrency: i32,
-    /// what else it says
+    /// What else it reports.
     pub info: Option<Jsonb>,
 }
 
@@ -62,9 +62,9 @@ pub fn beat(beat: &Beat, now: i64) {
 /// Workers that say that they fetch from a queue, and are not to.
 pub struct Quiet {
     pub names: String,
-    /// when the last of them got its command
+    /// When the last of them got its command.
     pub commanded_at: i64,
-    /// no other one says that it fetches from that queue
+    /// Whether no other worker reports that it fetches from the queue.
     pub are_all: bool,
 }
 

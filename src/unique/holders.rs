@@ -16,11 +16,11 @@ use crate::store::notes::NoteKind;
 
 /// The jobs under a key that has a claim.
 pub(super) struct Holders {
-    /// in the order of their ids
+    /// In the order of their ids.
     holders: Vec<Holder>,
-    /// what is decided by, one for each
+    /// What the verdict goes by, one for each.
     counted: Vec<verdict::Holder>,
-    /// notes that a new list makes superfluous, and their numbers
+    /// Notes that a new list makes superfluous, and their numbers.
     notes: Vec<(NoteKind, i64)>,
 }
 

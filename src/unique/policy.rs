@@ -20,7 +20,7 @@ thread_local! {
 }
 
 struct Parsed {
-    /// what tells them from others
+    /// Identifies the options.
     options: (u8, Vec<u8>),
     policy: Option<Rc<Policy>>,
 }
@@ -75,13 +75,10 @@ pub fn kept(policy: &Policy, created_at: i64, scheduled_at: Option<i64>) -> Opti
 
 /// What of a job its key can be made of.
 pub struct Subject<'a> {
-    /// its kind
     pub kind: &'a str,
-    /// its args
     pub args: Jsonb,
-    /// its meta; `None`: `{}`
+    /// `None` for `{}`.
     pub meta: Option<Jsonb>,
-    /// its queue
     pub queue: &'a str,
     /// `scheduled_at` if given, else the clock
     pub at: i64,

@@ -23,7 +23,7 @@ use crate::store::look::Holder;
 
 /// A validated job with the policy that its key was made by.
 pub struct Candidate {
-    /// the job; its `unique_key` is set if it has a policy
+    /// Its `unique_key` is set if it has a policy.
     pub job: NewJob,
     /// `None`: not unique
     pub policy: Option<Rc<Policy>>,
@@ -50,30 +50,29 @@ impl Candidate {
 /// What became of a candidate.
 #[derive(Clone)]
 pub enum Outcome {
-    /// inserted under this id
+    /// Inserted under this id.
     Inserted(i64),
-    /// skipped: this job exists
+    /// Skipped: this job exists.
     Existing(Box<Holder>),
-    /// skipped: this job exists, and was given values of the new one
+    /// Skipped: this job exists, and took values of the new one.
     Updated(Box<Holder>),
-    /// skipped: this earlier element of the same batch was inserted
+    /// Skipped: this earlier element of the batch was inserted.
     Earlier(usize),
-    /// skipped: the key is being inserted elsewhere and the policy does not wait
+    /// Skipped: another transaction is inserting the key, and the policy does not wait.
     Busy,
-    /// inserted in the place of others
+    /// Inserted in the place of others.
     Replaced(Box<Replacement>),
 }
 
 /// A job that was inserted in the place of others.
 #[derive(Clone)]
 pub struct Replacement {
-    /// its id
     pub id: i64,
-    /// the newest of those that it replaces
+    /// The newest of the jobs that it replaces.
     pub replaced: i64,
-    /// where it is: it may have taken over a schedule
+    /// It may have taken over a schedule.
     pub state: State,
-    /// when it is due
+    /// When it is due.
     pub scheduled_at: i64,
 }
 

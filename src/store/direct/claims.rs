@@ -89,11 +89,11 @@ fn claim_together(table: &Table, claims: &[ListedHolder], is_new: impl Fn(usize)
 /// A claim, whatever snapshots show.
 #[derive(PartialEq, Eq)]
 pub enum FoundClaim {
-    /// there is none
+    /// There is no claim.
     Nothing,
-    /// one that is there to stay, be it locked
+    /// A committed claim, locked or not.
     Row,
-    /// one that another transaction, still open, has inserted or is deleting
+    /// A claim that an open transaction has inserted or deleted.
     InProgress,
 }
 

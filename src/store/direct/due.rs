@@ -105,9 +105,9 @@ fn scheduled_queues(after: &str, most: usize) -> Option<(Vec<String>, bool)> {
 /// What is due of all queues.
 #[derive(Default)]
 struct DueQueues {
-    /// queues that have due jobs, and since when
+    /// Queues with due jobs, and since when.
     queues: Vec<(String, i64)>,
-    /// jobs that were looked at
+    /// How many jobs were looked at.
     jobs: usize,
 }
 
@@ -241,11 +241,11 @@ fn look_from_floor(
 /// What is due.
 #[derive(Clone, Copy)]
 struct Due {
-    /// since when, at the longest
+    /// No job is due before this time.
     lowest: i64,
-    /// there is something that is not just being inserted or deleted
+    /// Some row is neither being inserted nor deleted.
     is_there: bool,
-    /// since or from when on; who commits what was due before says so
+    /// When the first is due. A commit of an earlier one announces it.
     first: Option<i64>,
 }
 

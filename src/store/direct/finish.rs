@@ -79,7 +79,7 @@ pub fn end(attempts: &[Attempt], wait: Wait) -> Option<Ended> {
 /// What makes jobs completed.
 struct Completion<'a> {
     table: &'a Table,
-    /// as the column has it
+    /// As the column has it.
     state: Datum,
 }
 

@@ -204,9 +204,9 @@ struct Job {
     queue: Option<Queue>,
     key: Option<UniqueKey>,
     kept: Option<Kept>,
-    /// as long as its row of `finished` says nothing else
+    /// Unless its row of `finished` has another.
     scheduled_at: i64,
-    /// where it is
+    /// The place of its row.
     row: Tid,
 }
 

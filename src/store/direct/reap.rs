@@ -15,11 +15,11 @@ use crate::store::notes::NoteKind;
 
 /// What is to become of a claim whose jobs are going.
 enum Going {
-    /// somebody is at work on it
+    /// Another transaction is changing it.
     Busy,
-    /// it lists other jobs, or a hold; or that is not certain
+    /// It lists other jobs or a hold, or may do so.
     Needed,
-    /// nothing in it is left; where it is
+    /// Nothing in it is left; the place of its row.
     Superfluous(Tid),
 }
 

@@ -27,26 +27,25 @@ const NEAR: i64 = 16;
 
 /// A job that was taken.
 pub struct Taken {
-    /// its id
     pub job_id: i64,
-    /// where it was in its lane
+    /// Its position in the lane.
     pub position: i64,
-    /// when it was due, where that differs from its first schedule
+    /// When it was due, if that is not its first schedule.
     pub scheduled_at: Option<i64>,
-    /// when it became available, where that was later than due and inserted
+    /// When it became available, if that was after it was due and inserted.
     pub available_at: Option<i64>,
-    /// attempts before this one
+    /// Attempts before this one.
     pub attempts: i32,
 }
 
 /// What a walk does with jobs that could be taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// it takes them
+    /// Takes the jobs.
     Take,
-    /// it leaves them where they are
+    /// Leaves the jobs where they are.
     Look,
-    /// so, and it looks at those that somebody is just taking, too: they may come back
+    /// As [`How::Look`], and counts jobs that others are just taking, which may come back.
     Await,
 }
 
@@ -117,9 +116,9 @@ pub fn seen() -> Seen {
 
 /// Priorities of a queue that are walked through at once.
 pub(super) enum Part {
-    /// one that has a floor, from there
+    /// A lane that has a floor, from there on.
     Lane(i16),
-    /// those from the first to the last, which have none
+    /// The lanes from the first to the last, which have no floor.
     Between(i16, i16),
 }
 
@@ -168,9 +167,9 @@ struct Walk<'a> {
 /// What a walk has found.
 #[derive(Default)]
 struct Walked {
-    /// of each priority the lowest position at which there is anything at all
+    /// The lowest position of any row, of each priority.
     lowest: Vec<(i16, i64)>,
-    /// it took long to find the first
+    /// Finding the first took long.
     is_long: bool,
 }
 

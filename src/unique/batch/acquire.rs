@@ -117,11 +117,11 @@ impl Batch<'_> {
 /// Claims of some keys that are to be inserted or locked.
 struct Claims<'a> {
     groups: &'a [Group],
-    /// one for each of them
+    /// The jobs that they list.
     listed: Vec<ListedHolder>,
-    /// of all keys, those that are known to have one
+    /// Which of all keys are known to have a claim.
     taken: &'a [bool],
-    /// not those of a batch
+    /// Of a single insert.
     is_single: bool,
 }
 

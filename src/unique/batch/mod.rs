@@ -27,7 +27,7 @@ enum Decision {
     Updated(Box<Holder>),
     Earlier(u32),
     Busy,
-    /// it may touch other jobs: to be decided under the lock
+    /// It may touch other jobs, and is decided under the lock.
     Singly,
     Replaced(Box<Replacement>),
 }
@@ -48,21 +48,21 @@ type Group = u32;
 /// together.
 pub(super) struct Batch<'a> {
     candidates: &'a [Candidate],
-    /// whether errors name an element
+    /// Whether errors name an element.
     numbered: bool,
-    /// the candidates that have a key, by their keys, those of one key in their order
+    /// Candidates with a key, by key, and within a key in their order.
     order: Vec<u32>,
-    /// where the candidates of each key begin in that, and where the last ones end
+    /// Where the candidates of each key begin in `order`, and where the last ones end.
     begins: Vec<u32>,
     /// Whether some policy may replace or update other jobs. Mostly none: to read thousands of
     /// candidates in the order of their keys, each with its policy, takes more time than to know
     /// that.
     some_touch_others: bool,
-    /// whether some policy does not wait, for the same reason
+    /// Whether some policy does not wait, for the same reason.
     some_do_not_wait: bool,
-    /// the keys that are known to have a claim
+    /// The keys that are known to have a claim.
     taken: Vec<bool>,
-    /// the jobs under those keys that were looked at last, where there is a claim
+    /// The holders of the keys that were looked at last, where there is a claim.
     holders: BTreeMap<Group, Holders>,
     rejected: Option<Rejected>,
     decisions: Vec<Decision>,
