@@ -19,7 +19,7 @@
 -- running     a lease: the worker, its token, when the lease and the attempt end.
 -- finished    completed, cancelled or discarded, with the outcome.
 -- error       one row per failed attempt.
--- answer      what a used token did, for an hour, where no other table shows it.
+-- answer      what a used token did, for an hour (ANSWERS_KEPT), where no other table shows it.
 --
 -- A unique job has a third row. unique_claim has one row per key, and its primary key decides which
 -- of several inserts wins. unique_note says what later happened to jobs under a key.

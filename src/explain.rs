@@ -1,9 +1,8 @@
 //! Why a job does not run now: a function for each reason, which says nothing where the reason does
 //! not hold. [`REASONS`] has them in the order in which they are shown, the decisive one first.
 
-use jobs_core::error::quoted;
 use jobs_core::state::State;
-use jobs_core::words::{behind_colon, by, duration, many};
+use jobs_core::words::{behind_colon, by, duration, many, quoted_name};
 
 use crate::pg::time::shown;
 use crate::store::explain::{self, Facts, Waiting};
@@ -64,7 +63,7 @@ pub fn reasons(id: i64, now: i64, sees_payload: bool) -> Option<Vec<Reason>> {
     if is_next {
         let detail = format!(
             "the next fetch from queue {} returns it",
-            quoted(&facts.queue)
+            quoted_name(&facts.queue)
         );
         reasons.push(Reason::new(
             "next",
@@ -78,7 +77,7 @@ fn is_final(facts: &Facts) -> Option<Reason> {
     let at = shown(facts.finalized_at?);
     let because = |text: &Option<String>| behind_colon(text.as_deref());
     let detail = match facts.state {
-        State::Completed => format!("completed at {at} by worker {}", quoted(&facts.worker)),
+        State::Completed => format!("completed at {at} by worker {}", quoted_name(&facts.worker)),
         State::Cancelled => format!("cancelled at {at}{}", because(&facts.cancel_reason)),
         _ => format!("discarded at {at}{}", because(&facts.last_error)),
     };
@@ -89,7 +88,7 @@ fn running(facts: &Facts) -> Option<Reason> {
     let lease = facts.lease.as_ref()?;
     let since = shown(lease.attempted_at);
     let (attempt, most) = (facts.attempt, facts.max_attempts);
-    let worker = quoted(&facts.worker);
+    let worker = quoted_name(&facts.worker);
     let mut detail = format!("held by worker {worker} since {since}, attempt {attempt} of {most}");
     let ends_at = shown(lease.expires_at);
     let is_over = lease.expires_at <= facts.now;
@@ -155,7 +154,7 @@ fn due_later(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 }
 
 fn queue_paused(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let (queue, at) = (quoted(&facts.queue), shown(waiting.paused_at?));
+    let (queue, at) = (quoted_name(&facts.queue), shown(waiting.paused_at?));
     let by = by(
         waiting.paused_by.as_deref(),
         waiting.pause_reason.as_deref(),
@@ -165,7 +164,11 @@ fn queue_paused(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 }
 
 fn queue_limit(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let (most, taken, queue) = (waiting.concurrency?, waiting.taken, quoted(&facts.queue));
+    let (most, taken, queue) = (
+        waiting.concurrency?,
+        waiting.taken,
+        quoted_name(&facts.queue),
+    );
     let jobs = many(taken, "running job");
     let detail = format!("queue {queue} has {jobs}, and its concurrency is {most}");
     (taken >= i64::from(most)).then(|| Reason {
@@ -177,7 +180,7 @@ fn queue_limit(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 fn queue_rate(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let free_at = waiting.free_at.filter(|at| *at > facts.now)?;
     let (rate, period) = waiting.rate.as_ref()?;
-    let (queue, jobs) = (quoted(&facts.queue), many((*rate).into(), "job"));
+    let (queue, jobs) = (quoted_name(&facts.queue), many((*rate).into(), "job"));
     let period = duration(*period);
     let detail = format!("queue {queue} has reached its rate of {jobs} in {period}");
     Some(Reason {
@@ -187,7 +190,7 @@ fn queue_rate(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 }
 
 fn no_worker(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let queue = quoted(&facts.queue);
+    let queue = quoted_name(&facts.queue);
     let left = waiting.is_left.then(|| match waiting.fetched_at {
         Some(at) => format!(
             "no worker has fetched from queue {queue} since {}",
@@ -205,7 +208,11 @@ fn no_worker(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 
 fn kind_not_asked_for(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let at = waiting.passed_over_at.filter(|_| waiting.is_due)?;
-    let (queue, at, kind) = (quoted(&facts.queue), shown(at), quoted(&facts.kind));
+    let (queue, at, kind) = (
+        quoted_name(&facts.queue),
+        shown(at),
+        quoted_name(&facts.kind),
+    );
     let detail = format!(
         "workers fetched from queue {queue}, most recently at {at}, but none asked for kind {kind} in the last 5 minutes"
     );
@@ -220,7 +227,7 @@ fn behind(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
         }
         some => format!("behind {some} jobs"),
     };
-    let queue = quoted(&facts.queue);
+    let queue = quoted_name(&facts.queue);
     let detail =
         format!("jobs with a lower priority number or a longer wait come first in queue {queue}");
     Some(Reason {

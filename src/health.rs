@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 
-use jobs_core::error::quoted;
-use jobs_core::words::{behind_colon, by, duration, literal, many, number};
+use jobs_core::words::{behind_colon, by, duration, literal, many, number, quoted_name};
 
 use crate::pg::time::read_interval;
 use crate::settings;
@@ -313,7 +312,7 @@ fn oldest_available(facts: &Facts) -> Vec<Finding> {
     grouped(
         &oldest[..late],
         |one| {
-            let (queue, id, age) = (quoted(&one.queue), one.id, facts.now - one.since);
+            let (queue, id, age) = (quoted_name(&one.queue), one.id, facts.now - one.since);
             Finding::new(
                 by_age(age, from, 12),
                 format!(
@@ -423,7 +422,7 @@ fn mostly_failing(facts: &Facts) -> Vec<Finding> {
         } = one;
         let error = behind_colon(health_work::error_of(latest).as_deref());
         let (attempts, completed) = (number(*attempts), many(*completed, "job"));
-        let quoted_name = quoted(name);
+        let quoted_name = quoted_name(name);
         let message = format!(
             "{attempts} attempts of {what} {quoted_name} failed in the last 10 minutes, and {completed} completed{error}"
         );
@@ -484,39 +483,24 @@ fn mostly_failing_by<'a>(
 fn running_long(facts: &Facts) -> Vec<Finding> {
     let usual = facts.work.usual.iter();
     let usual: HashMap<&str, &Usual> = usual.map(|usual| (&usual.kind[..], usual)).collect();
-    let mut found: Vec<(&Usual, &Long, i64)> = Vec::new();
-    for long in &facts.work.long {
-        let age = facts.now - long.attempted_at;
-        let usual = usual.get(&long.kind[..]).copied();
-        let is_long = |usual: &&Usual| age > 10 * usual.mostly && age > usual.longest;
-        let Some(usual) = usual.filter(is_long) else {
-            continue;
-        };
-        match found
-            .iter_mut()
-            .find(|(_, oldest, _)| oldest.kind == long.kind)
-        {
-            Some((.., jobs)) => *jobs += 1,
-            None => found.push((usual, long, 1)),
-        }
-    }
-    let single = |(usual, oldest, jobs): &(&Usual, &Long, i64)| {
-        let (id, kind) = (oldest.job_id, &oldest.kind);
-        let (usual, age) = (
-            duration(usual.mostly),
-            duration(facts.now - oldest.attempted_at),
+    let single = |long: &Long| {
+        let usual = duration(usual.get(&long.kind[..])?.mostly);
+        let (id, kind, age) = (
+            long.job_id,
+            &long.kind,
+            duration(facts.now - long.attempted_at),
         );
-        let jobs = match jobs {
+        let jobs = match long.jobs {
             1 => format!("1 {kind} job has"),
-            jobs => format!("{} {kind} jobs have", number(*jobs)),
+            jobs => format!("{} {kind} jobs have", number(jobs)),
         };
         let message = format!(
             "{jobs} been running more than 10 times longer than usual (p95 {usual}); the oldest is job {id}, {age}"
         );
         let hint = format!("SELECT jobs.show({id}); To stop it: SELECT jobs.cancel({id});");
-        Finding::new(Warning, message, hint)
+        Some(Finding::new(Warning, message, hint))
     };
-    found.iter().take(20).map(single).collect()
+    facts.work.long.iter().filter_map(single).collect()
 }
 
 fn queue_paused(facts: &Facts) -> Vec<Finding> {
@@ -531,7 +515,7 @@ fn queue_paused(facts: &Facts) -> Vec<Finding> {
             };
             let message = format!(
                 "queue {} has been paused for {}{}; {jobs} waiting",
-                quoted(&one.queue),
+                quoted_name(&one.queue),
                 duration(age),
                 by(one.paused_by.as_deref(), one.pause_reason.as_deref())
             );
@@ -557,7 +541,7 @@ fn lost_worker(facts: &Facts) -> Vec<Finding> {
         |one| {
             let message = format!(
                 "worker {} holds {} and was last seen {} ago; its last lease expires in {}",
-                quoted(&one.worker),
+                quoted_name(&one.worker),
                 many(one.running, "job"),
                 duration(facts.now - one.last_seen_at),
                 left(one.last_lease_expires_at)
@@ -586,7 +570,7 @@ fn no_worker(facts: &Facts) -> Vec<Finding> {
             });
             let message = format!(
                 "no worker has fetched from queue {}{for_long}; its jobs are waiting",
-                quoted(queue)
+                quoted_name(queue)
             );
             let queue = literal(queue);
             let hint = format!(
@@ -606,7 +590,7 @@ fn periodic_failed(facts: &Facts) -> Vec<Finding> {
             let (name, error) = (&one.name, &one.error);
             let message = format!(
                 "the latest tick of periodic job {} inserted no job: {error}",
-                quoted(name)
+                quoted_name(name)
             );
             let hint = format!(
                 "SELECT * FROM jobs.periodic WHERE name = {}; It is retried at next_run_at.",
@@ -860,30 +844,28 @@ mod tests {
     }
 
     #[pg_test]
-    fn a_job_runs_long_by_its_kind() {
+    fn jobs_run_long_by_their_kind() {
         let mut facts = well();
-        let (kind, now) = ("k", facts.now);
-        let long = [(1, 11), (2, 9)].map(|(job_id, minutes)| Long {
-            job_id,
-            kind: kind.into(),
-            attempted_at: now - minutes * MINUTE,
-        });
-        facts.work.long = long.into();
-        assert_eq!(findings(&facts), [], "nothing is known of the kind");
-        let (kind, mostly) = (kind.into(), MINUTE);
-        let longest = 2 * MINUTE;
         facts.work.usual.push(Usual {
-            kind,
-            mostly,
-            longest,
+            kind: "k".into(),
+            mostly: MINUTE,
+            longest: 2 * MINUTE,
+        });
+        facts.work.long.push(Long {
+            kind: "k".into(),
+            jobs: 2,
+            job_id: 1,
+            attempted_at: facts.now - 11 * MINUTE,
         });
         let found = only(&facts, "running_long");
+        assert_eq!(
+            found.message,
+            "2 k jobs have been running more than 10 times longer than usual (p95 1 min); the oldest is job 1, 11 min"
+        );
         assert_eq!(
             found.hint,
             "SELECT jobs.show(1); To stop it: SELECT jobs.cancel(1);"
         );
-        facts.work.usual[0].longest = 12 * MINUTE;
-        assert_eq!(findings(&facts), []);
     }
 
     #[pg_test]

@@ -58,6 +58,11 @@ pub fn behind_colon(text: Option<&str>) -> String {
     text.map_or_else(String::new, |text| format!(": {text}"))
 }
 
+/// A name in quotes, whole: names are short.
+pub fn quoted_name(name: &str) -> String {
+    format!("\"{name}\"")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -183,7 +183,7 @@ fn set(queue: &Queue, settings: &QueueSettings, fcinfo: FunctionCallInfo) -> boo
 }
 
 fn half_a_rate(given: &str, other: &str) -> Error {
-    let rule = "rate jobs may start in each rate_period.";
+    let rule = "At most rate jobs start within any rate_period.";
     Error::invalid(given, format!("{given} requires {other}"), rule)
         .hint("Give both, or leave both out for no limit.")
 }

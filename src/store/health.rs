@@ -380,8 +380,8 @@ static ATTACHED: Plan = Plan::new(
 static FOREIGN_OWNERS: Plan = Plan::new(
     concat!(
         members!(),
-        "SELECT DISTINCT m.kind, m.name, o.rolname::text AS owner, e.rolname::text AS extension_owner, quote_ident(e.rolname) AS \"to\"
-           FROM member m JOIN pg_catalog.pg_roles o ON o.oid = m.owner JOIN pg_catalog.pg_roles e ON e.oid = m.extowner
+        "SELECT DISTINCT m.kind, m.name, COALESCE(o.rolname::text, m.owner::text) AS owner, COALESCE(e.rolname::text, m.extowner::text) AS extension_owner, COALESCE(quote_ident(e.rolname), m.extowner::text) AS \"to\"
+           FROM member m LEFT JOIN pg_catalog.pg_roles o ON o.oid = m.owner LEFT JOIN pg_catalog.pg_roles e ON e.oid = m.extowner
           WHERE m.owner <> m.extowner
           ORDER BY m.kind, m.name"
     ),

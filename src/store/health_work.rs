@@ -12,7 +12,7 @@ use super::activity;
 use super::count::heads;
 use super::health::{Thresholds, line};
 use super::periodic_schedule::BUSY;
-use super::spi::{Plan, big, rows, text};
+use super::spi::{Plan, big, column, rows, text};
 use super::types::*;
 use crate::settings::Retention;
 
@@ -20,7 +20,7 @@ use crate::settings::Retention;
 pub const LATELY: i64 = 600_000_000;
 /// Fewer failed attempts are none to speak of.
 pub const FEWEST_FAILED: i64 = 10;
-/// Whoever has run for less is not looked at, in microseconds.
+/// Jobs that have been running for less are ignored, in microseconds.
 const SHORTEST_RUN: i64 = 60_000_000;
 /// More are not counted.
 pub const COUNTED: i64 = 1000;
@@ -83,10 +83,12 @@ rows! {
         pub since: i64,
     }
 
-    /// A job that has run for long.
+    /// Running jobs of a kind that began before [`Usual::long_since`].
     pub struct Long {
-        pub job_id: i64,
         pub kind: String,
+        pub jobs: i64,
+        /// The oldest of them.
+        pub job_id: i64,
         pub attempted_at: i64,
     }
 
@@ -123,6 +125,14 @@ rows! {
     }
 }
 
+impl Usual {
+    /// A job of the kind that began before this time has been running for long.
+    fn long_since(&self, now: i64) -> i64 {
+        let most = self.longest.max(self.mostly.saturating_mul(10));
+        now - most.max(SHORTEST_RUN)
+    }
+}
+
 /// Looks at the work.
 pub(super) fn facts(from: &Thresholds, now: i64) -> Work {
     let unattended_since = now - activity::UNATTENDED;
@@ -138,7 +148,17 @@ pub(super) fn facts(from: &Thresholds, now: i64) -> Work {
     let failed: Vec<Failed> = FAILED.rows(&[big(lately), kept, big(LATELY)]);
     let are_suspect =
         are_many(&failed, |failed| &failed.kind) || are_many(&failed, |failed| &failed.queue);
-    let long: Vec<Long> = LONG.rows(&[big(now - SHORTEST_RUN)]);
+    let usual: Vec<Usual> = match LONGEST_RUN.value::<i64>(&[]) {
+        Some(began) if began < now - SHORTEST_RUN => USUAL.rows(&[]),
+        _ => Vec::new(),
+    };
+    let long = match usual.is_empty() {
+        true => Vec::new(),
+        false => LONG.rows(&[
+            column(TEXT, &usual, |usual| text(&usual.kind)),
+            column(AT, &usual, |usual| big(usual.long_since(now))),
+        ]),
+    };
     Work {
         unattended: activity::unattended(waiting, unattended_since, now),
         oldest,
@@ -150,11 +170,7 @@ pub(super) fn facts(from: &Thresholds, now: i64) -> Work {
             Vec::new()
         },
         failed,
-        usual: if long.is_empty() {
-            Vec::new()
-        } else {
-            USUAL.rows(&[])
-        },
+        usual,
         long,
         paused: PAUSED.rows(&[]),
         lost: LOST.rows(&[]),
@@ -240,9 +256,12 @@ static COMPLETED: Plan = Plan::new(
     ),
     &[AT],
 );
+static LONGEST_RUN: Plan = Plan::new("SELECT min(r.attempted_at) FROM jobs.running r", &[]);
 static LONG: Plan = Plan::new(
-    "SELECT r.job_id, j.kind, r.attempted_at FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id WHERE r.attempted_at < $1 ORDER BY r.attempted_at",
-    &[AT],
+    "SELECT j.kind, count(*) AS jobs, (array_agg(r.job_id ORDER BY r.attempted_at))[1] AS job_id, min(r.attempted_at) AS attempted_at
+       FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id JOIN unnest($1, $2) u(kind, since) ON u.kind = j.kind
+      WHERE r.attempted_at < u.since GROUP BY j.kind ORDER BY min(r.attempted_at) LIMIT 20",
+    &[TEXTS, ATS],
 );
 static USUAL: Plan = Plan::new(
     concat!(

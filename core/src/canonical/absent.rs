@@ -34,6 +34,9 @@ pub(crate) fn refused(what: &str, part: &Part, value: &mut impl Events) -> Inval
         .collect();
     // As they were given.
     lacking.sort_by_key(|names| wanted.along(names).last());
+    if all {
+        lacking.truncate(1);
+    }
     let named: Vec<_> = lacking
         .iter()
         .take(NAMED)

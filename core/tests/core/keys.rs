@@ -244,6 +244,14 @@ fn the_nearest_member_at_the_same_depth_is_asked_for() {
         .as_deref(),
         Some("Did you mean \"user_id\"?")
     );
+    // The member that the message names is the one that the hint is about.
+    assert_eq!(
+        hint(
+            json!({ "ojs": { "keys": ["args"], "args_keys": ["tenant", "user_id"] } }),
+            json!({ "userid": 1 })
+        ),
+        None
+    );
 }
 
 #[test]
