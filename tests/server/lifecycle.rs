@@ -926,11 +926,12 @@ async fn work_resumes_when_others_leave_processes() {
     cluster.allow(40, "57P01 parallel worker : FATAL: ");
     let complaints = || {
         let lines: Vec<String> = cluster.log().lines().map(String::from).collect();
-        let said = |line: &String| line.contains("no background worker could be started");
+        let said = |line: &String| line.contains("could not start a background worker");
         let at: Vec<usize> = (0..lines.len()).filter(|n| said(&lines[*n])).collect();
         for n in &at {
             assert!(
-                lines[*n].contains("LOG:  jobs: no") && lines[*n].contains(" jobs launcher "),
+                lines[*n].contains("LOG:  jobs: could not")
+                    && lines[*n].contains(" jobs launcher "),
                 "{}",
                 lines[*n]
             );
@@ -1025,7 +1026,7 @@ async fn many_databases_share_few_processes() {
     assert_eq!(
         cluster
             .log()
-            .matches("no background worker could be started")
+            .matches("could not start a background worker")
             .count(),
         1
     );
