@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, Mode, SOON, count, number, poll_until, rng, seconds, workers};
+use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, rng, seconds, workers};
 use rand::Rng;
 use rand::rngs::StdRng;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Cluster, SOON, comes_true, count, poll_until, rng, workers};
+use jobs_tests::{Cluster, SOON, comes_true, poll_until, rng, workers};
 use rand::Rng;
 
 use super::crashes::{assert_whole, expecting_crashes, reconnected};

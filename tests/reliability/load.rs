@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, count, poll_until, run, scalar, seconds};
+use jobs_tests::{Client, Cluster, poll_until, run, scalar, seconds};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -77,7 +77,7 @@ impl Load {
         workers: usize,
     ) -> Load {
         // Without a key: what is done twice is there twice.
-        run(&db, "create table public.done (job_id bigint, attempt int); create table public.own (n bigint)").await;
+        run(db, "create table public.done (job_id bigint, attempt int); create table public.own (n bigint)").await;
         let shared = Arc::new(Shared {
             server: RwLock::new(config(cluster)),
             produce: AtomicBool::new(true),
@@ -125,7 +125,7 @@ impl Load {
         over(self.producers).await; // what one of them has yet to commit is work as well
         let left = "select count(*) from jobs.jobs where state not in ('completed', 'cancelled', 'discarded')";
         poll_until("everything is done", DRAINED, async || {
-            scalar::<i64>(&db, left).await == 0
+            scalar::<i64>(db, left).await == 0
         })
         .await;
         self.shared.work.store(false, Ordering::Relaxed);
@@ -184,7 +184,7 @@ impl Ended {
         );
         let unknown = journal.fates(|fate| *fate == Fate::Unknown);
         let sql = "select coalesce(array_agg((args->>'n')::bigint), '{}') from jobs.jobs where args ? 'n'";
-        let there: Vec<i64> = scalar(&db, sql).await;
+        let there: Vec<i64> = scalar(db, sql).await;
         let arrived = there
             .iter()
             .filter(|n| journal.wanted.get(n) == Some(&Fate::Unknown));

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use jobs_tests::{Client, Cluster, count, run};
+use jobs_tests::{Client, Cluster, run};
 
 use super::crashes::assert_whole;
 use super::figures::{duration, figure, variable};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, count, number, poll_until, rng, run, seconds, texts};
+use jobs_tests::{Client, Cluster, SOON, number, poll_until, rng, run, seconds, texts};
 
 use super::crashes::assert_whole;
 use super::figures::{duration, figure};
