@@ -73,7 +73,7 @@ fn documentation(checks: &mut Checks) {
     checks.end(cluster);
 }
 
-/// docs/reference.md is what the COMMENTs say now, or is made so, for `./dev reference`.
+/// Checks that docs/reference.md matches the COMMENTs, or writes it for `./dev reference`.
 fn reference(checks: &mut Checks, cluster: &Cluster) {
     cluster.psql("postgres", "create database reference");
     cluster.psql("reference", "create extension jobs");

@@ -45,7 +45,7 @@ enum Use {
 }
 use Use::{Ignored, Own, Passed, Refused};
 
-/// libpq's settings, and the variable of each.
+/// Settings of libpq with their environment variables.
 const SETTINGS: &[(&str, &str, Use)] = &[
     ("host", "PGHOST", Passed),
     ("hostaddr", "PGHOSTADDR", Passed),

@@ -4,17 +4,17 @@
 /// Something that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// a job was inserted
+    /// A job was inserted.
     Inserted,
-    /// an attempt began
+    /// An attempt started.
     Started,
-    /// a job was completed
+    /// A job was completed.
     Completed,
-    /// an attempt failed
+    /// An attempt failed.
     Failed,
-    /// a job was discarded
+    /// A job was discarded.
     Discarded,
-    /// a job was cancelled
+    /// A job was cancelled.
     Cancelled,
 }
 
@@ -33,9 +33,9 @@ impl Event {
 /// Something that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
-    /// from when a job was due to the beginning of its attempt
+    /// The time from when a job is due until its attempt starts.
     Wait,
-    /// from there to the end of the attempt
+    /// The time from the start of an attempt until its end.
     Run,
 }
 

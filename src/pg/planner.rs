@@ -44,8 +44,8 @@ const fn switches(bitmaps: &'static CStr) -> [Setting; 11] {
 /// The hook that was there before, to be called in our place.
 static BEFORE: OnceLock<pg_sys::planner_hook_type> = OnceLock::new();
 
-// pgrx' own takes each error apart that comes through it: those of others' statements are none of
-// our business.
+// The binding of pgrx catches every error that passes through it. Errors of other statements must
+// pass unchanged.
 unsafe extern "C-unwind" {
     fn standard_planner(
         query: *mut pg_sys::Query,

@@ -26,9 +26,9 @@ use tokio_postgres::Error;
 /// An answer, with what tells whether somebody had to wait for it.
 struct Recorded {
     insert: Insert,
-    /// when the insert was sent
+    /// The time at which the insert was sent.
     begun: Instant,
-    /// when its commit was sent, or the insert itself where there was no transaction
+    /// The time at which the commit was sent, or the insert itself without a transaction.
     committed: Instant,
 }
 

@@ -57,7 +57,7 @@ struct Task {
     seed: Option<u64>,
     base: u64,
     histories: usize,
-    /// whether one that nothing explains is enough
+    /// Whether to stop at the first unexplained history.
     stop_at_first: bool,
     started: AtomicUsize,
     stop: AtomicBool,

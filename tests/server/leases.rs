@@ -81,7 +81,7 @@ async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time()
     run(&late, "commit").await;
     is_rescued(&db, open, soon).await;
 
-    // What is changed by hand wakes nobody ..
+    // A manual change of the lease wakes no process.
     let by_hand = running(&db, "1 hour").await;
     run(
         &db,
@@ -90,7 +90,7 @@ async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time()
         ),
     )
     .await;
-    // .. but when it is read the next time.
+    // The next read of the leases finds the change.
     let next = running(&db, "100 ms").await;
     is_rescued(&db, next, soon).await;
     is_rescued(&db, by_hand, soon).await;

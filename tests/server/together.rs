@@ -499,23 +499,23 @@ async fn clock(db: &Client) -> i64 {
 #[derive(Debug)]
 struct InVain {
     lingers: bool,
-    /// not later than it began
+    /// A time at or before the start of the fetch.
     began: i64,
-    /// not before it ended
+    /// A time at or after the end of the fetch.
     ended: i64,
 }
 
 /// A job that was fetched.
 struct Fetched {
     id: i64,
-    /// since when it is available
+    /// The time at which the job was due.
     since: i64,
-    /// it was scheduled: who makes it available may not have committed that yet
+    /// The job was scheduled, so its activation may not have been committed yet.
     was_due: bool,
     at: i64,
-    /// with how many others, and itself
+    /// The number of jobs in the fetch.
     among: usize,
-    /// since when the first of them is available
+    /// The earliest `since` of the jobs in the fetch.
     first: i64,
 }
 
@@ -524,7 +524,7 @@ struct Fetched {
 struct Record {
     in_vain: Vec<InVain>,
     fetched: Vec<Fetched>,
-    /// of each job, when it was committed at the latest
+    /// The latest possible commit time per job.
     committed: BTreeMap<i64, i64>,
 }
 

@@ -57,7 +57,7 @@ async fn a_command_wakes() {
         let waiter = Waiter::start(&db, client, CALL).await;
         run(&db, statement).await;
         (_, client) = waiter.returned(Instant::now()).await;
-        // What comes while the session is not in a call is told by the next one, ..
+        // The next call reports commands that arrive between calls.
         let again = "select jobs.resume_worker('w'); select jobs.stop_worker('w')";
         run(&db, again).await;
         timed(&client, CALL).await;
@@ -67,7 +67,7 @@ async fn a_command_wakes() {
             run(&db, statement).await;
             timed(&client, CALL).await;
         }
-        // .. and told once.
+        // Each command is reported once.
         let waited = timed(&client, "call jobs.wait_any('{q1}', '300 ms', 'w')").await;
         assert!(waited >= Duration::from_millis(300), "{waited:?}");
     }

@@ -9,7 +9,7 @@ use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, quiet, run, sq
 /// What the sessions of one worker have in common.
 #[derive(Default)]
 struct Shared {
-    /// it was commanded to fetch no more, and that is committed
+    /// The command to stop fetching is committed.
     is_quiet: AtomicBool,
     is_over: AtomicBool,
     fetched: AtomicI64,

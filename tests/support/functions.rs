@@ -5,22 +5,22 @@ use tokio_postgres::Client;
 /// A function or procedure.
 #[derive(Clone)]
 pub struct Function {
-    /// without its schema
+    /// The name without the schema.
     pub name: String,
-    /// it is called, not selected
+    /// SQL calls a procedure with `call`, not `select`.
     pub is_procedure: bool,
-    /// those that go in
+    /// The input parameters.
     pub parameters: Vec<Parameter>,
 }
 
 /// One that goes in.
 #[derive(Clone)]
 pub struct Parameter {
-    /// as in a call with names
+    /// The name in a call with named arguments.
     pub name: String,
-    /// its type, as SQL has it
+    /// The SQL name of the type.
     pub type_name: String,
-    /// it can be left out
+    /// A call can omit the parameter.
     pub has_default: bool,
 }
 

@@ -54,15 +54,15 @@ impl fmt::Display for Key {
 /// A version of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version<T> {
-    /// the row
+    /// The content of the row.
     pub row: T,
-    /// who wrote it
+    /// The transaction that wrote the version.
     pub by: Xid,
-    /// who deleted it, or wrote the next version
+    /// The transaction that deleted the row or wrote its next version.
     pub gone: Option<Xid>,
-    /// whether there is a next version
+    /// Whether the row has a next version.
     pub moved: bool,
-    /// who has it locked
+    /// The transaction that holds the row lock.
     pub locked: Option<Xid>,
 }
 
@@ -82,33 +82,33 @@ impl<T> Version<T> {
 /// A row of `unique_claim`, without its key: the jobs that it lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
-    /// in ascending order
+    /// The ids of the jobs in ascending order.
     pub jobs: Vec<Id>,
 }
 
 /// A job, wherever its row is: one snapshot sees it in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Job {
-    /// its id
+    /// The id of the job.
     pub id: Id,
-    /// what it was inserted as unique under
+    /// The unique key of the job.
     pub key: Key,
-    /// available or completed
+    /// The state of the job: available or completed.
     pub state: State,
-    /// when it became final, if it is
+    /// When the job became final, if it is final.
     pub finalized_at: Id,
-    /// whether it was retried
+    /// Whether the job was retried.
     pub has_returned: bool,
 }
 
 /// A row of `unique_note`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Note {
-    /// a final job that the list leaves out
+    /// A final job that the list omits.
     Folded(Key, Id),
-    /// a job that has returned, and the note's number
+    /// A job that was retried, and the number of the note.
     Returned(Key, Id, Id),
-    /// maintenance is to look at this key
+    /// A key whose claim maintenance must check.
     Orphaned(Key),
 }
 
@@ -124,15 +124,15 @@ impl Note {
 /// The database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Database {
-    /// the versions of the claims of each key, in the order in which they were written
+    /// The versions of the claims per key, in the order of writing.
     pub claims: [Vec<Version<Claim>>; KEYS],
-    /// the versions of all jobs
+    /// The versions of all jobs.
     pub jobs: Vec<Version<Job>>,
-    /// and of all notes
+    /// The versions of all notes.
     pub notes: Vec<Version<Note>>,
-    /// what is committed and not everybody sees yet
+    /// Transactions that are committed but not yet visible to every session.
     pub committed: Xids,
-    /// who has the advisory lock of each key, and in which depth of subtransactions he took it
+    /// The holder of the advisory lock per key, and the subtransaction depth at which it was taken.
     pub advisory: [Option<(u8, u8)>; KEYS],
 }
 

@@ -12,11 +12,11 @@ use crate::transaction::{Say, State, Turn};
 /// What may happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// this session takes its next step; where several things may happen, this one does
+    /// The session takes its next step. The number selects one of several outcomes.
     Step(u8, u8),
-    /// its transaction is rolled back
+    /// The transaction of the session is rolled back.
     RollBack(u8),
-    /// it is gone
+    /// The session crashes.
     Crash(u8),
 }
 
@@ -238,9 +238,9 @@ impl Turn<'_> {
 
 /// What is explored, and which properties are asked for.
 pub struct Exploration {
-    /// what
+    /// The scenario to explore.
     pub scenario: Scenario,
-    /// the only one; `None`: all
+    /// The only property to check. `None` checks all properties.
     pub property: Option<&'static str>,
 }
 

@@ -13,20 +13,20 @@ use crate::transaction::Say;
 
 /// What came out.
 pub struct Explored {
-    /// how many states there are
+    /// The number of states.
     pub states: usize,
-    /// the property that does not hold, with a shortest way to a state where it does not, in words
+    /// The violated property, with a description of a shortest path to the violation.
     pub found: Option<(&'static str, String)>,
 }
 
 /// What came out of a family.
 #[derive(Default)]
 pub struct Sum {
-    /// how many scenarios
+    /// The number of scenarios.
     pub scenarios: usize,
-    /// how many states in all of them
+    /// The total number of states.
     pub states: usize,
-    /// what was found first
+    /// The first violation.
     pub found: Option<String>,
 }
 

@@ -9,21 +9,21 @@ use crate::database::{A, Claim, Database, FROZEN, Id, Job, Key, Note, Version};
 /// An isolation level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// each statement sees what is committed when it begins
+    /// Each statement sees what was committed before the statement began.
     ReadCommitted,
-    /// all statements see what was committed when the first one began
+    /// All statements see what was committed before the first statement began.
     RepeatableRead,
-    /// the same, and claims are written by statements only; the failures that are its own are not
-    /// modelled: any step may fail
+    /// All statements share one snapshot, and only statements write claims. The model omits
+    /// serialization failures: any step may fail.
     Serializable,
 }
 
 /// What counts as a duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// an available job
+    /// Only an available job is a duplicate.
     Live,
-    /// a completed job, too
+    /// Available and completed jobs are duplicates.
     Ever,
 }
 
@@ -49,11 +49,11 @@ impl Rule {
 /// A job that is to be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct New {
-    /// its key
+    /// The unique key.
     pub key: Key,
-    /// what it is a duplicate of
+    /// The rule that decides what counts as a duplicate.
     pub rule: Rule,
-    /// whether to wait for who is inserting its key
+    /// Whether the insert waits for another insert under its key.
     pub wait: bool,
 }
 
@@ -64,15 +64,15 @@ pub enum Op {
     Insert(New),
     /// `jobs.insert_batch` of jobs with different keys
     Batch([New; 2]),
-    /// an available job of this key is completed
+    /// Completes an available job of the key.
     Complete(Key),
-    /// a final job of this key is retried
+    /// Retries a final job of the key.
     Retry(Key),
-    /// a job of this key is deleted
+    /// Deletes a job of the key.
     Delete(Key),
-    /// maintenance deletes final jobs past their retention
+    /// Maintenance deletes final jobs past their retention.
     Prune,
-    /// maintenance looks at the claims that were noted
+    /// Maintenance checks the claims that have a note.
     Claims,
 }
 
@@ -84,55 +84,55 @@ pub type Program = &'static [Transaction];
 /// What the protocol does wrong, on purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// nothing
+    /// The protocol has no fault.
     #[default]
     None,
-    /// the look under the locked claim sees what the call's own statement sees
+    /// The look under the locked claim uses the snapshot of the calling statement.
     OuterSnapshot,
-    /// claims are deleted by the statement that waits for their locks, so with a snapshot from
-    /// before
+    /// The statement that waits for the locks also deletes the claims, with an outdated snapshot.
     ReapInOneStatement,
-    /// nobody takes the advisory lock
+    /// No session takes the advisory lock.
     NoAdvisoryLock,
-    /// pruning deletes a claim that lists no other job, whatever the notes say
+    /// Pruning deletes a claim that lists no other job, without reading the notes.
     PruneWithoutLookAtNotes,
-    /// pruning passes over a claim of which a dirty snapshot shows no version
+    /// Pruning skips a claim if a dirty snapshot shows no version of it.
     PrunePassesOver,
-    /// a new list drops all notes of jobs that have returned, not only those that it was made from
+    /// A new list deletes all notes of retried jobs, including notes that it did not read.
     ForgetAllReturns,
-    /// claims are locked in the order in which the jobs were given
+    /// Claims are locked in the order of the given jobs.
     Unordered,
-    /// a delete leaves no note
+    /// A delete writes no note.
     DeleteWithoutNote,
-    /// pruning leaves the notes that a job has returned which it prunes
+    /// Pruning keeps the notes of retried jobs that it prunes.
     PruneLeavesReturns,
-    /// a list that is written by an old snapshot folds jobs that may be gone, and orphans no key
+    /// A list written with an old snapshot folds jobs that may be deleted, without marking the key
+    /// as orphaned.
     NoNoteByOldSnapshot,
-    /// who does not want to wait does, where there is no room for a subtransaction
+    /// An insert without `wait` waits if there is no room for a subtransaction.
     WaitWithoutSubtransaction,
 }
 
 /// What is there when everybody begins, all of it committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// nothing
+    /// The database is empty.
     Empty,
-    /// a completed job under key A
+    /// Key A has a completed job.
     Completed,
-    /// an available job under key A
+    /// Key A has an available job.
     Available,
-    /// a completed job under key A, in the list, and an older one that was folded for it
+    /// Key A has a completed job in its list and an older, folded job.
     Folded,
-    /// nothing but the claim of key A, whose job was deleted, and the note for maintenance
+    /// Key A has only a claim, whose job was deleted, and a note for maintenance.
     Orphaned,
 }
 
 /// What is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scenario {
-    /// what each session does
+    /// The program of each session.
     pub programs: [Program; 3],
-    /// what is there
+    /// The initial content of the database.
     pub start: Start,
     /// Whether completed jobs are within their retention; else they count as gone, and maintenance
     /// prunes them.
@@ -143,9 +143,9 @@ pub struct Scenario {
     /// Whether single inserts take the advisory lock; else they are a transaction's seventeenth and
     /// later ones.
     pub lock: bool,
-    /// whether transactions have room for subtransactions
+    /// Whether transactions have room for subtransactions.
     pub room: bool,
-    /// what is wrong
+    /// The injected fault.
     pub fault: Fault,
 }
 

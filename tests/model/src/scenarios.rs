@@ -82,21 +82,21 @@ const MAINTAIN: Program = &[
 
 /// Programs whose sessions meet each other.
 pub struct Family {
-    /// its name
+    /// The name of the family.
     pub name: &'static str,
-    /// what one of the three does
+    /// The programs of the first session.
     pub subject: &'static [Program],
-    /// what the others do
+    /// The programs of the other two sessions.
     pub others: &'static [Program],
-    /// what is there
+    /// The initial contents of the database.
     pub starts: &'static [Start],
-    /// whether completed jobs are within their retention
+    /// Whether completed jobs are within their retention.
     pub kept: &'static [bool],
-    /// whether claims are written without statements
+    /// Whether claims are written without statements.
     pub direct: &'static [bool],
-    /// whether single inserts take the advisory lock
+    /// Whether single inserts take the advisory lock.
     pub lock: bool,
-    /// whether transactions have room for subtransactions
+    /// Whether transactions have room for subtransactions.
     pub room: bool,
 }
 
@@ -282,15 +282,15 @@ impl Family {
 
 /// A mistake, and what must be found because of it.
 pub struct Control {
-    /// its name
+    /// The name of the control.
     pub name: &'static str,
-    /// what the mistake is
+    /// A description of the fault.
     pub why: &'static str,
     fault: Fault,
     programs: [Program; 3],
     start: Start,
     kept: bool,
-    /// the property that does not hold any more
+    /// The property that the fault violates.
     pub property: &'static str,
 }
 

@@ -11,96 +11,96 @@ use jobs_core::state::State;
 /// What a session waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// the end of a transaction or subtransaction
+    /// The end of a transaction or subtransaction.
     End(Xid),
-    /// the advisory lock of a key
+    /// The advisory lock of a key.
     Lock(Key),
 }
 
 /// The next step of a session. Those of a batch say which of its claims is next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// to begin the next call of its transaction, or to commit
+    /// Begins the next call of the transaction, or commits.
     #[default]
     Next,
-    /// to find out, without a snapshot, which keys have a claim
+    /// Finds the keys that have a claim, without a snapshot.
     FindClaims,
-    /// to look at what stands under the keys
+    /// Reads the jobs in the lists of the keys.
     Look(Why),
-    /// to look at all that stands under keys whose lists are not certain
+    /// Reads all jobs and notes of keys whose lists are outdated.
     LookAtAll(Why),
-    /// to take the advisory lock; whether it had to wait
+    /// Takes the advisory lock. The flag tells whether the session has waited.
     TakeLock(bool),
-    /// to try it
+    /// Tries to take the advisory lock without waiting.
     TryLock,
-    /// to insert the claim together with the only job
+    /// Inserts the claim together with the only job.
     InsertWithClaim,
-    /// to insert claims many at once, in a subtransaction
+    /// Inserts several claims in one subtransaction.
     InsertTogether(u8),
-    /// to insert a claim, without a statement
+    /// Inserts a claim without a statement.
     InsertDirectly(u8, Try),
-    /// to lock one, without a statement
+    /// Locks a claim without a statement.
     LockDirectly(u8, Try),
-    /// the same, once who had it locked has ended
+    /// Locks the newest version of a claim after the previous holder has ended.
     LockNewest(u8, Try),
-    /// to insert or lock one by a statement
+    /// Inserts or locks a claim by a statement.
     ByStatement(u8),
-    /// whether somebody is at work on a key
+    /// Checks whether another session is changing a claim.
     IsInProgress(u8),
-    /// the same: is its claim locked
+    /// Checks whether another session has locked a claim.
     IsLocked(u8),
-    /// to insert or lock claims by a statement that does not wait
+    /// Inserts or locks claims by a statement that does not wait.
     TryByStatement(u8),
-    /// to write the jobs, and the lists of the keys that were taken
+    /// Writes the jobs and the lists of the claimed keys.
     Write,
-    /// to wait for who moves a job, and then to look again
+    /// Waits for the transaction that moves a job, then reads again.
     Chase,
-    /// pruning: to look at the claim of a key
+    /// Pruning reads the claim of a key.
     LookAtClaim(Key),
-    /// pruning: to look at the notes on it
+    /// Pruning reads the notes of a key.
     LookAtNotes(Key),
-    /// pruning: to delete it
+    /// Pruning deletes the claim of a key.
     DeleteClaim(Key),
-    /// to lock the claims of the keys that are to be looked at, but not to wait
+    /// Locks the claims of the keys to check, without waiting.
     LockClaims,
-    /// to leave notes about those that somebody has locked, and to tidy the notes on the others
+    /// Writes notes for claims that other sessions have locked, and tidies the notes of the others.
     Tidy,
-    /// to delete those that no job needs
+    /// Deletes the claims that no job needs.
     Reap,
-    /// the second half of that, if it is wrong
+    /// Deletes a claim after the wait, without reading the jobs again.
     ReapNewest(Key),
-    /// nothing any more
+    /// The session has ended.
     Ended,
 }
 
 /// What a look is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
-    /// an answer without any lock
+    /// Looks for an answer without a lock.
     First,
-    /// the same, once the lock was waited for
+    /// Looks again after waiting for the advisory lock.
     Locked,
-    /// to decide which claims are needed
+    /// Determines which claims are needed.
     Batch,
-    /// to decide under the locked claims
+    /// Decides under the locked claims.
     Again,
 }
 
 /// How often a claim was tried already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Try {
-    /// the first thing that is tried
+    /// The first try.
     First,
-    /// the second
+    /// The second and last try.
     Last,
 }
 
 /// A job under a key, as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// its id
+    /// The id of the job.
     pub id: Id,
-    /// its state, and when it became final; `None`: its retention is over
+    /// The state of the job and when it became final. `None` means that its retention has elapsed.
     pub job: Option<(State, Id)>,
 }
 
@@ -153,50 +153,50 @@ pub fn decide(policy: &Policy, seen: &[Seen]) -> Option<Id> {
 /// What is decided of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
-    /// it is to be inserted
+    /// The call inserts the job.
     Insert,
-    /// this one exists
+    /// The given job conflicts.
     Existing(Id),
-    /// somebody is at work on its key
+    /// Another session is using the key.
     Busy,
 }
 
 /// A job that is to be inserted, and what is known of its key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Item {
-    /// the job
+    /// The job to insert.
     pub new: New,
-    /// what is decided so far
+    /// The decision so far.
     pub decision: Decision,
-    /// the id that was taken for it
+    /// The id taken for the job.
     pub id: Id,
-    /// whether the key is known to have a claim
+    /// Whether the key is known to have a claim.
     pub is_taken: bool,
-    /// whether this call has inserted it
+    /// Whether this call has inserted the claim.
     pub is_fresh: bool,
-    /// whether more than the list may count
+    /// Whether jobs outside the list may count.
     pub is_outdated: bool,
-    /// the jobs under the key
+    /// The jobs seen under the key.
     pub seen: Vec<Seen>,
-    /// the notes of jobs that have returned
+    /// The numbers of the notes about retried jobs.
     pub returns: Vec<Id>,
 }
 
 /// What becomes of a key that maintenance looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// it is not looked at
+    /// Maintenance ignores the key.
     #[default]
     None,
-    /// it is to be looked at
+    /// Maintenance must read the claim.
     Look,
-    /// its claim can go if no note names a job
+    /// The claim can be deleted unless a note names a job.
     Superfluous,
-    /// its claim is to be locked
+    /// Maintenance must lock the claim.
     Lock,
-    /// it is locked
+    /// Maintenance has locked the claim.
     Locked,
-    /// somebody is at work on it
+    /// Another session is using the claim.
     Busy,
 }
 
@@ -219,37 +219,37 @@ impl Item {
 /// A session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Session {
-    /// which transaction of its program it is in
+    /// The index of the current transaction in the program.
     pub transaction: u8,
-    /// how many of its calls are done
+    /// The number of completed calls in the transaction.
     pub call: u8,
-    /// what it does next
+    /// The next step.
     pub step: Step,
-    /// what it waits for
+    /// The event that the session waits for.
     pub wait: Option<Wait>,
-    /// the transaction and the subtransactions in it, so far as they have a number
+    /// The numbers of the transaction and its subtransactions. 0 means not yet assigned.
     pub xids: [Xid; 3],
-    /// how deep in subtransactions it is
+    /// The nesting depth of subtransactions.
     pub depth: u8,
-    /// the snapshot of the transaction, or the one that a call goes by which is wrong
+    /// The snapshot of the transaction, or of the call with `Fault::OuterSnapshot`.
     pub snapshot: Option<Xids>,
-    /// the jobs of the call
+    /// The jobs of the call.
     pub items: Vec<Item>,
-    /// the order in which their claims are taken, and how many of them may be waited for
+    /// The order in which the claims are taken.
     pub order: Vec<u8>,
-    /// see `order`
+    /// The number of leading claims in `order` for which the call waits.
     pub patient: u8,
-    /// the claim of each key that it is about to lock or delete
+    /// The claim version per key to lock or delete.
     pub target: [Option<u8>; KEYS],
-    /// where the claims begin that are inserted together, or tried by one statement
+    /// The position in `order` of the first claim to insert together or try by one statement.
     pub from: u8,
-    /// the job that it is about to move
+    /// The job to move.
     pub job: Id,
-    /// keys that somebody else was at work on while the call did not want to wait
+    /// The set of keys that other sessions used while the call did not wait.
     pub rivals: u8,
-    /// jobs that it prunes
+    /// The jobs that the session prunes.
     pub pruned: Vec<(Key, Id)>,
-    /// what becomes of keys
+    /// The fate of each key.
     pub fates: [Fate; KEYS],
 }
 

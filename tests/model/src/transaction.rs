@@ -8,24 +8,24 @@ use crate::session::{Session, Step, Wait};
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// the database
+    /// The state of the database.
     pub database: Database,
-    /// the sessions
+    /// The state of each session.
     pub sessions: [Session; 3],
-    /// what went wrong, if something did
+    /// The first violation, if any.
     pub wrong: Option<Wrong>,
 }
 
 /// What must not happen in a step. What must not be is in [`crate::properties`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wrong {
-    /// a job is inserted although another one conflicts with it
+    /// A job was inserted despite a conflicting job.
     Conflict,
-    /// an answer names a job that does not conflict, or not the newest
+    /// An answer named a job that does not conflict or is not the newest.
     Answer,
-    /// a call says that somebody is at work on a key, and nobody was
+    /// A call reported a key as busy that no other session was using.
     Busy,
-    /// a job's id is not above those of all that were inserted before under its key
+    /// The id of a job is not above the ids of all earlier jobs under its key.
     Order,
 }
 
@@ -69,15 +69,15 @@ impl Say {
 
 /// A session that takes a step.
 pub struct Turn<'a> {
-    /// what is explored
+    /// The scenario under exploration.
     pub scenario: &'a Scenario,
-    /// everything
+    /// The state that the step changes.
     pub state: &'a mut State,
-    /// which session
+    /// The index of the session.
     pub session: usize,
-    /// which of the things that may happen does
+    /// The index of the chosen outcome.
     pub choice: usize,
-    /// what is said of it
+    /// The description of the step.
     pub say: &'a mut Say,
 }
 

@@ -79,9 +79,9 @@ pub struct Fetched {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Completed,
-    /// the token is not current
+    /// The token is not current.
     Refused,
-    /// the connection broke: it may have been completed or not
+    /// The connection broke, so the job may or may not have been completed.
     Unknown,
 }
 

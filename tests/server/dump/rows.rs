@@ -8,7 +8,7 @@ use jobs_tests::{Client, rows_of, run, texts};
 /// has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
-    /// by table
+    /// Rows per table.
     pub tables: BTreeMap<String, Vec<String>>,
     rights: Vec<String>,
 }

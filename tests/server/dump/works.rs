@@ -60,13 +60,13 @@ struct Attempt {
     id: i64,
     token: i64,
     answer: String,
-    /// the finishing call that was answered; empty: it runs
+    /// The finishing call that was answered. The string is empty for a running attempt.
     call: String,
 }
 
 /// How a queue is expected to go on: read from one that nothing has happened to.
 pub struct Expected {
-    /// ids up to this one are taken
+    /// The highest id taken.
     last: i64,
     settled: Vec<String>,
     would: Vec<Would>,

@@ -7,18 +7,18 @@ use super::model::*;
 /// A job under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Job {
-    /// nothing: deleted
+    /// `None` means deleted.
     pub state: Option<State>,
-    /// of a running one
+    /// The token of the current attempt.
     pub token: i64,
     pub cancel_requested: bool,
-    /// tokens that finishing calls have used, and what it became by each
+    /// Tokens that finishing calls have used, with the call and the resulting state.
     pub used: Vec<(i64, Finish, State)>,
-    /// what releases its hold, as long as it has one
+    /// The event that releases the hold. `None` means no hold.
     pub hold: Option<Until>,
-    /// the states in which its own window keeps it, whatever the retention
+    /// The states in which the window of the job keeps it, whatever the retention.
     pub kept: Vec<State>,
-    /// counts the commits that changed it
+    /// The number of commits that changed the job.
     pub version: u32,
 }
 

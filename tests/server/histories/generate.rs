@@ -10,9 +10,9 @@ use super::model::*;
 /// What a history is made of.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// of the random numbers; with the same one the same is tried again
+    /// The seed of the random numbers. Repeating a seed repeats the calls.
     pub seed: u64,
-    /// distinguishes its queue and its keys from those of other histories
+    /// A number that separates the queue and keys of this history from those of other histories.
     pub number: usize,
     pub mix: Mix,
     pub sessions: usize,
@@ -22,11 +22,11 @@ pub struct Plan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// a bit of everything
+    /// All kinds of calls.
     All,
-    /// final jobs are removed while others are inserted under their keys
+    /// Final jobs are removed during inserts under their keys.
     Reaping,
-    /// policies that look at one state only, so that many jobs live under a key
+    /// Policies consider only one state, so that many jobs share a key.
     Layers,
 }
 
@@ -71,12 +71,12 @@ pub struct Pool {
 pub enum Say {
     Insert(usize, New),
     InsertMany(Vec<(usize, New)>),
-    /// the same policy for each of these keys
+    /// Inserts a job with one policy under each key.
     InsertBatch(Vec<usize>, New),
     Fetch(usize),
     Finish(Lease, Finish),
     CompleteMany(Vec<Lease>),
-    /// the state that they are to be in then, as of [`Finish::Fail`]
+    /// Fails the jobs, with the resulting state as in [`Finish::Fail`].
     FailMany(Vec<Lease>, State),
     FinishMany(Vec<(Lease, Finish)>),
     Manage(i64, Manage),

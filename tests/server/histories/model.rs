@@ -53,8 +53,7 @@ pub enum OnConflict {
     Reject,
     Replace,
     ReplaceExceptSchedule,
-    /// the states in which the existing job takes the new one's values, and whether `scheduled_at`
-    /// is one of them
+    /// The existing job takes the new values in these states. `schedule` includes `scheduled_at`.
     Update {
         states: Vec<State>,
         schedule: bool,
@@ -67,11 +66,11 @@ pub struct New {
     pub by_state: Vec<State>,
     pub on_conflict: OnConflict,
     pub wait: bool,
-    /// a window that never ends: it must change nothing, but that retention does not end it in its
-    /// own `by_state`
+    /// A window that never ends. Its only effect is that retention does not end it in its own
+    /// `by_state`.
     pub window: Option<&'static str>,
     pub hold: Option<Until>,
-    /// available, scheduled or pending
+    /// The initial state: available, scheduled or pending.
     pub state: State,
 }
 
@@ -98,7 +97,7 @@ pub enum Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Finish {
     Complete,
-    /// the state it leads to: retryable, available (at once) or discarded
+    /// The resulting state: retryable, available (at once) or discarded.
     Fail(State),
     Snooze,
     Release,
@@ -126,9 +125,9 @@ pub enum Refusal {
     Unknown,
     /// 55000
     WrongState,
-    /// an element of a call for many jobs that was not done
+    /// An element of a call for many jobs that was not done.
     NotDone,
-    /// another one, since somebody else had the job locked
+    /// An element that was not done because another session had locked the job.
     Locked,
 }
 
@@ -155,7 +154,7 @@ pub enum Fact {
         what: Manage,
         reply: Result<State, Refusal>,
     },
-    /// all jobs of the history in one snapshot
+    /// A snapshot of all jobs of the history.
     Look(Vec<(i64, State)>),
 }
 
@@ -169,12 +168,12 @@ pub struct Span {
 #[derive(Clone, Debug)]
 pub struct Call {
     pub span: Span,
-    /// what was said and answered, for a reader
+    /// The call and its answer in readable form.
     pub text: String,
     pub facts: Vec<Fact>,
-    /// the SQLSTATE of a call that failed
+    /// The SQLSTATE of a failed call.
     pub error: Option<String>,
-    /// the keys that it tried to insert under, also if it failed
+    /// The keys of the inserts in the call, even if the call failed.
     pub keys: Vec<usize>,
     pub maintains: bool,
 }
@@ -227,7 +226,7 @@ impl Transaction {
 /// The transactions of a session are in their order.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// final states with a retention of nothing
+    /// Final states whose retention is zero.
     pub gone: Vec<State>,
     pub transactions: Vec<Transaction>,
 }

@@ -27,7 +27,7 @@ pub fn check(history: &History) -> Result<(), String> {
 /// What is there after some of the events.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 struct World {
-    /// how many events of each session have been
+    /// The number of processed events per session.
     done: Vec<usize>,
     committed: Jobs,
     open: Vec<Open>,
@@ -38,7 +38,7 @@ struct World {
 struct Open {
     snapshot: Option<Rc<Jobs>>,
     pending: Jobs,
-    /// it has inserted, so that it holds the key
+    /// The transaction has inserted a job and holds the key.
     inserted: bool,
     saved: Vec<(Jobs, bool)>,
 }
@@ -48,7 +48,7 @@ struct Search<'a> {
     keys: &'a KeyOf,
     key: usize,
     gone: &'a [State],
-    /// from these no order leads to the end
+    /// Worlds from which no order explains the remaining events.
     hopeless: HashSet<World>,
     furthest: World,
 }
