@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 
 use super::{Event, Events, skip_rest_of_array};
 use crate::Invalid;
-use crate::error::{nearest, shown};
+use crate::error::{nearest, quoted};
 use crate::paths::{self, Paths};
 use crate::policy::Part;
 
@@ -40,7 +40,7 @@ pub(crate) fn refused(what: &str, part: &Part, value: &mut impl Events) -> Inval
     let named: Vec<_> = lacking
         .iter()
         .take(NAMED)
-        .map(|path| quoted(path))
+        .map(|path| quoted_path(path))
         .collect();
     let (message, detail) = if all {
         (
@@ -71,8 +71,8 @@ pub(crate) fn refused(what: &str, part: &Part, value: &mut impl Events) -> Inval
     }
 }
 
-fn quoted(names: &[String]) -> String {
-    format!("\"{}\"", shown(&paths::join(names)))
+fn quoted_path(names: &[String]) -> String {
+    quoted(&paths::join(names))
 }
 
 /// What a walk has met of a node of the paths.
@@ -176,7 +176,7 @@ impl Found {
             if self.nodes[parent].is_encoded {
                 let value = match depth {
                     0 => what.to_string(),
-                    _ => quoted(&path[..depth]),
+                    _ => quoted_path(&path[..depth]),
                 };
                 return Some(format!(
                     "{value} is a JSON string that contains an object. Pass the object itself."
@@ -186,7 +186,7 @@ impl Found {
             if !met.is_there {
                 let mut names = path.to_vec();
                 names[depth] = met.near.clone()?;
-                return Some(format!("Did you mean {}?", quoted(&names)));
+                return Some(format!("Did you mean {}?", quoted_path(&names)));
             }
             parent = node;
         }
