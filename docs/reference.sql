@@ -16,7 +16,7 @@ INSERT INTO section VALUES
   (1, 'Produce', 'A producer inserts jobs. [uniqueness.md](uniqueness.md) describes unique jobs.',
    '{insert,insert_many,insert_batch,wait_for,results,unique_key,explain_unique,ojs_manifest}'),
   (2, 'Work', 'A worker fetches jobs and finishes each with its token: see [worker-in-sql.md](worker-in-sql.md).',
-   '{fetch,fetch_any,wait,wait_any,heartbeat,heartbeat_many,complete,complete_many,finish_many,fail,fail_many,snooze,release,worker_beat}'),
+   '{fetch,fetch_any,wait,wait_any,heartbeat,heartbeat_many,complete,complete_many,finish_many,fail,fail_many,snooze,release,worker_beat,worker_leave}'),
   (3, 'Manage jobs', 'These need no token.',
    '{cancel,retry,activate,update,delete,cancel_many,retry_many,delete_many}'),
   (4, 'Kinds, queues and workers', 'Defaults of kinds, settings of queues and commands for workers.',

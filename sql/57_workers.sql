@@ -11,6 +11,15 @@ Registers the worker, by the name that it fetches with, for jobs.workers: its qu
 Call it at least every 30 seconds; after 60 seconds the worker counts as lost. It does not renew leases: see jobs.heartbeat.
 Errors: 22023 (concurrency below 1, invalid name, info not an object), 54000 (info longer than jobs.max_payload), 22004, 25006, 40001.$$;
 
+CREATE FUNCTION jobs.worker_leave(
+  worker text)
+RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'worker_leave_wrapper';
+COMMENT ON FUNCTION jobs.worker_leave(text) IS
+$$Removes a worker from jobs.workers: the last call of a worker that stops. Returns true if the worker had called jobs.worker_beat. Jobs that it still holds, and its command, stay and are still shown.
+Errors: 22004, 22023, 25006, 40001.$$;
+
 CREATE FUNCTION jobs.quiet_worker(
   worker text, reason text DEFAULT NULL)
 RETURNS void

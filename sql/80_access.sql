@@ -13,7 +13,7 @@ CREATE FUNCTION jobs.grant_worker(role text, reason text DEFAULT NULL) RETURNS v
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_worker_wrapper';
 COMMENT ON FUNCTION jobs.grant_worker(text, text) IS
-$$Lets a role fetch and finish jobs: fetch, fetch_any, wait, wait_any, wait_for, results, heartbeat, heartbeat_many, complete, complete_many, finish_many, fail, fail_many, snooze, release, worker_beat, ojs_manifest. A worker that inserts jobs also needs jobs.grant_producer.
+$$Lets a role fetch and finish jobs: fetch, fetch_any, wait, wait_any, wait_for, results, heartbeat, heartbeat_many, complete, complete_many, finish_many, fail, fail_many, snooze, release, worker_beat, worker_leave, ojs_manifest. A worker that inserts jobs also needs jobs.grant_producer.
 Errors: as jobs.grant_producer.$$;
 
 CREATE FUNCTION jobs.grant_viewer(role text, reason text DEFAULT NULL) RETURNS void

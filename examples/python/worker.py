@@ -247,6 +247,7 @@ class Worker:
                 await asyncio.wait(tasks)
             beats.cancel()
             stopped.cancel()
+        await self.finishing.execute("select jobs.worker_leave(%s)", (NAME,))
 
 
 async def main() -> None:

@@ -152,4 +152,5 @@ end=$((SECONDS + GRACE))
 while running; ((${#pids[@]} > 0 && SECONDS < end)); do sleep 0.1; done
 ((${#pids[@]} == 0)) || kill "${pids[@]}" 2>/dev/null
 wait
+sql <<<"select jobs.worker_leave(:'name')" >/dev/null || broken=yes
 [[ ! $broken ]]

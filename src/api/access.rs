@@ -39,6 +39,7 @@ const WORKER: &[&str] = &[
     "snooze",
     "release",
     "worker_beat",
+    "worker_leave",
     "ojs_manifest",
 ];
 /// And those that the views call.

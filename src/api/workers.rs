@@ -42,6 +42,15 @@ fn worker_beat(
     or_raise(run)
 }
 
+/// A worker stops. See the COMMENT in sql/57_workers.sql.
+#[pg_extern(sql = false)]
+fn worker_leave(worker: Option<&str>) -> bool {
+    or_raise(|| {
+        check::writable()?;
+        Ok(workers::leave(&check::name("worker", worker)?))
+    })
+}
+
 fn at_least_one(concurrency: i32) -> Result<i32> {
     if concurrency >= 1 {
         return Ok(concurrency);

@@ -59,6 +59,11 @@ pub fn beat(beat: &Beat, now: i64) {
     }
 }
 
+/// Forgets a worker that stops. Returns whether it was known.
+pub fn leave(worker: &str) -> bool {
+    LEAVE.execute(&[text(worker)]) > 0
+}
+
 /// Workers that say that they fetch from a queue, and are not to.
 pub struct Quiet {
     pub names: String,
@@ -149,6 +154,7 @@ static SAY: Plan = Plan::new(
         SET queues = excluded.queues, concurrency = excluded.concurrency, info = excluded.info, last_seen_at = excluded.last_seen_at",
     &[TEXT, TEXTS, INT4, JSONB, AT],
 );
+static LEAVE: Plan = Plan::new("DELETE FROM jobs.worker WHERE worker = $1", &[TEXT]);
 static QUIET: Plan = Plan::new(
     "SELECT string_agg(w.worker, ', ' ORDER BY w.worker) FILTER (WHERE w.command IS NOT NULL) AS names,
             max(w.commanded_at) AS commanded_at, bool_and(w.command IS NOT NULL) AS are_all

@@ -120,6 +120,7 @@ const CALLS: &[Call] = &[
     call("unschedule", "perform jobs.schedule('gone', '@daily', 'leak'); perform jobs.unschedule('gone')", ""),
     call("update", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.update(i, '{\"x\": 1}', priority => 3, tags => '{a}'); CLEAR", "perform jobs.update(-1, priority => 3)"),
     call("worker_beat", "perform jobs.worker_beat('leaker', '{a,b}', 1 + (random() * 100)::int, '{\"version\": \"1\"}')", "perform jobs.worker_beat('leaker', '{a,null}', 1)"),
+    call("worker_leave", "perform jobs.worker_beat('leaker', '{a}', 1); perform jobs.worker_leave('leaker')", "perform jobs.worker_leave('')"),
     // A procedure that ends transactions: it is called by itself.
     call("wait", "", ""),
     call("wait_any", "", ""),

@@ -186,6 +186,7 @@ insert into cases (name, call) values
   ('queues', $$jobs.worker_beat('w', array_fill('q'::text, '{10001}'), 1)$$),
   ('concurrency', $$jobs.worker_beat('w', '{}', 0)$$),
   ('info', $$jobs.worker_beat('w', '{}', 1, '[]')$$),
+  ('worker', $$jobs.worker_leave('')$$),
   ('worker', $$jobs.quiet_worker(null)$$),
   ('worker', $$jobs.stop_worker('')$$),
   ('worker', $$jobs.resume_worker(null)$$),

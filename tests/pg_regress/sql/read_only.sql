@@ -12,7 +12,7 @@ insert into calls values ('insert(''k'')'), ('insert(''k'', unique_opts => ''{"b
   ('insert_batch(''k'', ''{1}'')'), ('insert_batch(''k'', ''{}'')'), ('fetch()'), ('fetch(''nosuch'')'), ('fetch_any(''{a}'')'), ('fetch_any(''{}'')'), ('complete(1, :t)'), ('complete(1, 1)'), ('complete(99, 1)'),
   ('complete_many(''{1}'', ''{:t}'')'), ('complete_many(''{}'', ''{}'')'), ('finish_many(''[]'')'), ('fail(1, :t, ''x'')'), ('fail_many(''{}'', ''{}'', ''{}'')'), ('snooze(1, :t, ''1'')'), ('release(1, :t)'), ('heartbeat(1, :t)'), ('heartbeat(1, 1)'),
   ('cancel(1)'), ('cancel(99)'), ('retry(1)'), ('delete(1)'), ('maintain()'), ('cancel_many(queue => ''q'')'), ('define_kind(''k'')'), ('undefine_kind(''k'')'), ('reset_queue(''q'')'), ('pause_periodic(''n'')'), ('resume_periodic(''n'')'), ('run_periodic(''n'')'), ('schedule(''n'', ''@daily'', ''k'')'), ('unschedule(''n'')'),
-  ('worker_beat(''w'', ''{q}'', 1)'), ('quiet_worker(''w'')'), ('stop_worker(''w'')'), ('resume_worker(''w'')');
+  ('worker_beat(''w'', ''{q}'', 1)'), ('quiet_worker(''w'')'), ('stop_worker(''w'')'), ('resume_worker(''w'')'), ('worker_leave(''w'')');
 create function pg_temp.report() returns table (call text, answer text) language sql as $$
   select c.call, pg_temp.try('select jobs.' || replace(c.call, ':t', (select token::text from jobs.jobs where id = 1))) from calls c $$;
 begin read only;

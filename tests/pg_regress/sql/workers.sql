@@ -15,7 +15,7 @@ select worker, status, queues, concurrency, busy, running, version, info, comman
 select c as call, pg_temp.try('select jobs.' || c) from unnest(array[
   'worker_beat(null, ''{q}'', 1)', 'worker_beat('''', ''{q}'', 1)', 'worker_beat(repeat(''w'', 128), ''{q}'', 1)', 'worker_beat(''w'', null, 1)', 'worker_beat(''w'', ''{q,null}'', 1)',
   'worker_beat(''w'', ''{""}'', 1)', 'worker_beat(''w'', ''{q}'', null)', 'worker_beat(''w'', ''{q}'', 0)', 'worker_beat(''w'', ''{q}'', 1, ''[]'')',
-  'quiet_worker(null)', 'stop_worker('''')', 'resume_worker(e''a\tb'')']) c;
+  'quiet_worker(null)', 'stop_worker('''')', 'resume_worker(e''a\tb'')', 'worker_leave(null)']) c;
 select count(*) from jobs.workers;
 -- Each of them takes the names that a fetch takes, and no others.
 begin;
@@ -142,3 +142,12 @@ select jobs.complete(:id, :token);
 call pg_temp.later('20 days');
 select error from jobs.maintain() where task = 'prune';
 select worker, command from jobs.workers where command is not null order by worker;
+
+-- A worker that leaves is gone at once, unless it holds jobs or has a command.
+select jobs.worker_beat('leaves', '{mail}', 1);
+select jobs.worker_leave('leaves') as known, jobs.worker_leave('leaves') as again, jobs.worker_leave('busy') as never_beat;
+select count(*) from jobs.workers where worker = 'leaves';
+select jobs.worker_beat('holds', '{held}', 1), count(*) from jobs.insert('k', queue => 'held');
+select count(*) from jobs.fetch('held', worker => 'holds');
+select jobs.worker_leave('holds');
+select status, running, last_seen_at from jobs.workers where worker = 'holds';
