@@ -183,7 +183,7 @@ const refused = (error) => {
 let inTest; // the connection of the operation `testing`
 
 const testSteps = {
-  insert: async ({ kind, args, options }) => (await producer.insert(inTest, kind, args, toOptions(options))).id,
+  insert: async ({ kind, args, options }) => (await producer.insert(inTest, kind, args ?? {}, toOptions(options))).id,
   sql: async (text) => (await inTest.query({ text, rowMode: "array" })).rows,
   assert_inserted: ({ kind, args }) => assertInserted(inTest, kind, args),
   advance: (seconds) => advance(inTest, seconds).then(() => null),
@@ -196,7 +196,7 @@ const operations = {
   async insert({ kind, args, options, then }) {
     await connected(async (client) => {
       await client.query("begin");
-      const { id, state, duplicate } = await producer.insert(client, kind, args, toOptions(options));
+      const { id, state, duplicate } = await producer.insert(client, kind, args ?? {}, toOptions(options));
       await client.query(then);
       print({ event: "inserted", id, state, duplicate });
     }).catch(refused);

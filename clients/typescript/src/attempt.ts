@@ -4,7 +4,7 @@ import { toJson } from "./json.js";
 import { MOST_SECONDS } from "./timing.js";
 
 /** The handler of a kind. Its return value is the job's output; what it throws fails the attempt. */
-export type Handler<Args = any> = (job: Job<Args>, signal: AbortSignal) => unknown;
+export type Handler<Args = unknown> = (job: Job<Args>, signal: AbortSignal) => unknown;
 
 /** Why a handler was cancelled. */
 export type Reason = "timeout" | "cancelled" | "stopping" | "lost";
@@ -18,6 +18,8 @@ const MESSAGES = {
 
 /** The reason of a handler's signal once it is aborted. */
 export class Aborted extends Error {
+  override readonly name = "AbortError";
+
   constructor(readonly why: Reason) {
     super(MESSAGES[why]);
   }

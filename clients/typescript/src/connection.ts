@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Value } from "./database.js";
+import { textOf } from "./endings.js";
 import { fromJson } from "./json.js";
+import type { Logger } from "./log.js";
 import { atMost, pause } from "./timing.js";
 
 /** A database session in autocommit, which an adapter makes from a driver. */
@@ -15,13 +17,6 @@ export interface Connection {
 
 /** Connects. The name is the worker's, for `application_name`. */
 export type Connect = (name: string) => Promise<Connection>;
-
-/** A worker's logger, such as `console`. */
-export interface Logger {
-  info(message: string, fields?: object): void;
-  warn(message: string, fields?: object): void;
-  error(message: string, fields?: object): void;
-}
 
 // Unrelated to the statement: shutdown, broken connections, a standby, conflicts.
 const REPEATED = /^(57P0[1-5]|08...|25006|40P01|40001|55P03|57014)$/;
@@ -43,6 +38,9 @@ export function refusal(error: any): string | undefined {
   const { severity, code } = error ?? {};
   return typeof severity === "string" && /^[0-9A-Z]{5}$/.test(code) && !REPEATED.test(code) ? code : undefined;
 }
+
+/** The text of an error in one line. */
+export const lineOf = (error: unknown): string => textOf(error).replace(/\s*\n\s*/g, " ");
 
 /** A connection of the worker: runs one statement at a time and reconnects when it breaks. */
 export class Link {
@@ -95,7 +93,7 @@ export class Link {
         this.isFailing = true;
         if (!KEEPS_CONNECTION.test(code ?? "")) await this.close();
         this.closed.throwIfAborted();
-        this.logger.warn("call failed, retrying", { error });
+        this.logger.warn("call failed, retrying", { error: lineOf(error) });
         failures = await pause(failures + 1, this.hurried, this.closed);
         if (isWait) return [];
       }

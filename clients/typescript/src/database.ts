@@ -39,10 +39,22 @@ export async function rows(database: Database, text: string, values: Value[]): P
 
 /** Runs a statement, and returns the result of the caller's library. */
 export function run(database: Database, text: string, values: Value[]): PromiseLike<any> {
+  if (!isDatabase(database)) throw new TypeError(UNUSABLE(database));
   if ("$queryRawUnsafe" in database) return database.$queryRawUnsafe(text, ...values);
   if ("unsafe" in database) return database.unsafe(text, values);
   if ("raw" in database) return database.raw(text.replace(/\$\d+/g, "?"), values);
   return database.query(text, values);
+}
+
+const isDatabase = (given: any): boolean =>
+  given && ["$queryRawUnsafe", "unsafe", "raw", "query"].some((name) => typeof given[name] === "function");
+
+function UNUSABLE(given: any): string {
+  for (const [library, method] of [["Kysely", "executeQuery"], ["Drizzle", "execute"]] as const) {
+    if (typeof given?.[method] === "function") return `${library} needs an adapter of a few lines, which the package's README has`;
+  }
+  const what = given === null || typeof given !== "object" ? `not ${typeof given}` : `not ${given.constructor?.name || "an object"}`;
+  return `database must be a client, pool or transaction of pg, postgres, Knex or Prisma, or have a function query, ${what}`;
 }
 
 /** A duration as a parameter of type interval. */

@@ -66,31 +66,52 @@ function fromZero(delay: number): number {
 
 /** The outcome that a handler threw or returned, if any. */
 export function askedFor(given: unknown): Result | undefined {
-  try {
-    return (given as Ending | undefined)?.[RESULT]?.();
-  } catch {
-    return undefined; // such as a revoked proxy
-  }
+  return attempted(() => (given as Ending | undefined)?.[RESULT]?.()); // not of a revoked proxy
 }
 
 /** The failure for whatever was thrown. Never throws. */
 export function failure(thrown: unknown): Result & { do: "fail" } {
   const error = thrown as Partial<Error & { code: unknown }>;
-  const own = read(() => Object.hasOwn(error, "name") && error.name);
-  const type = own || read(() => error.constructor?.name) || typeof thrown;
-  const message = typeof thrown === "string" ? thrown : read(() => error.message);
-  const text = message ?? read(() => inspect(thrown, { maxStringLength: LENGTH }));
+  const type = typeOf(thrown);
   const code = read(() => (typeof error.code === "number" ? String(error.code) : error.code));
-  const trace = read(() => error.stack);
+  const trace = told(thrown, (one) => read(() => one.stack)?.slice(-2 * LENGTH), "\ncaused by: ", "\nand: ");
   return {
     do: "fail",
-    error: storable(text || type),
+    error: textOf(thrown),
     details: {
       type: storable(type),
       ...(code && { code: storable(code) }),
       ...(trace && { trace: storable(trace, -LENGTH) }),
     },
   };
+}
+
+/** The text of whatever was thrown, and of its causes. Never throws. */
+export const textOf = (thrown: unknown): string => storable(told(thrown, ownText, ": ", "; ") || typeOf(thrown));
+
+function typeOf(thrown: unknown): string {
+  const error = thrown as Partial<Error>;
+  const own = read(() => Object.hasOwn(error, "name") && error.name);
+  return own || read(() => error.constructor?.name) || typeof thrown;
+}
+
+function ownText(thrown: any): string | undefined {
+  const message = typeof thrown === "string" ? thrown : read(() => thrown.message);
+  return (message ?? read(() => inspect(thrown, { maxStringLength: LENGTH })))?.slice(0, 2 * LENGTH);
+}
+
+const MOST_CAUSES = 20;
+
+// What is told of an error, of its cause and of the errors within it, each once.
+function told(thrown: any, tell: (one: any) => string | undefined, after: string, between: string, seen = new Set()): string {
+  if (seen.has(thrown) || seen.size === MOST_CAUSES) return "";
+  seen.add(thrown);
+  const own = tell(thrown) ?? "";
+  const inner = [attempted(() => thrown.cause), ...(attempted(() => Array.isArray(thrown.errors) && [...thrown.errors]) || [])];
+  const others = inner.filter((one) => one != null).map((one) => told(one, tell, after, between, seen));
+  // Many texts have that of their cause already.
+  const more = others.filter((text) => !own.includes(text)).join(between);
+  return own && more ? own + after + more : own || more;
 }
 
 /** A failure with a type of this library. */
@@ -108,14 +129,18 @@ export const isOfValue = ({ code, message }: any): boolean =>
 export const invalidOutput = (error: unknown): Result & { do: "fail" } =>
   failureOf("invalid_output", `the output cannot be stored as JSON: ${failure(error).error}`);
 
-// A text from any object, whose getters may throw.
-function read(get: () => unknown): string | undefined {
+// What an object has, unless its getter throws.
+function attempted<T>(get: () => T): T | undefined {
   try {
-    const value = get();
-    return typeof value === "string" ? value : undefined;
+    return get();
   } catch {
     return undefined;
   }
+}
+
+function read(get: () => unknown): string | undefined {
+  const value = attempted(get);
+  return typeof value === "string" ? value : undefined;
 }
 
 const LENGTH = 10_000;

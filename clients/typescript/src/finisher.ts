@@ -1,7 +1,8 @@
 import { setImmediate } from "node:timers/promises";
 import type { Attempt } from "./attempt.js";
-import type { Link, Logger } from "./connection.js";
+import type { Link } from "./connection.js";
 import { invalidOutput, isOfValue, type Result } from "./endings.js";
+import type { Logger } from "./log.js";
 import { atMost, pause } from "./timing.js";
 
 interface Waiting {

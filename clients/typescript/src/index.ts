@@ -1,10 +1,11 @@
 export { Aborted, type Handler, type Reason } from "./attempt.js";
-export type { Connect, Connection, Logger } from "./connection.js";
+export type { Connect, Connection } from "./connection.js";
 export type { Database, Duration, QueryRawUnsafe, Queryable, Raw, Unsafe } from "./database.js";
 export { Cancel, Discard, RetryIn, Snooze } from "./endings.js";
 export { insert, insertMany, Producer, waitFor } from "./insert.js";
 export type { ForeignUnique, Inserted, InsertOptions, JobResult, NewJob, State, Unique } from "./insert.js";
 export type { Job } from "./job.js";
+export type { Logger } from "./log.js";
 export type { Middleware } from "./middleware.js";
 export { connectPg } from "./pg.js";
 export { connectPostgres } from "./postgres.js";

@@ -94,10 +94,11 @@ export class Producer {
   async insert<Args = unknown, Wait extends boolean = true>(
     database: Database,
     kind: string,
-    args?: Args,
-    options: InsertOptions<Wait> = {},
+    ...given: [args?: Args, options?: InsertOptions<Wait>]
   ): Promise<Inserted<Wait>> {
-    return (await this.insertMany<Wait>(database, [{ ...options, kind, args }]))[0]!;
+    const [args, options] = given;
+    const job = given.length > 0 ? { ...options, kind, args } : { kind };
+    return (await this.insertMany<Wait>(database, [job]))[0]!;
   }
 
   /** Inserts all of the jobs in one statement, or none if one is refused. */
@@ -127,8 +128,12 @@ export const insertMany: Producer["insertMany"] = (...given) => plain.insertMany
 const INSERT = "select to_json(i)::text as row from jobs.insert_many($1::text::jsonb) as i order by ord";
 
 // The members of an element of the argument of jobs.insert_many.
-const parametersOf = (job: NewJob): object =>
-  toSnake({ ...job, ...(job.uniqueOpts && { uniqueOpts: toSnake(job.uniqueOpts) }) });
+function parametersOf(job: NewJob): object {
+  if ("args" in job && !hasJson(job.args)) throw new TypeError(`args must be JSON, not ${typeof job.args}; pass {} for none`);
+  return toSnake({ ...job, ...(job.uniqueOpts && { uniqueOpts: toSnake(job.uniqueOpts) }) });
+}
+
+const hasJson = (value: unknown) => !["undefined", "function", "symbol"].includes(typeof value);
 
 const toSnake = (object: object): object =>
   Object.fromEntries(

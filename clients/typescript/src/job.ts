@@ -11,7 +11,7 @@ export const jobRows = (jobs: string): string =>
     extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
 
 /** The job that a handler gets. */
-export class Job<Args = any> {
+export class Job<Args = unknown> {
   readonly id: number;
   /** The kind, which selects the handler. */
   readonly kind: string;

@@ -3,11 +3,12 @@ import { hostname } from "node:os";
 import { setImmediate } from "node:timers/promises";
 import { inspect } from "node:util";
 import { Attempt, completion, type Handler } from "./attempt.js";
-import { Link, type Connect, type Logger } from "./connection.js";
+import { Link, type Connect } from "./connection.js";
 import type { Result } from "./endings.js";
 import { Finisher } from "./finisher.js";
 import { jobRows, type Job, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
+import { textLogger, type Logger } from "./log.js";
 import type { Middleware } from "./middleware.js";
 import { connectPg } from "./pg.js";
 import { connectPostgres } from "./postgres.js";
@@ -32,7 +33,7 @@ export interface WorkerOptions {
   info?: Record<string, unknown>;
   /** Middleware around every handler, the first outermost. Default: none. */
   middleware?: readonly Middleware[];
-  /** The logger. Default: `console`. */
+  /** The logger. Default: lines of text by `console`. */
   logger?: Logger;
 }
 
@@ -72,8 +73,8 @@ export class Worker {
   readonly name: string;
   readonly #options;
   readonly #weights: Map<string, number>;
-  readonly #handlers = new Map<string, KindOptions & { handler: Handler }>();
-  #otherwise?: KindOptions & { handler: Handler };
+  readonly #handlers = new Map<string, KindOptions & { handler: Handler<any> }>();
+  #otherwise?: KindOptions & { handler: Handler<any> };
 
   // Each holds a place until its handler has ended.
   readonly #running = new Map<Attempt, Promise<void>>();
@@ -95,7 +96,7 @@ export class Worker {
   constructor(database: string | { connect: Connect }, options: WorkerOptions = {}) {
     const name = `${hostname().slice(0, 60)}:${process.pid}:${randomBytes(4).toString("hex")}`;
     const defaults = { queues: ["default"], concurrency: 10, lease: 30, grace: 10, name, info: {}, middleware: [] };
-    const known = { ...defaults, timeout: undefined, logger: console as Logger };
+    const known = { ...defaults, timeout: undefined, logger: textLogger };
     for (const option of Object.keys(options)) if (!(option in known)) throw new RangeError(`unknown option ${option}`);
     this.#options = { ...known, ...defined(options) };
     this.name = this.#options.name;
@@ -124,19 +125,17 @@ export class Worker {
   }
 
   /** Sets the handler of a kind. A worker fetches only kinds that have a handler. */
-  kind<Args = any>(kind: string, handler: Handler<Args>, options: KindOptions = {}): this {
+  kind<Args = unknown>(kind: string, handler: Handler<Args>, options: KindOptions = {}): this {
     kind = asKept(kind);
     if (this.#handlers.has(kind)) throw new RangeError(`kind ${inspect(kind)} already has a handler`);
-    checkTimeout(options.timeout);
-    this.#handlers.set(kind, { handler, ...options });
+    this.#handlers.set(kind, checked(`the handler of kind ${inspect(kind)}`, handler, options));
     return this;
   }
 
   /** Sets the handler of every other kind. */
   otherwise(handler: Handler, options: KindOptions = {}): this {
     if (this.#otherwise) throw new RangeError("every other kind already has a handler");
-    checkTimeout(options.timeout);
-    this.#otherwise = { handler, ...options };
+    this.#otherwise = checked("the handler of every other kind", handler, options);
     return this;
   }
 
@@ -391,12 +390,24 @@ function limit(row: JobRow, timeout = -1): number {
 
 // Uses the driver that is installed.
 const connectUrl = (url: string): Connect => async (name) => {
-  const connect = await import("pg").then(() => connectPg, () => connectPostgres);
+  const connect = await import("pg").then(() => connectPg, () => import("postgres").then(() => connectPostgres, noDriver));
   return connect(url)(name);
 };
 
+function noDriver(cause: unknown): never {
+  const { code } = cause as { code?: string };
+  const message = "no driver for Postgres is installed: run npm install pg, or npm install postgres";
+  throw Object.assign(new Error(message, { cause }), { code });
+}
+
 function check(isRight: boolean, option: string, value: unknown, rule: string): void {
   if (!isRight) throw new RangeError(`${option} must ${rule}, not ${inspect(value)}`);
+}
+
+function checked(whose: string, handler: any, options: KindOptions): KindOptions & { handler: Handler<any> } {
+  check(typeof handler === "function", whose, handler, "be a function");
+  checkTimeout(options.timeout);
+  return { handler, ...options };
 }
 
 const checkTimeout = (timeout?: number): void =>

@@ -1,5 +1,6 @@
 // Inserts in the transactions of drivers and query builders: there if these are committed.
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import { drizzle } from "drizzle-orm/node-postgres";
 import knex from "knex";
 import { Kysely, PostgresDialect } from "kysely";
@@ -50,6 +51,16 @@ const libraries = {
     await use((run) => db.transaction().execute((tx) => run(inKysely(tx)))).finally(() => db.destroy());
   },
 };
+
+test("what is no connection is refused, with what to do", async () => {
+  const refused = (database, message) => assert.rejects(insert(database, "k"), { name: "TypeError", message });
+  await refused(drizzle(new pg.Pool()), "Drizzle needs an adapter of a few lines, which the package's README has");
+  await refused(new Kysely({ dialect: new PostgresDialect({}) }), "Kysely needs an adapter of a few lines, which the package's README has");
+  const usable = "database must be a client, pool or transaction of pg, postgres, Knex or Prisma, or have a function query, not ";
+  await refused(undefined, `${usable}undefined`);
+  await refused("postgresql://", `${usable}string`);
+  await refused({}, `${usable}Object`);
+});
 
 withDatabase("a date that is none is refused, and nothing is inserted", async (client, queue) => {
   await assert.rejects(insert(client, "k", {}, { queue, scheduledAt: new Date("none") }), RangeError);

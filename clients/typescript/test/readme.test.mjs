@@ -23,7 +23,7 @@ function give(client, queue) {
 }
 
 /** The worker works a job, in a transaction that is rolled back. */
-async function work(client, worker, kind, args) {
+async function work(client, worker, kind, args = {}) {
   await client.query("begin");
   await insert(client, kind, args, { queue: worker.queues[0] });
   const [worked] = await workAll(client, worker);

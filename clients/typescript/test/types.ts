@@ -40,7 +40,9 @@ export const worker = new Worker(connected(), { queues: { mail: 3, default: 1 },
   .kind("whole", async (job: Job<Mail>, signal) => ({ sent: job.args.to, aborted: signal.aborted }))
   .kind<Mail>("given", ({ args }) => args.to.length, { timeout: -1 })
   .kind("part", (job: { args: Mail }) => job.args.to)
-  .kind("any", (job) => job.args.whatever)
+  .kind("not typed", (job) => JSON.stringify(job.args))
+  // @ts-expect-error: args that have no type are unknown
+  .kind("not typed", (job) => job.args.whatever)
   // @ts-expect-error: args have no such member
   .kind<Mail>("wrong", (job) => job.args.from)
   .otherwise((job) => job.kind);

@@ -517,6 +517,57 @@ test("a worker whose driver is not installed, or whose URL is none, does not sta
   await assert.rejects(worker("http:// /").start(), { code: "ERR_INVALID_URL" });
 });
 
+test("a failure has the text and the trace of its causes", async () => {
+  const { failure } = await import("../dist/esm/endings.js");
+  const refused = await fetch(`http://127.0.0.1:${await closedPort()}/`).catch(failure);
+  assert.equal(refused.details.type, "TypeError");
+  assert.match(refused.error, /^fetch failed: connect ECONNREFUSED 127\.0\.0\.1:\d+$/);
+  assert.match(refused.details.trace, /^TypeError: fetch failed\n(.*\n)?caused by: Error: connect ECONNREFUSED/s);
+  const several = new AggregateError([new Error("first"), "second"], "all", { cause: new Error("reason") });
+  assert.equal(failure(several).error, "all: reason; first; second");
+  const circular = new Error("outer", { cause: new Error("inner") });
+  circular.cause.cause = circular;
+  assert.equal(failure(circular).error, "outer: inner");
+  assert.equal(failure(new Error("no: inner", { cause: new Error("inner") })).error, "no: inner");
+});
+
+test("a call that fails is logged in one line", async () => {
+  const { Link } = await import("../dist/esm/connection.js");
+  const { lines, logger } = logging();
+  const closed = new AbortController();
+  const connect = async () => {
+    if (lines.length > 0) closed.abort();
+    throw new Error("no\n  connection");
+  };
+  await assert.rejects(new Link(connect, closed.signal, closed.signal, logger).rows("select", []), { name: "AbortError" });
+  assert.deepEqual(lines, [["warn", "call failed, retrying", { error: "no connection" }]]);
+});
+
+test("the default logger writes lines of text", async (t) => {
+  const { textLogger } = await import("../dist/esm/log.js");
+  const { mock } = t.mock.method(console, "warn", () => {});
+  const fields = { job: 6, kind: "k", attempt: 2, max_attempts: 25, type: "ValueError", error: "nope", trace: "ValueError: nope\n    at f (x.js)" };
+  textLogger.warn("attempt failed", fields);
+  textLogger.warn("call failed, retrying", { error: "refused" });
+  textLogger.warn("worker stopped", { worker: "w", queues: ["a"] });
+  assert.deepEqual(mock.calls.map((call) => call.arguments), [
+    ["attempt failed: job 6 (k), attempt 2 of 25: ValueError: nope\n    at f (x.js)"],
+    ["call failed, retrying: refused"],
+    ['worker stopped: worker w, queues ["a"]'],
+  ]);
+});
+
+test("what is no handler, and no args, is refused at once", async () => {
+  const worker = new Worker("postgresql://", { logger: quiet });
+  const told = (message) => ({ name: "RangeError", message });
+  assert.throws(() => worker.kind("k"), told("the handler of kind 'k' must be a function, not undefined"));
+  assert.throws(() => worker.kind("k", { timeout: 5 }), told("the handler of kind 'k' must be a function, not { timeout: 5 }"));
+  assert.throws(() => worker.otherwise(), told("the handler of every other kind must be a function, not undefined"));
+  for (const args of [undefined, () => {}]) {
+    await assert.rejects(insert({}, "k", args), { name: "TypeError", message: `args must be JSON, not ${typeof args}; pass {} for none` });
+  }
+});
+
 test("what is no database, no queues or no info is refused and said, without what it holds", () => {
   const refused = (message, ...given) => assert.throws(() => new Worker(...given), { name: "RangeError", message });
   refused("database must be a URL, or have a function connect, not undefined", process.env.NOT_SET);

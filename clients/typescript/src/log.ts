@@ -1,0 +1,25 @@
+/** A worker's logger. Most loggers of others are one, and so is `console`. */
+export interface Logger {
+  info(message: string, fields?: object): void;
+  warn(message: string, fields?: object): void;
+  error(message: string, fields?: object): void;
+}
+
+/** The logger of a worker that has none: lines of text, by `console`. */
+export const textLogger: Logger = {
+  info: (message, fields) => console.info(asText(message, fields)),
+  warn: (message, fields) => console.warn(asText(message, fields)),
+  error: (message, fields) => console.error(asText(message, fields)),
+};
+
+function asText(message: string, fields: Record<string, any> = {}): string {
+  const { job, kind, attempt, max_attempts, type, error, trace, ...others } = fields;
+  const parts = [];
+  if (attempt) parts.push(`job ${job} (${kind}), attempt ${attempt}${max_attempts ? ` of ${max_attempts}` : ""}`);
+  const named = Object.entries(others).map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  if (named.length > 0) parts.push(named.join(", "));
+  if (error !== undefined) parts.push(type ? `${type}: ${error}` : error);
+  // A stack begins with the text of its error.
+  const stack = /(\n {4}at .*)/s.exec(trace ?? "")?.[1] ?? "";
+  return [message, ...parts].join(": ") + stack;
+}
