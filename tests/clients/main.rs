@@ -19,7 +19,7 @@ use jobs_tests::{Cluster, ROOT, need, scratch_directory, state_directory};
 use regex::Regex;
 
 /// What the cases do to connections and servers, and what handlers say, is logged.
-const EXPECTED: [(u32, &str); 7] = [
+const EXPECTED: [(u32, &str); 11] = [
     (
         u32::MAX,
         "57P01 .* FATAL: +terminating connection due to administrator command",
@@ -32,6 +32,20 @@ const EXPECTED: [(u32, &str); 7] = [
     (
         u32::MAX,
         "53300 .* FATAL: +too many connections for role .conformance_outside",
+    ),
+    (
+        u32::MAX,
+        "28000 .* FATAL: +role .conformance_(nobody|shut). ",
+    ),
+    (u32::MAX, "3D000 .* FATAL: +database .conformance_absent. "),
+    // A case drops its own database.
+    (
+        u32::MAX,
+        "57P01 jobs worker : FATAL: +terminating background worker",
+    ),
+    (
+        u32::MAX,
+        "3D000 jobs worker : FATAL: +database [0-9]+ does not exist",
     ),
     // A network that falls silent keeps connections that have not said yet who they are.
     (
