@@ -34,19 +34,14 @@ fn documentation(checks: &mut Checks) {
         cluster.psql("postgres", &format!("create database \"{document}\""));
         for block in blocks {
             let came = block.run(&cluster, &document);
-            checks.check(
-                format!("{document} line {}", block.line),
-                block.compare(&came),
-            );
+            checks.check(format!("{document} line {}", block.line), block.compare(&came));
             if control.is_none() && block.expected.is_some() {
                 control = Some((block, came));
             }
         }
     }
     if let Some((mut block, came)) = control {
-        block.expected = block
-            .expected
-            .map(|expected| expected + "this must not be there\n");
+        block.expected = block.expected.map(|expected| expected + "this must not be there\n");
         checks.refuses("control: a wrong output is found", block.compare(&came));
         block.expected = None;
         checks.refuses(
@@ -62,10 +57,7 @@ fn documentation(checks: &mut Checks) {
         .split_inclusive('\n')
         .filter(|line| !line.starts_with("<!-- not run"))
         .collect();
-    checks.refuses(
-        "control: one that is left out silently is found",
-        no_block(&without),
-    );
+    checks.refuses("control: one that is left out silently is found", no_block(&without));
     let mut prose = Command::new("python3");
     let prose = succeeds(prose.current_dir(ROOT).arg("ops/scripts/prose.py"));
     checks.check("no line of prose is too long", prose);
@@ -84,35 +76,24 @@ fn reference(checks: &mut Checks, cluster: &Cluster) {
     }
     let page = read("docs/reference.md");
     let is_current = || same(&page, &generated());
-    checks.check(
-        "docs/reference.md is up to date; if this is right: ./dev reference",
-        is_current(),
-    );
+    checks
+        .check("docs/reference.md is up to date; if this is right: ./dev reference", is_current());
     let missing = Regex::new("NO COMMENT|NO SUCH|Not in any section").expect("a regex");
     let missing: Vec<_> = page.lines().filter(|line| missing.is_match(line)).collect();
-    checks.check(
-        "it leaves out nothing",
-        holds(missing.is_empty(), missing.join("\n")),
-    );
-    cluster.psql(
-        "reference",
-        "comment on column jobs.queues.paused is 'something else'",
-    );
+    checks.check("it leaves out nothing", holds(missing.is_empty(), missing.join("\n")));
+    cluster.psql("reference", "comment on column jobs.queues.paused is 'something else'");
     checks.refuses("control: another COMMENT is found", is_current());
 }
 
 /// README.md and its neighbours, then docs/.
 fn documents() -> Vec<String> {
     let mut top = Command::new("find");
-    top.current_dir(ROOT)
-        .args([".", "-maxdepth", "1", "-name", "*.md"]);
+    top.current_dir(ROOT).args([".", "-maxdepth", "1", "-name", "*.md"]);
     let found = |find: &mut Command| {
         let found = find.current_dir(ROOT).output().expect("find").stdout;
         let found = String::from_utf8(found).expect("names");
-        let mut names: Vec<String> = found
-            .lines()
-            .map(|name| name.trim_start_matches("./").into())
-            .collect();
+        let mut names: Vec<String> =
+            found.lines().map(|name| name.trim_start_matches("./").into()).collect();
         names.sort();
         names
     };
@@ -149,9 +130,7 @@ impl Block {
         let (wanted, lines) = (normal(expected), normal(came));
         let matches = |(pattern, line): (&String, &String)| {
             let pattern = regex::escape(pattern).replace(r"\.\.\.", ".*");
-            Regex::new(&format!("^{pattern}$"))
-                .expect("a regex")
-                .is_match(line)
+            Regex::new(&format!("^{pattern}$")).expect("a regex").is_match(line)
         };
         let is_same = wanted.len() == lines.len() && wanted.iter().zip(&lines).all(matches);
         if is_same {
@@ -169,15 +148,9 @@ fn normal(text: &str) -> Vec<String> {
     let dashes = Regex::new("---*").expect("a regex");
     let line = |line: &str| {
         let line = spaces.replace_all(line, " ");
-        dashes
-            .replace_all(&line, "-")
-            .trim_end_matches(' ')
-            .to_string()
+        dashes.replace_all(&line, "-").trim_end_matches(' ').to_string()
     };
-    text.lines()
-        .map(line)
-        .filter(|line| !line.is_empty())
-        .collect()
+    text.lines().map(line).filter(|line| !line.is_empty()).collect()
 }
 
 /// The blocks of SQL that are run.
@@ -205,11 +178,7 @@ fn blocks(text: &str) -> Vec<Block> {
                 let is_sql = language.starts_with("sql") && !skip;
                 let is_output = language.starts_with("text") || language.starts_with("output");
                 within = if is_sql {
-                    blocks.push(Block {
-                        line: index + 1,
-                        sql: String::new(),
-                        expected: None,
-                    });
+                    blocks.push(Block { line: index + 1, sql: String::new(), expected: None });
                     Within::Sql
                 } else if is_output && shows_output {
                     blocks.last_mut().expect("a block").expected = Some(String::new());
@@ -223,10 +192,7 @@ fn blocks(text: &str) -> Vec<Block> {
             (Within::Sql, None) => blocks.last_mut().expect("a block").sql += &format!("{line}\n"),
             (Within::Output, None) => {
                 let expected = &mut blocks.last_mut().expect("a block").expected;
-                expected
-                    .as_mut()
-                    .expect("an output")
-                    .push_str(&format!("{line}\n"));
+                expected.as_mut().expect("an output").push_str(&format!("{line}\n"));
             }
             (Within::Other, None) => {}
         }

@@ -42,10 +42,7 @@ fn scripts(checks: &mut Checks) {
     let upgraded = |script: &str| findings(&name, script, &extension);
     let column = "ALTER TABLE jobs.job ADD COLUMN planted text DEFAULT 'a' || 'b';";
     let careful = upgraded(&format!("{SET} {column}"));
-    checks.check(
-        "an upgrade script that sets its search_path is clean",
-        clean(&careful),
-    );
+    checks.check("an upgrade script that sets its search_path is clean", clean(&careful));
     checks.check(
         "what upgrade scripts begin and end with is clean",
         clean(&upgraded(upgrade::TEMPLATE)),
@@ -62,11 +59,7 @@ fn scripts(checks: &mut Checks) {
 }
 
 fn name_of(script: &Path) -> String {
-    script
-        .file_stem()
-        .expect("a name")
-        .to_string_lossy()
-        .into_owned()
+    script.file_stem().expect("a name").to_string_lossy().into_owned()
 }
 
 fn read(script: &Path) -> String {
@@ -75,9 +68,7 @@ fn read(script: &Path) -> String {
 
 /// It knows bodies of functions as texts only.
 fn as_it_knows(script: &str) -> String {
-    script
-        .replace("\nBEGIN ATOMIC\n", "\nAS $atomic$\n")
-        .replace("\nEND;\n", "\n$atomic$;\n")
+    script.replace("\nBEGIN ATOMIC\n", "\nAS $atomic$\n").replace("\nEND;\n", "\n$atomic$;\n")
 }
 
 /// What pgspot says of a script. An upgrade script is read after the install script that it starts

@@ -32,10 +32,7 @@ fn in_the_server(checks: &mut Checks) {
         checks.check(name, ends(&cluster, name, error));
     }
     if wanted.is_empty() {
-        checks.check(
-            format!("a test is named {}", checks.part()),
-            Err(String::new()),
-        );
+        checks.check(format!("a test is named {}", checks.part()), Err(String::new()));
     }
     checks.check(
         "what the library exports is the extension's functions and these tests",
@@ -43,21 +40,12 @@ fn in_the_server(checks: &mut Checks) {
     );
     let on_purpose = |error| ends(&cluster, "panics_on_purpose", error);
     checks.refuses("control: a panic is a failure", on_purpose(""));
-    checks.refuses(
-        "control: another error than expected is one",
-        on_purpose("another error"),
-    );
+    checks.refuses("control: another error than expected is one", on_purpose("another error"));
     let content = ends(&cluster, "databases_have_names_in_any_encoding", "an error");
     checks.refuses("control: an error that does not come is one", content);
     cluster.psql("postgres", "drop function tests.panics_on_purpose");
-    checks.refuses(
-        "control: a test that is not in the library is one",
-        on_purpose(""),
-    );
-    checks.refuses(
-        "control: a test that is not known is found",
-        has_all(&cluster),
-    );
+    checks.refuses("control: a test that is not in the library is one", on_purpose(""));
+    checks.refuses("control: a test that is not known is found", has_all(&cluster));
     checks.end(cluster);
 }
 
@@ -90,23 +78,13 @@ fn ends(cluster: &Cluster, name: &str, error: &str) -> Outcome {
 }
 
 fn has_all(cluster: &Cluster) -> Outcome {
-    let known = cluster.psql(
-        "postgres",
-        "select prosrc from pg_proc where probin = '$libdir/jobs'",
-    );
+    let known =
+        cluster.psql("postgres", "select prosrc from pg_proc where probin = '$libdir/jobs'");
     let library = cluster.postgres().config("--pkglibdir").join("jobs.so");
-    let symbols = output(
-        Command::new("nm")
-            .args(["-D", "--defined-only"])
-            .arg(library),
-    )
-    .expect("nm");
-    let exported = symbols
-        .lines()
-        .filter_map(|line| line.split_once(" pg_finfo_").map(|(_, name)| name));
+    let symbols =
+        output(Command::new("nm").args(["-D", "--defined-only"]).arg(library)).expect("nm");
+    let exported =
+        symbols.lines().filter_map(|line| line.split_once(" pg_finfo_").map(|(_, name)| name));
     let sorted = |names: BTreeSet<&str>| names.into_iter().collect::<Vec<_>>().join("\n");
-    same(
-        &sorted(known.lines().collect()),
-        &sorted(exported.collect()),
-    )
+    same(&sorted(known.lines().collect()), &sorted(exported.collect()))
 }

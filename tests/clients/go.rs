@@ -12,21 +12,16 @@ use jobs_tests::{ROOT, state_directory};
 use crate::{Library, need_packages};
 
 pub fn conforms(library: &mut Library) {
-    let packages = [
-        "golang-go",
-        "golang-github-lib-pq-dev",
-        "golang-opentelemetry-otel-dev",
-    ];
+    let packages = ["golang-go", "golang-github-lib-pq-dev", "golang-opentelemetry-otel-dev"];
     if !need_packages(library, &packages) {
         return;
     }
     let built = state_directory().join("go");
     fs::create_dir_all(&built).expect("a directory");
     let target = format!("{}/", built.display());
-    if let Err(error) = succeeds(&mut library.own(
-        "go/conformance",
-        &["go", "build", "-o", &target, ".", "./mail"],
-    )) {
+    if let Err(error) =
+        succeeds(&mut library.own("go/conformance", &["go", "build", "-o", &target, ".", "./mail"]))
+    {
         return library.cannot("its driver", "go build", &error);
     }
     let driver = library.program(built.join("conformance"));
@@ -42,11 +37,7 @@ pub fn conforms(library: &mut Library) {
     library.check("the web application compiles", application(library));
     library.check_own("vet finds nothing", "go", &["go", "vet", "./..."]);
     library.check("OpenTelemetry", telemetry(library));
-    let unformatted = output(
-        Command::new("gofmt")
-            .current_dir(ROOT)
-            .args(["-l", "clients/go"]),
-    );
+    let unformatted = output(Command::new("gofmt").current_dir(ROOT).args(["-l", "clients/go"]));
     let formatted = unformatted.and_then(|files| holds(files.is_empty(), files));
     library.check("it is formatted", formatted);
 }
@@ -58,25 +49,18 @@ fn application(library: &Library) -> Outcome {
     let module = module.display().to_string();
     let driver = "github.com/lib/pq=/usr/share/gocode/src/github.com/lib/pq";
     succeeds(Command::new("go").args(["mod", "edit", "-replace", driver, &module]))?;
-    succeeds(&mut library.own(
-        "go/example",
-        &["go", "vet", &format!("-modfile={module}"), "./..."],
-    ))
+    succeeds(&mut library.own("go/example", &["go", "vet", &format!("-modfile={module}"), "./..."]))
 }
 
 fn telemetry(library: &Library) -> Outcome {
     let path = library.scratch.join("gopath");
     fs::create_dir_all(path.join("src")).expect("a directory");
     symlink(
-        Path::new(ROOT)
-            .join("clients/go")
-            .canonicalize()
-            .expect("clients/go"),
+        Path::new(ROOT).join("clients/go").canonicalize().expect("clients/go"),
         path.join("src/postgres_jobs"),
     )
     .expect("a link");
     let mut test = library.program("go");
-    test.args(["test", "postgres_jobs/jobsotel"])
-        .env("GO111MODULE", "off");
+    test.args(["test", "postgres_jobs/jobsotel"]).env("GO111MODULE", "off");
     succeeds(test.env("GOPATH", format!("{}:/usr/share/gocode", path.display())))
 }

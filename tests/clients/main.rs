@@ -20,38 +20,17 @@ use regex::Regex;
 
 /// What the cases do to connections and servers, and what handlers say, is logged.
 const EXPECTED: [(u32, &str); 11] = [
-    (
-        u32::MAX,
-        "57P01 .* FATAL: +terminating connection due to administrator command",
-    ),
-    (
-        u32::MAX,
-        "57P0[13] .* FATAL: +the database system is (starting up|shutting down)",
-    ),
+    (u32::MAX, "57P01 .* FATAL: +terminating connection due to administrator command"),
+    (u32::MAX, "57P0[13] .* FATAL: +the database system is (starting up|shutting down)"),
     (u32::MAX, "57P01 .* ERROR: +mine"),
-    (
-        u32::MAX,
-        "53300 .* FATAL: +too many connections for role .conformance_outside",
-    ),
-    (
-        u32::MAX,
-        "28000 .* FATAL: +role .conformance_(nobody|shut). ",
-    ),
+    (u32::MAX, "53300 .* FATAL: +too many connections for role .conformance_outside"),
+    (u32::MAX, "28000 .* FATAL: +role .conformance_(nobody|shut). "),
     (u32::MAX, "3D000 .* FATAL: +database .conformance_absent. "),
     // A case drops its own database.
-    (
-        u32::MAX,
-        "57P01 jobs worker : FATAL: +terminating background worker",
-    ),
-    (
-        u32::MAX,
-        "3D000 jobs worker : FATAL: +database [0-9]+ does not exist",
-    ),
+    (u32::MAX, "57P01 jobs worker : FATAL: +terminating background worker"),
+    (u32::MAX, "3D000 jobs worker : FATAL: +database [0-9]+ does not exist"),
     // A network that falls silent keeps connections that have not said yet who they are.
-    (
-        u32::MAX,
-        "57014 .* FATAL: +canceling authentication due to timeout",
-    ),
+    (u32::MAX, "57014 .* FATAL: +canceling authentication due to timeout"),
     // Too much memory is what an output with too many elements takes.
     (8, "XX000 .* ERROR: +invalid memory alloc request size"),
     (u32::MAX, "XX000 .* (CONTEXT|STATEMENT): "),
@@ -62,16 +41,9 @@ fn main() -> ExitCode {
         if !checks.has(
             "the runner",
             "pip install, apt-get install",
-            &[
-                "need_python",
-                "clients",
-                "clients/conformance/requirements.txt",
-            ],
-        ) || !checks.has(
-            "faketime",
-            "apt-get install faketime",
-            &["need_packages", "faketime"],
-        ) {
+            &["need_python", "clients", "clients/conformance/requirements.txt"],
+        ) || !checks.has("faketime", "apt-get install faketime", &["need_packages", "faketime"])
+        {
             return;
         }
         if let Err(error) = need_pgbouncer() {
@@ -107,9 +79,7 @@ struct Library<'a> {
 
 impl Library<'_> {
     fn begins(checks: &mut Checks, name: &'static str, conforms: Conforms) {
-        let mut builder = Cluster::builder()
-            .with_tcp()
-            .set("max_worker_processes", 64);
+        let mut builder = Cluster::builder().with_tcp().set("max_worker_processes", 64);
         for (times, line) in EXPECTED {
             builder = builder.allow(times, line);
         }
@@ -122,11 +92,8 @@ impl Library<'_> {
         let pool =
             |mode| format!("{mode} = host=127.0.0.1 port={port} dbname=clients pool_mode={mode}\n");
         let settings = "default_pool_size = 40\nignore_startup_parameters = extra_float_digits";
-        let pooler = PgBouncer::start(
-            &cluster,
-            &(pool("session") + &pool("transaction")),
-            settings,
-        );
+        let pooler =
+            PgBouncer::start(&cluster, &(pool("session") + &pool("transaction")), settings);
         let pooler = pooler.expect("PgBouncer");
         let scratch = scratch_directory();
         let mut library = Library {
@@ -134,14 +101,8 @@ impl Library<'_> {
             cluster: &cluster,
             name,
             environment: vec![
-                (
-                    "DATABASE_URL",
-                    format!("postgresql://postgres@127.0.0.1:{port}/clients"),
-                ),
-                (
-                    "JOBS_POOLED_URL",
-                    format!("postgresql://postgres@127.0.0.1:{}/", pooler.port),
-                ),
+                ("DATABASE_URL", format!("postgresql://postgres@127.0.0.1:{port}/clients")),
+                ("JOBS_POOLED_URL", format!("postgresql://postgres@127.0.0.1:{}/", pooler.port)),
                 ("JOBS_RESTART", cluster.pg_ctl_line("-m fast -w restart")),
             ],
             scratch: scratch.path(),
@@ -156,8 +117,7 @@ impl Library<'_> {
     }
 
     fn cannot(&mut self, what: impl Display, tried: &str, error: &str) {
-        self.checks
-            .cannot(format!("{}: {what}", self.name), tried, error);
+        self.checks.cannot(format!("{}: {what}", self.name), tried, error);
     }
 
     fn url(&self) -> &str {
@@ -194,14 +154,9 @@ impl Library<'_> {
         driver: &Command,
     ) -> (Option<(u32, u32)>, String) {
         let mut run = self.program(runner());
-        run.arg("clients/conformance/run.py")
-            .arg(library)
-            .args(options)
-            .arg("--");
+        run.arg("clients/conformance/run.py").arg(library).args(options).arg("--");
         run.arg(driver.get_program()).args(driver.get_args());
-        let of_driver = driver
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?)));
+        let of_driver = driver.get_envs().filter_map(|(name, value)| Some((name, value?)));
         run.envs(of_driver);
         let (_, said) = feed(&mut run, "");
         let sum = Regex::new("^([0-9]+) passed, ([0-9]+) failed$").expect("a regex");
@@ -226,31 +181,20 @@ impl Library<'_> {
         let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).expect(path);
         let page = read("docs/workers.md");
         let name = format!("*{}*", self.name);
-        let below = page
-            .lines()
-            .skip_while(|line| !line.to_lowercase().starts_with(&name));
+        let below = page.lines().skip_while(|line| !line.to_lowercase().starts_with(&name));
         let shown = below
             .skip_while(|line| !line.starts_with("```"))
             .skip(1)
             .take_while(|line| *line != "```");
         let shown = shown.collect::<Vec<_>>().join("\n");
-        self.check(
-            "docs/workers.md shows its example",
-            same(&read(file), &shown),
-        );
+        self.check("docs/workers.md shows its example", same(&read(file), &shown));
 
         let sql = |script: &str| self.cluster.psql("clients", script).trim().to_string();
         let id = sql(
             r#"select id from jobs.insert('email.send', '{"to": "ada@example.org"}', queue => 'mail')"#,
         );
         let log = self.scratch.join("example.log");
-        let output = || {
-            fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&log)
-                .expect("a log")
-        };
+        let output = || fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log");
         let mut running = program
             .stdin(Stdio::null())
             .stdout(output())
@@ -269,10 +213,7 @@ impl Library<'_> {
         let output = sql(&format!("select output from jobs.jobs where id = {id}"));
         let works =
             status.success() && said.contains("ada@example.org") && output == r#"{"sent": true}"#;
-        self.check(
-            "the example works",
-            holds(works, format!("{status}, {output}: {said}")),
-        );
+        self.check("the example works", holds(works, format!("{status}, {output}: {said}")));
     }
 }
 
@@ -286,7 +227,5 @@ fn need_packages(library: &mut Library, packages: &[&str]) -> bool {
     let names = [&["need_packages"][..], packages].concat();
     let tried = format!("apt-get install {}", packages.join(" "));
     let needed = need(&names);
-    needed
-        .map_err(|error| library.cannot("its tools", &tried, &error))
-        .is_ok()
+    needed.map_err(|error| library.cannot("its tools", &tried, &error)).is_ok()
 }

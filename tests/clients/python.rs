@@ -24,21 +24,11 @@ pub fn conforms(library: &mut Library) {
 
 /// What its registry and its users' type checkers refuse.
 fn package(library: &mut Library) {
-    let need = [
-        "need_python",
-        "clients_python",
-        "clients/python/tests/requirements.txt",
-    ];
-    if !library
-        .checks
-        .has("python: its package", "pip install", &need)
-    {
+    let need = ["need_python", "clients_python", "clients/python/tests/requirements.txt"];
+    if !library.checks.has("python: its package", "pip install", &need) {
         return;
     }
-    let bin = state_directory()
-        .join("clients_python/bin")
-        .display()
-        .to_string();
+    let bin = state_directory().join("clients_python/bin").display().to_string();
     let scratch = library.scratch.display().to_string();
     let python = format!("{bin}/python");
     library.check_own(
@@ -49,31 +39,16 @@ fn package(library: &mut Library) {
     library.check_own(
         "the types hold, strictly",
         "python",
-        &[
-            &format!("{bin}/mypy"),
-            "--cache-dir",
-            &format!("{scratch}/mypy"),
-        ],
+        &[&format!("{bin}/mypy"), "--cache-dir", &format!("{scratch}/mypy")],
     );
     let made = format!("{scratch}/python");
     library.check_own(
         "the package is made",
         "python",
-        &[
-            &python,
-            "-m",
-            "build",
-            "-q",
-            "--no-isolation",
-            "--outdir",
-            &made,
-        ],
+        &[&python, "-m", "build", "-q", "--no-isolation", "--outdir", &made],
     );
     let mut twine = Command::new("bash");
-    twine
-        .args(["-c", r#""$0" check --strict "$1"/*"#])
-        .arg(format!("{bin}/twine"))
-        .arg(made);
+    twine.args(["-c", r#""$0" check --strict "$1"/*"#]).arg(format!("{bin}/twine")).arg(made);
     library.check("its registry would take it", succeeds(&mut twine));
 }
 
@@ -85,20 +60,10 @@ pub fn control(library: &mut Library) {
     let (passed, failed) = sum.unwrap_or_default();
     println!("with a broken driver {passed} cases pass, and {failed} fail");
     let is_third = 3 * failed >= passed + failed && 3 * passed >= passed + failed && passed > 0;
-    library.check(
-        "a third of the cases fail with a broken driver",
-        holds(is_third, said),
-    );
+    library.check("a third of the cases fail with a broken driver", holds(is_third, said));
 
     broken.env("JOBS_BROKEN", "lose").env("JOBS_PATIENCE", "20");
-    let (sum, said) = library.cases(
-        "python",
-        &["--only", "^an error fails the attempt"],
-        &broken,
-    );
+    let (sum, said) = library.cases("python", &["--only", "^an error fails the attempt"], &broken);
     let is_seen = sum == Some((0, 1)) && said.contains(r#"it is [["completed", 1]]"#);
-    library.check(
-        "a case fails with a driver that loses errors",
-        holds(is_seen, said),
-    );
+    library.check("a case fails with a driver that loses errors", holds(is_seen, said));
 }

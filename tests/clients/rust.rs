@@ -35,23 +35,11 @@ pub fn conforms(library: &mut Library) {
     let cargo =
         |library: &Library, arguments: &[&str]| succeeds(library.program("cargo").args(arguments));
     library.check("its own tests, with all features", cargo(library, &all));
-    library.check(
-        "control: a block of README.md that is changed fails",
-        changed_readme(library),
-    );
-    let package = [
-        "package",
-        "--quiet",
-        "-p",
-        "postgres-jobs",
-        "--allow-dirty",
-        "--no-verify",
-    ];
+    library.check("control: a block of README.md that is changed fails", changed_readme(library));
+    let package = ["package", "--quiet", "-p", "postgres-jobs", "--allow-dirty", "--no-verify"];
     library.check("the crate is made", cargo(library, &package));
-    library.check(
-        "the program jobs",
-        cargo(library, &["test", "--quiet", "-p", "postgres-jobs-cli"]),
-    );
+    library
+        .check("the program jobs", cargo(library, &["test", "--quiet", "-p", "postgres-jobs-cli"]));
     if !need_packages(library, &["openssl"]) {
         return;
     }
@@ -61,9 +49,7 @@ pub fn conforms(library: &mut Library) {
     library.check("TLS", cargo(library, &with_tls));
     set_tls(library, "off");
     let without = cargo(library, &with_tls);
-    library
-        .checks
-        .refuses("rust: control: without TLS that fails", without);
+    library.checks.refuses("rust: control: without TLS that fails", without);
 }
 
 /// README.md is the documentation of the crate, and its blocks are tests. With another rustdoc they
@@ -82,8 +68,7 @@ fn changed_readme(library: &Library) -> Outcome {
     fs::write(&rustdoc, script).expect("rustdoc");
     fs::set_permissions(&rustdoc, fs::Permissions::from_mode(0o755)).expect("rustdoc");
     let mut test = library.program("cargo");
-    test.args(["test", "--quiet", "--doc", "-p", "postgres-jobs"])
-        .env("RUSTDOC", rustdoc);
+    test.args(["test", "--quiet", "--doc", "-p", "postgres-jobs"]).env("RUSTDOC", rustdoc);
     let (passed, said) = feed(&mut test, "");
     holds(!passed && said.contains("no method named `knd`"), said)
 }
@@ -96,27 +81,17 @@ fn certify(library: &mut Library) {
     fs::write(&configuration, text).expect("a configuration");
     let certificate = cluster.data().join("server.crt");
     let mut openssl = cluster.program(Path::new("openssl"));
-    openssl
-        .args(["req", "-x509", "-newkey", "rsa:2048", "-noenc", "-config"])
-        .arg(configuration);
-    openssl
-        .arg("-keyout")
-        .arg(cluster.data().join("server.key"))
-        .arg("-out")
-        .arg(&certificate);
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-noenc", "-config"]).arg(configuration);
+    openssl.arg("-keyout").arg(cluster.data().join("server.key")).arg("-out").arg(&certificate);
     succeeds(&mut openssl).expect("a certificate");
     let copy = cluster.directory().join("server.crt");
     fs::copy(certificate, &copy).expect("a copy");
-    library
-        .environment
-        .push(("JOBS_CERTIFICATE", copy.display().to_string()));
+    library.environment.push(("JOBS_CERTIFICATE", copy.display().to_string()));
 }
 
 fn set_tls(library: &Library, to: &str) {
     let sql = |script: &str| library.cluster.psql("clients", script);
-    sql(&format!(
-        "alter system set ssl = {to}; select pg_reload_conf()"
-    ));
+    sql(&format!("alter system set ssl = {to}; select pg_reload_conf()"));
     let start = Instant::now();
     while sql("show ssl").trim() != to {
         assert!(start.elapsed() < Duration::from_secs(60), "ssl is not {to}");

@@ -39,22 +39,11 @@ pub fn conforms(library: &mut Library) {
     let example = example(library);
     library.example("clients/typescript/examples/mail.ts", example);
     driver.env("JOBS_DRIVER", "postgres");
-    library.every_case(
-        "some cases, with postgres",
-        &["--only", POSTGRES_CASES],
-        &driver,
-    );
+    library.every_case("some cases, with postgres", &["--only", POSTGRES_CASES], &driver);
 
     library.check_own("its own tests", "typescript", &["npm", "test", "--silent"]);
     let scratch = library.scratch.display().to_string();
-    let pack = [
-        "npm",
-        "pack",
-        "--silent",
-        "--ignore-scripts",
-        "--pack-destination",
-        &scratch,
-    ];
+    let pack = ["npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", &scratch];
     library.check_own("the package is made", "typescript", &pack);
     let types = r#"npx attw --no-color -f table-flipped "$0"/postgres-jobs-*.tgz"#;
     library.check_own(
@@ -63,10 +52,7 @@ pub fn conforms(library: &mut Library) {
         &["bash", "-c", types, &scratch],
     );
     // The tests mostly wait, so those of all Nodes run at once.
-    let running: Vec<_> = NODES
-        .into_iter()
-        .filter_map(|major| begin(library, major))
-        .collect();
+    let running: Vec<_> = NODES.into_iter().filter_map(|major| begin(library, major)).collect();
     for (major, node, tests) in running {
         end(library, major, &node, tests);
     }
@@ -89,10 +75,7 @@ fn example(library: &Library) -> Command {
     succeeds(compile.args(options)).expect("the example");
     let modules = directory.join("node_modules");
     fs::create_dir_all(&modules).expect("a directory");
-    let package = Path::new(ROOT)
-        .join("clients/typescript")
-        .canonicalize()
-        .expect("the package");
+    let package = Path::new(ROOT).join("clients/typescript").canonicalize().expect("the package");
     symlink(package, modules.join("postgres-jobs")).expect("a link");
     fs::write(directory.join("package.json"), r#"{"type": "module"}"#).expect("package.json");
     let mut node = library.program("node");
@@ -122,11 +105,7 @@ fn begin(library: &mut Library, major: &'static str) -> Option<(&'static str, Pa
             &wanted,
         ];
         if let Err(error) = need(&install) {
-            library.cannot(
-                format!("Node {major}"),
-                &format!("npm install {wanted}"),
-                &error,
-            );
+            library.cannot(format!("Node {major}"), &format!("npm install {wanted}"), &error);
             return None;
         }
     }
@@ -142,10 +121,7 @@ fn end(library: &mut Library, major: &str, node: &Path, mut tests: Child) {
     library.check(format!("it is Node {major}"), is_major);
     let status = tests.wait().expect("node");
     let passed = holds(status.success(), status);
-    library.check(
-        format!("Node {major}: the tests of workers and packages"),
-        passed,
-    );
+    library.check(format!("Node {major}: the tests of workers and packages"), passed);
     for package in ["pg", "postgres"] {
         let mut driver = library.program(node);
         driver.arg(DRIVER).env("JOBS_DRIVER", package);

@@ -13,19 +13,10 @@ const COMPANY: &str = "company";
 
 /// What the tests do to sessions and servers is logged.
 const EXPECTED: [(u32, &str); 5] = [
-    (
-        1000,
-        "57P01 .* FATAL: +terminating connection due to administrator command",
-    ),
-    (
-        1000,
-        "57P0[13] .* FATAL: +the database system is (starting up|shutting down)",
-    ),
+    (1000, "57P01 .* FATAL: +terminating connection due to administrator command"),
+    (1000, "57P0[13] .* FATAL: +the database system is (starting up|shutting down)"),
     (1000, "28P01 .* FATAL: +password authentication failed"),
-    (
-        1000,
-        "28000 .* FATAL: +role .* (is not permitted to log in|does not exist)",
-    ),
+    (1000, "28000 .* FATAL: +role .* (is not permitted to log in|does not exist)"),
     (1000, "53300 .* FATAL: +too many connections for role"),
 ];
 
@@ -37,37 +28,22 @@ fn console(checks: &mut Checks) {
     if !checks.has("the company", "pip install", &["need_company"]) {
         return;
     }
-    let builder = Cluster::builder()
-        .with_tcp()
-        .set("max_worker_processes", 64);
-    let builder = EXPECTED.iter().fold(builder, |builder, (times, line)| {
-        builder.allow(*times, line)
-    });
+    let builder = Cluster::builder().with_tcp().set("max_worker_processes", 64);
+    let builder =
+        EXPECTED.iter().fold(builder, |builder, (times, line)| builder.allow(*times, line));
     let cluster = builder.start();
     // The control writes to the tables by hand.
     cluster.allow_violations();
-    let (socket, port) = (
-        cluster.directory().display().to_string(),
-        cluster.port().to_string(),
-    );
-    dev(&[
-        "create_company",
-        &cluster.data().display().to_string(),
-        &socket,
-        &port,
-    ])
-    .expect("a company");
+    let (socket, port) = (cluster.directory().display().to_string(), cluster.port().to_string());
+    dev(&["create_company", &cluster.data().display().to_string(), &socket, &port])
+        .expect("a company");
     let works = dev(&["run_company", &socket, &port, "--once"])
         .and_then(|_| dev(&["give_past", &socket, &port, "--odd"]));
     checks.check("the company's jobs are there", works.map(|_| ()));
     checks.check("and everything that must hold holds", in_order(&cluster));
     let mut build = Command::new("cargo");
     let built =
-        succeeds(
-            build
-                .current_dir(ROOT)
-                .args(["build", "--quiet", "-p", "postgres-jobs-cli"]),
-        );
+        succeeds(build.current_dir(ROOT).args(["build", "--quiet", "-p", "postgres-jobs-cli"]));
     if built.is_err() {
         return checks.check("the program is built", built);
     }
@@ -77,11 +53,7 @@ fn console(checks: &mut Checks) {
         http(checks, &cluster, name);
     }
     if ["", "browser"].contains(&kind)
-        && checks.has(
-            "the browser",
-            "apt-get install chromium, npm ci",
-            &["need_browser"],
-        )
+        && checks.has("the browser", "apt-get install chromium, npm ci", &["need_browser"])
     {
         browser(checks, &cluster, name);
     }
@@ -134,15 +106,12 @@ fn http(checks: &mut Checks, cluster: &Cluster, name: &str) {
 fn browser(checks: &mut Checks, cluster: &Cluster, name: &str) {
     const TEST: &str = r#"exec bash "$0/dev" call with_console "" node --test --test-name-pattern "$1" "$2/console.test.mjs""#;
     let mut node = Command::new("bash");
-    node.args(["-c", TEST, ROOT, name])
-        .arg(state_directory().join("browser"));
+    node.args(["-c", TEST, ROOT, name]).arg(state_directory().join("browser"));
     let (_, said) = feed(node.env("JOBS_COMPANY_URL", url(cluster)), "");
     println!("{said}");
     let counted = |what: &str| {
         let line = Regex::new(&format!("(?m)^(?:#|ℹ) {what} ([0-9]+)$")).expect("a regex");
-        line.captures_iter(&said)
-            .last()
-            .map_or(0, |line| line[1].parse().expect("a number"))
+        line.captures_iter(&said).last().map_or(0, |line| line[1].parse().expect("a number"))
     };
     match (counted("pass"), counted("fail")) {
         (0, 0) => checks.check("a test in the browser", Err(String::new())),

@@ -88,8 +88,7 @@ impl Driver<'_> {
     }
 
     fn refuses(&mut self, what: impl Display, outcome: Outcome) {
-        self.checks
-            .refuses(format!("{}: {what}", self.name), outcome);
+        self.checks.refuses(format!("{}: {what}", self.name), outcome);
     }
 
     /// By the Unix socket, as superuser.
@@ -101,20 +100,13 @@ impl Driver<'_> {
     fn program(&self, program: &str, user: &str) -> Command {
         let mut command = Command::new("timeout");
         command.args(["120", program]).current_dir(ROOT);
-        command
-            .env("PGHOST", "127.0.0.1")
-            .env("PGPORT", self.port.to_string());
-        command
-            .env("PGUSER", user)
-            .env("PGDATABASE", &self.database);
+        command.env("PGHOST", "127.0.0.1").env("PGPORT", self.port.to_string());
+        command.env("PGUSER", user).env("PGDATABASE", &self.database);
         command.env("DATABASE_URL", self.url(user));
         command
     }
 
     fn url(&self, user: &str) -> String {
-        format!(
-            "postgresql://{user}@127.0.0.1:{}/{}",
-            self.port, self.database
-        )
+        format!("postgresql://{user}@127.0.0.1:{}/{}", self.port, self.database)
     }
 }

@@ -73,18 +73,12 @@ pub fn of_node(driver: &mut Driver) {
 
 pub fn of_rust(driver: &mut Driver) {
     let mut build = Command::new("cargo");
-    build
-        .current_dir(ROOT)
-        .args(["build", "--quiet", "-p", "jobs-example-drivers"]);
+    build.current_dir(ROOT).args(["build", "--quiet", "-p", "jobs-example-drivers"]);
     if let Err(said) = need(&["need_packages", "libpq-dev"]).and_then(|()| succeeds(&mut build)) {
         return driver.check("it can be built", Err(said));
     }
     // diesel tells only a few SQLSTATEs apart.
-    let of_null = if driver.name == "diesel" {
-        "Unknown"
-    } else {
-        "22004"
-    };
+    let of_null = if driver.name == "diesel" { "Unknown" } else { "22004" };
     let report = REPORT.replace("22004", of_null);
     let example_of = target_directory().join(format!("debug/{}_example", driver.name));
     let program = driver.program(&example_of.display().to_string(), "postgres");
@@ -107,30 +101,18 @@ pub fn prisma(driver: &mut Driver) {
                 error.unwrap_or(&said),
             );
         }
-        return driver.check(
-            "its packages can be installed and its client generated",
-            Err(said),
-        );
+        return driver.check("its packages can be installed and its client generated", Err(said));
     }
     let mut node = driver.program("node", "postgres");
     node.arg(copy.join("prisma_example.mjs"));
-    example(
-        driver,
-        &REPORT.replace(", names the existing job true", ""),
-        node,
-    );
+    example(driver, &REPORT.replace(", names the existing job true", ""), node);
 }
 
 /// Prisma wants to download the engine of its migrations even to generate a client, which needs
 /// none: it is told that there is one already. Nor do the scripts of its packages run: they would
 /// download it, too.
 fn generate(copy: &PathBuf) -> Outcome {
-    need(&[
-        "need_npm",
-        "examples/node/prisma",
-        &copy.display().to_string(),
-        "--ignore-scripts",
-    ])?;
+    need(&["need_npm", "examples/node/prisma", &copy.display().to_string(), "--ignore-scripts"])?;
     let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
     let schema = read(Path::new(ROOT).join("examples/node/prisma/schema.prisma"));
     let wanted = format!("{schema}{}", read(copy.join("wanted")));
@@ -139,15 +121,8 @@ fn generate(copy: &PathBuf) -> Outcome {
     }
     fs::write(copy.join("schema.prisma"), schema).expect("the schema");
     let mut npx = Command::new("npx");
-    npx.args([
-        "--no-install",
-        "prisma",
-        "generate",
-        "--schema",
-        "schema.prisma",
-    ]);
-    npx.env("PRISMA_SCHEMA_ENGINE_BINARY", "/bin/true")
-        .env("CHECKPOINT_DISABLE", "1");
+    npx.args(["--no-install", "prisma", "generate", "--schema", "schema.prisma"]);
+    npx.env("PRISMA_SCHEMA_ENGINE_BINARY", "/bin/true").env("CHECKPOINT_DISABLE", "1");
     succeeds(npx.current_dir(copy))?;
     fs::write(copy.join("generated"), wanted).map_err(|error| error.to_string())
 }
@@ -159,10 +134,7 @@ fn example(driver: &mut Driver, report: &str, mut program: Command) {
         driver.database
     ));
     let printed = output(program.env("TZ", "Asia/Kolkata"));
-    driver.check(
-        "the example runs",
-        printed.as_ref().map(|_| ()).map_err(String::clone),
-    );
+    driver.check("the example runs", printed.as_ref().map(|_| ()).map_err(String::clone));
     let printed = printed.unwrap_or_default();
     driver.check("it reports what it must", same(report, &printed));
     let wrong = report.replace("9007199254740993", "9007199254740992");
@@ -170,18 +142,9 @@ fn example(driver: &mut Driver, report: &str, mut program: Command) {
     let left = driver.sql(LEFT);
     driver.check("the queue holds what it must", same(LEAVES, &left));
     let wrong = LEAVES.replace("12:00:00", "17:00:00");
-    driver.refuses(
-        "control: a time that is hours off is refused",
-        same(&wrong, &left),
-    );
+    driver.refuses("control: a time that is hours off is refused", same(&wrong, &left));
     let wrong = LEAVES.replace("25 null", "25 {}");
-    driver.refuses(
-        "control: JSON null is not what was left out",
-        same(&wrong, &left),
-    );
+    driver.refuses("control: JSON null is not what was left out", same(&wrong, &left));
     driver.sql("select jobs.delete(id) from jobs.jobs where kind = 'index' and args->'page' = '5'");
-    driver.refuses(
-        "control: a job too few is seen",
-        same(LEAVES, &driver.sql(LEFT)),
-    );
+    driver.refuses("control: a job too few is seen", same(LEAVES, &driver.sql(LEFT)));
 }

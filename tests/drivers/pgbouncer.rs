@@ -19,9 +19,7 @@ const MODES: [&str; 3] = ["session", "transaction", "statement"];
 
 pub fn runs(driver: &mut Driver) {
     if let Err(error) = need_pgbouncer() {
-        return driver
-            .checks
-            .cannot("pgbouncer", "apt-get download pgbouncer", &error);
+        return driver.checks.cannot("pgbouncer", "apt-get download pgbouncer", &error);
     }
     let cluster = driver.cluster;
     for name in PROGRAMS {
@@ -35,10 +33,7 @@ pub fn runs(driver: &mut Driver) {
     driver.check("it starts with the example's settings", outcome);
     let Ok(pgbouncer) = started else { return };
     driver.check("it complains of nothing", pgbouncer.complains_of_nothing());
-    let pool = Pool {
-        cluster,
-        port: pgbouncer.port,
-    };
+    let pool = Pool { cluster, port: pgbouncer.port };
 
     for name in PROGRAMS {
         let database = format!("pooled_{name}");
@@ -60,14 +55,9 @@ pub fn runs(driver: &mut Driver) {
         functions(driver, &pool, mode);
     }
     let script = read("tests/drivers/functions.sql");
-    driver.check(
-        "every function was called",
-        all_are_called(cluster, &script),
-    );
-    let without: String = script
-        .split_inclusive('\n')
-        .filter(|line| !line.contains("jobs.snooze"))
-        .collect();
+    driver.check("every function was called", all_are_called(cluster, &script));
+    let without: String =
+        script.split_inclusive('\n').filter(|line| !line.contains("jobs.snooze")).collect();
     driver.refuses(
         "control: a function that was not called is found",
         all_are_called(cluster, &without),
@@ -84,16 +74,12 @@ fn start(cluster: &Cluster) -> Result<PgBouncer, String> {
     let (databases, settings) = example.split_once("[pgbouncer]").expect("two sections");
     let port = format!("port={}", cluster.port());
     let line_of = |database: &str| {
-        let line = databases
-            .lines()
-            .find(|line| line.starts_with(&format!("{database} = ")));
+        let line = databases.lines().find(|line| line.starts_with(&format!("{database} = ")));
         line.expect(database).replace("port=5432", &port)
     };
     let pooled = PROGRAMS.map(|name| format!("pooled_{name}"));
     let pooled = pooled.iter().map(String::as_str).chain(["pooled_control"]);
-    let mut lines: Vec<_> = pooled
-        .map(|name| line_of("shop").replace("shop", name))
-        .collect();
+    let mut lines: Vec<_> = pooled.map(|name| line_of("shop").replace("shop", name)).collect();
     let server = format!("host=127.0.0.1 {port} dbname");
     lines.extend(MODES.map(|mode| format!("{mode} = {server}={mode} pool_mode={mode}")));
     let workers = line_of("shop_workers").replacen("shop_", "", 1);
@@ -101,9 +87,7 @@ fn start(cluster: &Cluster) -> Result<PgBouncer, String> {
     lines.push(format!("prepared = {server}=prepared pool_mode=session"));
     lines.push(format!("one = {server}=transaction pool_size=1"));
     let ours = ["listen_port", "listen_addr", "auth_type", "auth_file"];
-    let settings = settings
-        .lines()
-        .filter(|line| !ours.iter().any(|name| line.starts_with(name)));
+    let settings = settings.lines().filter(|line| !ours.iter().any(|name| line.starts_with(name)));
     let settings: Vec<_> = settings.chain(["server_round_robin = 1"]).collect();
     PgBouncer::start(cluster, &lines.join("\n"), &settings.join("\n"))
 }
@@ -134,17 +118,7 @@ struct Pool<'a> {
 impl Pool<'_> {
     fn psql(&self, database: &str, user: &str) -> Command {
         let mut psql = self.cluster.client("psql");
-        psql.args([
-            "-X",
-            "-q",
-            "-At",
-            "-h",
-            "127.0.0.1",
-            "-U",
-            user,
-            "-d",
-            database,
-        ]);
+        psql.args(["-X", "-q", "-At", "-h", "127.0.0.1", "-U", user, "-d", database]);
         psql.args(["-p", &self.port.to_string()]);
         psql
     }
@@ -164,8 +138,7 @@ impl Pool<'_> {
     fn grow(&self, database: &str, user: &str) {
         let sleeps = |_| {
             let mut psql = self.psql(database, user);
-            psql.args(["-c", "select pg_sleep(3)"])
-                .stdout(Stdio::null());
+            psql.args(["-c", "select pg_sleep(3)"]).stdout(Stdio::null());
             psql.spawn().expect("psql")
         };
         for mut sleeping in [0, 1, 2].map(sleeps) {
@@ -178,10 +151,7 @@ impl Pool<'_> {
         let start = Instant::now();
         let query = format!("select count(*) from pg_stat_activity where {activity}");
         while self.cluster.psql("postgres", &query).trim() == "0" {
-            holds(
-                start.elapsed() < Duration::from_secs(10),
-                format!("nobody did: {activity}"),
-            )?;
+            holds(start.elapsed() < Duration::from_secs(10), format!("nobody did: {activity}"))?;
             std::thread::sleep(Duration::from_millis(100));
         }
         Ok(())
@@ -193,14 +163,8 @@ fn functions(driver: &mut Driver, pool: &Pool, mode: &str) {
     pool.grow(mode, "postgres");
     let pids = pool.sql(mode, &["select pg_backend_pid()"; 3]);
     let pids = pids.map(|pids| pids.lines().map(String::from).collect::<BTreeSet<_>>());
-    let has = holds(
-        pids.as_ref().is_ok_and(|pids| pids.len() == connections),
-        format!("{pids:?}"),
-    );
-    driver.check(
-        format!("mode {mode} has {connections} connections for a client"),
-        has,
-    );
+    let has = holds(pids.as_ref().is_ok_and(|pids| pids.len() == connections), format!("{pids:?}"));
+    driver.check(format!("mode {mode} has {connections} connections for a client"), has);
     let mut psql = pool.psql(mode, "postgres");
     let script = read("tests/drivers/functions.sql");
     let (_, came) = feed(psql.args(["-f", "-"]).env("PGAPPNAME", "pooled"), &script);
@@ -217,21 +181,15 @@ fn all_are_called(cluster: &Cluster, script: &str) -> Outcome {
         let query = format!(
             "select 'jobs.' || proname from pg_proc p where pronamespace = 'jobs'::regnamespace and {condition}"
         );
-        cluster
-            .psql("transaction", &query)
-            .lines()
-            .map(String::from)
-            .collect()
+        cluster.psql("transaction", &query).lines().map(String::from).collect()
     };
     let all = names("true");
     let public = names(
         "exists (select from pg_description d where d.objoid = p.oid) and proname not in ('count_queues', 'idle_runs', 'installed', 'is_preloaded')",
     );
     let name = Regex::new(r"jobs\.[a-z_]+").expect("a regex");
-    let called: BTreeSet<String> = name
-        .find_iter(script)
-        .map(|found| found.as_str().into())
-        .collect();
+    let called: BTreeSet<String> =
+        name.find_iter(script).map(|found| found.as_str().into()).collect();
     let called: BTreeSet<String> = called.intersection(&all).cloned().collect();
     let lines = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join("\n");
     same(&lines(public), &lines(called))
@@ -251,9 +209,7 @@ fn transactions(driver: &mut Driver, pool: &Pool) {
     let inserted = same("both", &pool.cluster.psql("transaction", query));
     driver.check("a transaction with a savepoint", inserted);
     let finds = |driver: &mut Driver, what, words, result: Result<String, String>| {
-        driver
-            .checks
-            .finds(format!("pgbouncer: {what}"), words, result.map(|_| ()));
+        driver.checks.finds(format!("pgbouncer: {what}"), words, result.map(|_| ()));
     };
     finds(
         driver,
@@ -262,12 +218,7 @@ fn transactions(driver: &mut Driver, pool: &Pool) {
         pool.sql("statement", &statements),
     );
     let waited = pool.sql("transaction", &["begin", "call jobs.wait()"]);
-    finds(
-        driver,
-        "in a transaction, wait is refused",
-        "jobs.wait",
-        waited,
-    );
+    finds(driver, "in a transaction, wait is refused", "jobs.wait", waited);
 }
 
 /// A wait through the pooler ends when the job comes. While it waits, it has a connection of its
@@ -278,19 +229,13 @@ fn waits(driver: &mut Driver, pool: &Pool) {
         "a wait in the workers' pool ends when a job comes by the producers' pool",
         wait(pool, "workers", "one", 20, 0..=10),
     );
-    driver.check(
-        "a producer waits for a pool of waiters",
-        wait(pool, "one", "one", 6, 2..=20),
-    );
+    driver.check("a producer waits for a pool of waiters", wait(pool, "one", "one", 6, 2..=20));
     for mode in MODES {
         driver.check(
             format!("mode {mode}: a wait ends when a job comes"),
             wait(pool, mode, mode, 20, 0..=10),
         );
-        driver.check(
-            format!("mode {mode}: a wait can be cancelled"),
-            cancel(pool, mode),
-        );
+        driver.check(format!("mode {mode}: a wait can be cancelled"), cancel(pool, mode));
     }
 }
 
@@ -306,14 +251,9 @@ fn wait(
     std::thread::scope(|scope| {
         let call = format!("call jobs.wait('{queue}', timeout => '{timeout} s')");
         let waiting = scope.spawn(move || pool.sql(waits, &[&call]));
-        pool.until(&format!(
-            "query ilike 'call jobs.wait(''{queue}''%' and state = 'active'"
-        ))?;
+        pool.until(&format!("query ilike 'call jobs.wait(''{queue}''%' and state = 'active'"))?;
         let begun = Instant::now();
-        pool.sql(
-            inserts,
-            &[&format!("select jobs.insert('a', queue => '{queue}')")],
-        )?;
+        pool.sql(inserts, &[&format!("select jobs.insert('a', queue => '{queue}')")])?;
         waiting.join().expect("a wait")?;
         let took = begun.elapsed().as_secs();
         holds(seconds.contains(&took), format!("it took {took} s"))
@@ -323,26 +263,16 @@ fn wait(
 fn cancel(pool: &Pool, mode: &str) -> Outcome {
     let psql = pool.psql(mode, "postgres");
     let mut cancelled = Command::new("env");
-    cancelled
-        .arg("--default-signal=INT")
-        .arg(psql.get_program())
-        .args(psql.get_args());
+    cancelled.arg("--default-signal=INT").arg(psql.get_program()).args(psql.get_args());
     cancelled.args(["-c", "call jobs.wait('cancelled', timeout => '60 s')"]);
-    let cancelled = cancelled
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("psql");
+    let cancelled = cancelled.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("psql");
     let begun = pool.until("query ilike 'call jobs.wait(''cancelled''%' and state = 'active'");
     let killed = output(Command::new("kill").args(["-INT", &cancelled.id().to_string()]));
     let ended = cancelled.wait_with_output().expect("psql");
     begun?;
     killed?;
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    holds(
-        said.contains("canceling statement due to user request"),
-        said,
-    )
+    holds(said.contains("canceling statement due to user request"), said)
 }
 
 /// What LISTEN subscribes is the connection, not the client. psql shows what it was notified of.

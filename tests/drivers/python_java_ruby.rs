@@ -77,37 +77,21 @@ pub fn runs(driver: &mut Driver) {
         return;
     };
     let name = driver.name;
-    let pooled = if driver.is_pooled {
-        "nothing prepared: "
-    } else {
-        ""
-    };
+    let pooled = if driver.is_pooled { "nothing prepared: " } else { "" };
     driver.sql(&format!(
         "alter role app in database \"{}\" set timezone = 'Asia/Tokyo'",
         driver.database
     ));
     let printed = output(program.env("TZ", "America/New_York"));
-    driver.check(
-        format!("{pooled}it runs"),
-        printed.as_ref().map(|_| ()).map_err(String::clone),
-    );
+    driver.check(format!("{pooled}it runs"), printed.as_ref().map(|_| ()).map_err(String::clone));
     let printed = printed.unwrap_or_default().to_lowercase();
     let reported = same(&report(name, !driver.is_pooled), &printed);
     driver.check(format!("{pooled}it reports what it must"), reported);
-    driver.check(
-        format!("{pooled}the queue holds what it must"),
-        same(LEAVES, &driver.sql(LEFT)),
-    );
+    driver.check(format!("{pooled}the queue holds what it must"), same(LEAVES, &driver.sql(LEFT)));
     if !driver.is_pooled {
-        driver.refuses(
-            "control: another report is refused",
-            same(&report(name, false), &printed),
-        );
+        driver.refuses("control: another report is refused", same(&report(name, false), &printed));
         driver.sql("select jobs.update(id, priority => -6) from jobs.jobs where kind = 'types'");
-        driver.refuses(
-            "control: another job is refused",
-            same(LEAVES, &driver.sql(LEFT)),
-        );
+        driver.refuses("control: another job is refused", same(LEAVES, &driver.sql(LEFT)));
     }
 }
 
@@ -117,11 +101,7 @@ pub fn example(driver: &mut Driver, user: &str) -> Option<Command> {
     match name {
         "jdbc" => {
             let has_compiler = program("javac").is_some();
-            let jdk = if has_compiler {
-                "libpostgresql-jdbc-java"
-            } else {
-                "default-jdk-headless"
-            };
+            let jdk = if has_compiler { "libpostgresql-jdbc-java" } else { "default-jdk-headless" };
             let packages = ["need_packages", jdk, "libpostgresql-jdbc-java"];
             driver
                 .checks
@@ -131,11 +111,7 @@ pub fn example(driver: &mut Driver, user: &str) -> Option<Command> {
                     &packages,
                 )
                 .then(|| {
-                    let unprepared = if driver.is_pooled {
-                        "&prepareThreshold=0"
-                    } else {
-                        ""
-                    };
+                    let unprepared = if driver.is_pooled { "&prepareThreshold=0" } else { "" };
                     let url = format!(
                         "jdbc:postgresql://127.0.0.1:{}/{}?user={user}{unprepared}",
                         driver.port, driver.database
@@ -154,20 +130,16 @@ pub fn example(driver: &mut Driver, user: &str) -> Option<Command> {
         // Debian's Ruby, because it has Debian's gems.
         "activerecord" => {
             let packages = ["need_packages", "ruby-activerecord", "ruby-pg"];
-            driver
-                .checks
-                .has(name, "apt-get install ruby-activerecord ruby-pg", &packages)
-                .then(|| {
-                    let unprepared = if driver.is_pooled {
-                        "?prepared_statements=false"
-                    } else {
-                        ""
-                    };
+            driver.checks.has(name, "apt-get install ruby-activerecord ruby-pg", &packages).then(
+                || {
+                    let unprepared =
+                        if driver.is_pooled { "?prepared_statements=false" } else { "" };
                     let mut ruby = driver.program("/usr/bin/ruby", user);
                     ruby.arg("examples/ruby/example.rb");
                     ruby.env("DATABASE_URL", format!("{}{unprepared}", driver.url(user)));
                     ruby
-                })
+                },
+            )
         }
         _ => {
             if name == "psycopg" {
@@ -176,11 +148,7 @@ pub fn example(driver: &mut Driver, user: &str) -> Option<Command> {
             }
             let environment = format!("python_{name}");
             let own = format!("examples/python/requirements-{name}.txt");
-            let mut need = vec![
-                "need_python",
-                &environment,
-                "examples/python/requirements.txt",
-            ];
+            let mut need = vec!["need_python", &environment, "examples/python/requirements.txt"];
             if name != "psycopg" {
                 need.push(&own);
             }

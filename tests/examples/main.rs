@@ -38,9 +38,7 @@ fn becomes(cluster: &Cluster, condition: &str) -> Outcome {
         if start.elapsed() > Duration::from_secs(60) {
             let left = "select queue, kind, state, attempt, count(*) from jobs.jobs where finalized_at is null group by 1, 2, 3, 4";
             let left = sql(cluster, left);
-            return Err(format!(
-                "after a minute it is still not true that {condition}\n{left}"
-            ));
+            return Err(format!("after a minute it is still not true that {condition}\n{left}"));
         }
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -45,11 +45,7 @@ pub fn work(checks: &mut Checks, cluster: &Cluster, language: &'static str) {
         }
     }
     sql(cluster, BEFORE);
-    let mut test = Test {
-        checks,
-        cluster,
-        language,
-    };
+    let mut test = Test { checks, cluster, language };
     test.works();
     test.stops();
     test.stops_on_command();
@@ -58,8 +54,7 @@ pub fn work(checks: &mut Checks, cluster: &Cluster, language: &'static str) {
 
 impl Test<'_> {
     fn check(&mut self, what: impl Display, outcome: Outcome) {
-        self.checks
-            .check(format!("{}: {what}", self.language), outcome);
+        self.checks.check(format!("{}: {what}", self.language), outcome);
     }
 
     fn becomes(&mut self, what: impl Display, condition: &str) {
@@ -84,23 +79,12 @@ impl Test<'_> {
                 .arg("examples/python/worker.py"),
             _ => worker.arg("examples/shell/worker.sh"),
         };
-        let host = self
-            .cluster
-            .directory()
-            .display()
-            .to_string()
-            .replace('/', "%2F");
+        let host = self.cluster.directory().display().to_string().replace('/', "%2F");
         let path = std::env::var("PATH").unwrap_or_default();
         worker.arg(queue).current_dir(ROOT).process_group(0);
-        worker.env(
-            "PATH",
-            format!("{}:{path}", self.cluster.postgres().bindir.display()),
-        );
+        worker.env("PATH", format!("{}:{path}", self.cluster.postgres().bindir.display()));
         worker.env("DATABASE_URL", format!("postgresql://postgres@{host}/jobs"));
-        worker
-            .env("LEASE", "6")
-            .env("CONCURRENCY", "4")
-            .env("GRACE", "8");
+        worker.env("LEASE", "6").env("CONCURRENCY", "4").env("GRACE", "8");
         worker.spawn().expect("a worker")
     }
 
@@ -165,10 +149,7 @@ unheard_of discarded 3 jobs, attempts 1..1, errors 1..1, rows 0..0",
             "what refused a row is in the error",
             &format!("count(*) = 4 from jobs.errors e where e.error like '%this row is refused%' and e.job_id in (select id {in_queue})"),
         );
-        self.becomes(
-            "both workers had jobs",
-            "count(distinct worker) = 2 from done",
-        );
+        self.becomes("both workers had jobs", "count(distinct worker) = 2 from done");
 
         self.becomes(
             "idle workers wait for work",
@@ -205,10 +186,7 @@ unheard_of discarded 3 jobs, attempts 1..1, errors 1..1, rows 0..0",
         self.sql(&format!("select jobs.insert('ok', queue => '{queue}')"));
         self.becomes("and leave the job", &format!("state = 'available' {last}"));
         self.sql(&format!("select jobs.resume_worker(worker) {workers}"));
-        self.becomes(
-            "until they are resumed",
-            &format!("state = 'completed' {last}"),
-        );
+        self.becomes("until they are resumed", &format!("state = 'completed' {last}"));
     }
 
     /// SIGTERM while jobs run: what ends within the grace period is completed, the rest is given
@@ -241,10 +219,7 @@ unheard_of discarded 3 jobs, attempts 1..1, errors 1..1, rows 0..0",
 ok available 1 jobs, attempts 0..0, errors 0..0, rows 0..0
 slow completed 1 jobs, attempts 1..1, errors 0..0, rows 1..1",
         );
-        self.check(
-            "what ran when they were stopped is done or given back",
-            left,
-        );
+        self.check("what ran when they were stopped is done or given back", left);
     }
 
     /// With the command stop they end what runs, however long that takes, and begin nothing.
@@ -286,20 +261,15 @@ slow completed 5 jobs, attempts 1..1, errors 0..0, rows 1..1",
             r#"select jobs.insert('slow', '{{"seconds": 3}}', queue => '{queue}') from generate_series(1, 4)"#
         ));
         let killed = self.start(1, &queue);
-        self.becomes(
-            "its jobs run",
-            &format!("count(*) = 4 {in_queue} and state = 'running'"),
-        );
+        self.becomes("its jobs run", &format!("count(*) = 4 {in_queue} and state = 'running'"));
         drop(killed);
         let workers = self.start(1, &queue);
         self.becomes(
             "the jobs of a dead worker are done by another one",
             &format!("count(*) = 4 {in_queue} and state = 'completed'"),
         );
-        let left = self.left(
-            &queue,
-            "slow completed 4 jobs, attempts 2..2, errors 1..1, rows 1..1",
-        );
+        let left =
+            self.left(&queue, "slow completed 4 jobs, attempts 2..2, errors 1..1, rows 1..1");
         self.check("by its second attempt, once", left);
         workers.signal("INT");
         self.check("it stops", workers.end_well());
@@ -332,9 +302,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         for worker in &mut self.0 {
             let group = format!("-{}", worker.id());
-            let _ = Command::new("kill")
-                .args(["-s", "KILL", "--", &group])
-                .output();
+            let _ = Command::new("kill").args(["-s", "KILL", "--", &group]).output();
             let _ = worker.wait();
         }
     }

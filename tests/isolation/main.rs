@@ -72,27 +72,15 @@ fn as_expected(name: &str) {
 /// What isolationtester prints of a specification.
 fn isolationtester(cluster: &Cluster, name: &str) -> String {
     let create = "create extension jobs";
-    let created = cluster
-        .bin("psql")
-        .args(["-X", "-q", "-d", "postgres", "-c", create])
-        .status();
+    let created = cluster.bin("psql").args(["-X", "-q", "-d", "postgres", "-c", create]).status();
     assert!(created.is_ok_and(|status| status.success()), "{create}");
     let spec = fs::File::open(Path::new(HERE).join(format!("specs/{name}.spec")));
-    let pgxs = cluster
-        .bin("pg_config")
-        .arg("--pgxs")
-        .output()
-        .expect("pg_config");
+    let pgxs = cluster.bin("pg_config").arg("--pgxs").output().expect("pg_config");
     let pgxs = String::from_utf8(pgxs.stdout).expect("UTF-8");
-    let src = Path::new(pgxs.trim())
-        .ancestors()
-        .nth(2)
-        .expect("it is in src/makefiles");
+    let src = Path::new(pgxs.trim()).ancestors().nth(2).expect("it is in src/makefiles");
     let tester = src.join("test/isolation/isolationtester");
-    let connection = format!(
-        "host={} user=postgres dbname=postgres",
-        cluster.directory().display()
-    );
+    let connection =
+        format!("host={} user=postgres dbname=postgres", cluster.directory().display());
     let output = cluster
         .program(&tester)
         .arg(connection)
@@ -120,13 +108,8 @@ fn differences(expected: &str, came: &str) -> String {
     let mut differences = String::new();
     for n in 0..answers.len().max(came.len()) {
         let (answers, came) = (answers.get(n), came.get(n));
-        if !answers
-            .zip(came)
-            .is_some_and(|(answers, came)| answers.contains(came))
-        {
-            let expected = answers
-                .map(|answers| answers.join("\n     or "))
-                .unwrap_or_default();
+        if !answers.zip(came).is_some_and(|(answers, came)| answers.contains(came)) {
+            let expected = answers.map(|answers| answers.join("\n     or ")).unwrap_or_default();
             let came = came.copied().unwrap_or_default();
             differences += &format!("line {}\nexpected {expected}\n    came {came}\n", n + 1);
         }

@@ -37,9 +37,8 @@ fn line(statements: &HashMap<&str, &str>, printed: &str) -> String {
     while !rest.trim_start().is_empty() {
         rest = rest.trim_start_matches('\n');
         let known = words.last_mut();
-        if let Some((name, behind)) = rest
-            .strip_prefix("step ")
-            .and_then(|step| step.split_once(": "))
+        if let Some((name, behind)) =
+            rest.strip_prefix("step ").and_then(|step| step.split_once(": "))
         {
             let ended = behind.strip_prefix("<... completed>");
             rest = ended.unwrap_or_else(|| behind.strip_prefix(statements[name]).expect(name));

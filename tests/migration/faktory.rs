@@ -10,11 +10,7 @@ use jobs_tests::checks::{Outcome, feed, output};
 use crate::{MOVED, System, apt_says, says};
 
 pub fn moves(faktory: &mut System) {
-    faktory.checks.skip(
-        "a server of Faktory",
-        "apt-get install faktory",
-        apt_says("faktory"),
-    );
+    faktory.checks.skip("a server of Faktory", "apt-get install faktory", apt_says("faktory"));
     let now = output(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S.%NZ"])).expect("date");
     let lines =
         fs::read_to_string(Path::new(ROOT).join("tests/migration/faktory.jsonl")).expect("jobs");

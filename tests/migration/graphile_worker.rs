@@ -41,11 +41,7 @@ pub fn moves(graphile: &mut System) {
            from jobs.jobs j join jobs_moved m on m.job_id = j.id where j.kind = 'failing'",
         "4|t",
     );
-    graphile.answer(
-        "of a named queue one job at a time",
-        &fetch_order("serial"),
-        "7",
-    );
+    graphile.answer("of a named queue one job at a time", &fetch_order("serial"), "7");
     graphile.answer(
         "the audit says who made the queue serial",
         "select action, target, reason from jobs.audit",
@@ -64,12 +60,7 @@ pub fn moves(graphile: &mut System) {
         "4|f\n6|f\n10|t",
     );
     graphile.unlock(lock);
-    graphile.moves(
-        "another run moves what was locked",
-        "graphile-worker",
-        "1|0",
-        &[],
-    );
+    graphile.moves("another run moves what was locked", "graphile-worker", "1|0", &[]);
     graphile.moves("a third one nothing", "graphile-worker", "0|0", &[]);
     graphile.moved_back(SOURCE, 8);
     drop(worker.stdin.take());
@@ -77,12 +68,7 @@ pub fn moves(graphile: &mut System) {
         .until("select count(*) = 0 from graphile_worker._private_jobs where payload->>'n' = '10'");
     graphile.check("its worker finishes what it had", finishes);
     graphile.sql("select jobs.reset_queue('serial'); select jobs.configure_queue('serial', max_waiting => 100)");
-    graphile.moves(
-        "then it is not moved",
-        "graphile-worker",
-        "8|0",
-        &["running=on"],
-    );
+    graphile.moves("then it is not moved", "graphile-worker", "8|0", &["running=on"]);
     graphile.answer(
         "what is set of a queue stays, whatever it is",
         "select concurrency, max_waiting from jobs.queues where queue = 'serial'",

@@ -44,12 +44,7 @@ fn main() -> ExitCode {
             if checks.wants(name) {
                 cluster.psql("postgres", &format!("create database {name}"));
                 cluster.psql(name, "create extension jobs");
-                let mut system = System {
-                    checks,
-                    cluster: &cluster,
-                    name,
-                    before: String::new(),
-                };
+                let mut system = System { checks, cluster: &cluster, name, before: String::new() };
                 moves(&mut system);
             }
         }
@@ -71,8 +66,7 @@ impl System<'_> {
     }
 
     fn refuses(&mut self, what: impl Display, outcome: Outcome) {
-        self.checks
-            .refuses(format!("{}: {what}", self.name), outcome);
+        self.checks.refuses(format!("{}: {what}", self.name), outcome);
     }
 
     fn sql(&self, script: &str) -> String {
@@ -151,34 +145,20 @@ impl System<'_> {
     }
 
     fn url(&self) -> String {
-        format!(
-            "postgresql://postgres@/{}?host={}",
-            self.name,
-            self.cluster.directory().display()
-        )
+        format!("postgresql://postgres@/{}?host={}", self.name, self.cluster.directory().display())
     }
 
     fn node_url(&self) -> String {
         let host = self.cluster.directory().display().to_string();
-        format!(
-            "postgresql://postgres@{}/{}",
-            host.replace('/', "%2F"),
-            self.name
-        )
+        format!("postgresql://postgres@{}/{}", host.replace('/', "%2F"), self.name)
     }
 
     /// Of packages only what they bring themselves is needed, and Oban's wants a newer Python than
     /// Debian has.
     fn has_python(&mut self, what: &str) -> bool {
         const LIST: &str = "tests/migration/requirements.txt";
-        let need = [
-            "need_python",
-            "migration",
-            LIST,
-            "--",
-            "--no-deps",
-            "--ignore-requires-python",
-        ];
+        let need =
+            ["need_python", "migration", LIST, "--", "--no-deps", "--ignore-requires-python"];
         let tried = format!("pip install --no-deps --ignore-requires-python -r {LIST}");
         self.checks.has(what, tried, &need)
     }
@@ -192,13 +172,9 @@ impl System<'_> {
     }
 
     fn has_node(&mut self, what: &str) -> bool {
-        let copy = state_directory()
-            .join("migration-node")
-            .display()
-            .to_string();
+        let copy = state_directory().join("migration-node").display().to_string();
         let need = ["need_npm", "tests/migration", &copy];
-        self.checks
-            .has(what, "npm ci # tests/migration/package-lock.json", &need)
+        self.checks.has(what, "npm ci # tests/migration/package-lock.json", &need)
     }
 
     /// A program for Node of this directory.
@@ -250,19 +226,13 @@ impl System<'_> {
             &format!("{jobs}|ops/migrate/undo.sql|ops/migrate/undo.sql"),
         );
         let other = format!("{}something else\n", self.before);
-        self.refuses(
-            "control: another table is not as it was",
-            same(&other, &after),
-        );
+        self.refuses("control: another table is not as it was", same(&other, &after));
     }
 }
 
 /// One line of what a script said is this.
 fn says(came: &str, said: &str) -> Outcome {
-    holds(
-        came.lines().any(|line| line == said),
-        format!("it said:\n{came}"),
-    )
+    holds(came.lines().any(|line| line == said), format!("it said:\n{came}"))
 }
 
 /// See [`System::lock`].
@@ -290,9 +260,7 @@ fn fetch_order(queue: &str) -> String {
 
 /// What apt says of a package that this Debian does not have.
 fn apt_says(package: &str) -> String {
-    let apt = Command::new("apt-get")
-        .args(["install", "-s", package])
-        .output();
+    let apt = Command::new("apt-get").args(["install", "-s", package]).output();
     let said = apt.map(|apt| String::from_utf8_lossy(&apt.stderr).into_owned());
     let said = said.unwrap_or_else(|error| error.to_string());
     said.lines().next_back().unwrap_or_default().into()

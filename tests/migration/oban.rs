@@ -17,12 +17,7 @@ pub fn moves(oban: &mut System) {
     oban.sql(
         r#"select jobs.define_kind('App.Charge', unique_opts => '{"oban": {"period": 60}}'); select jobs.insert('App.Charge', '{"n": 11}')"#,
     );
-    oban.moves(
-        "what waits is moved, but what a producer has inserted here",
-        "oban",
-        "7|1",
-        &[],
-    );
+    oban.moves("what waits is moved, but what a producer has inserted here", "oban", "7|1", &[]);
     oban.answer(
         "with all its options; two of one key wait side by side as before",
         MOVED,
@@ -62,10 +57,8 @@ pub fn moves(oban: &mut System) {
     oban.unlock(lock);
     oban.moves("another run moves what was locked", "oban", "1|0", &[]);
     oban.moves("a third one nothing", "oban", "0|0", &[]);
-    let without_duplicate = oban
-        .before
-        .split_inclusive('\n')
-        .filter(|row| !row.contains(r#"{"n": 11}"#));
+    let without_duplicate =
+        oban.before.split_inclusive('\n').filter(|row| !row.contains(r#"{"n": 11}"#));
     oban.before = without_duplicate.collect();
     oban.moved_back(SOURCE, 8);
     oban.moves(

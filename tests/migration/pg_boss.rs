@@ -19,10 +19,7 @@ pub fn moves(boss: &mut System) {
     boss.remember(SOURCE);
     let lock = boss.lock("select 1 from pgboss.job where data->>'n' = '4' for update");
     let unknown = boss.script("pg-boss", "7|0", &[]);
-    boss.refuses(
-        "a queue that is throttled, of which nothing is known, is refused",
-        unknown,
-    );
+    boss.refuses("a queue that is throttled, of which nothing is known, is refused", unknown);
     boss.sql(
         r#"select jobs.define_kind('crawl', unique_opts => '{"by_args": ["site"], "by_period": "5000 weeks"}')"#,
     );

@@ -77,8 +77,7 @@ pub fn races(race: &mut System) {
             scope.spawn(|| race.sql(&pop));
         }
         for _ in 0..15 {
-            race.run("pgmq", &["queue=race", "limit=100"])
-                .expect("a move");
+            race.run("pgmq", &["queue=race", "limit=100"]).expect("a move");
         }
     });
     race.run("pgmq", &["queue=race"]).expect("a move");
@@ -95,20 +94,14 @@ pub fn races(race: &mut System) {
 fn schema(system: &System) {
     let library = state_directory().join("migration/lib");
     let version = fs::read_dir(&library).expect("an environment").next();
-    let version = version
-        .expect("a version of Python")
-        .expect("a directory")
-        .path();
+    let version = version.expect("a version of Python").expect("a directory").path();
     let script = fs::read_to_string(version.join("site-packages/pgmq/sql/pgmq.sql"));
     system.sql(&script.expect("pgmq.sql"));
 }
 
 fn kind_of_queue(pgmq: &System) -> Outcome {
     pgmq.script("pgmq", "5|0", &["queue=mail", "running=on"])?;
-    pgmq.is(
-        "select distinct kind, queue from jobs.jobs where meta ? 'moved_from'",
-        "mail|mail",
-    )
+    pgmq.is("select distinct kind, queue from jobs.jobs where meta ? 'moved_from'", "mail|mail")
 }
 
 /// A job that is taken and done while undo waits for it.
@@ -123,10 +116,7 @@ fn undo_beside_done(pgmq: &System) -> Outcome {
     if undone.is_ok() || !ended.success() {
         return Err(format!("undo was {undone:?}, the worker {ended}"));
     }
-    pgmq.is(
-        "select count(*) from jobs.jobs where state = 'completed'",
-        "1",
-    )?;
+    pgmq.is("select count(*) from jobs.jobs where state = 'completed'", "1")?;
     pgmq.is("select count(*) from pgmq.q_mail", "0")?;
     // It waits again for the next test, behind the others.
     pgmq.sql("select jobs.retry(id) from jobs.jobs where state = 'completed'");
@@ -137,12 +127,6 @@ fn undo_beside_done(pgmq: &System) -> Outcome {
 fn undo_beside_worker(pgmq: &System) -> Outcome {
     pgmq.is("select args->>'n' from jobs.fetch('mail')", "2")?;
     pgmq.script("undo", "4", &[&format!("source={SOURCE}")])?;
-    pgmq.is(
-        "select args->>'n', state from jobs.jobs where meta ? 'moved_from'",
-        "2|running",
-    )?;
-    pgmq.is(
-        "select count(*), count(*) filter (where message->>'n' = '2') from pgmq.q_mail",
-        "4|0",
-    )
+    pgmq.is("select args->>'n', state from jobs.jobs where meta ? 'moved_from'", "2|running")?;
+    pgmq.is("select count(*), count(*) filter (where message->>'n' = '2') from pgmq.q_mail", "4|0")
 }

@@ -19,9 +19,7 @@ pub fn moves(river: &mut System) {
     if !river.has_python("River's client") {
         return;
     }
-    let url = river
-        .url()
-        .replacen("postgresql:", "postgresql+psycopg:", 1);
+    let url = river.url().replacen("postgresql:", "postgresql+psycopg:", 1);
     river.python_inserts("its client inserts", &url, "river_jobs.py");
     // What its workers and the unique inserts of its other clients write; the client for Python
     // does not.
@@ -36,10 +34,7 @@ update river_job set unique_key = sha256('charge'), unique_states = B'11110101' 
     let lock = river.lock("select 1 from river_job where args->>'n' = '9' for update");
 
     let unknown = river.script("river", "7|0", &[]);
-    river.refuses(
-        "a unique kind of which nothing is known is refused",
-        unknown,
-    );
+    river.refuses("a unique kind of which nothing is known is refused", unknown);
     river.answer(
         "and all stays as it was",
         "select count(*), (select count(*) from jobs.jobs), to_regclass('public.jobs_moved') is null from river_job",
@@ -112,11 +107,7 @@ fn schema(river: &System) -> Outcome {
         ),
     );
     write("lib.rs", "");
-    succeeds(
-        Command::new("cargo")
-            .args(["fetch", "-q"])
-            .current_dir(work.path()),
-    )?;
+    succeeds(Command::new("cargo").args(["fetch", "-q"]).current_dir(work.path()))?;
     let home = std::env::var_os("HOME").unwrap_or_default();
     let cargo = std::env::var_os("CARGO_HOME")
         .map_or_else(|| PathBuf::from(home).join(".cargo"), PathBuf::from);

@@ -19,21 +19,12 @@ fn main() -> ExitCode {
 fn monitoring(checks: &mut Checks) {
     let packages = [
         &["need_packages", "python3-yaml"][..],
-        &[
-            "need_programs",
-            "prometheus-postgres-exporter",
-            "prometheus",
-        ],
+        &["need_programs", "prometheus-postgres-exporter", "prometheus"],
     ];
-    if !packages
-        .iter()
-        .all(|need| checks.has("monitoring", "apt-get", need))
-    {
+    if !packages.iter().all(|need| checks.has("monitoring", "apt-get", need)) {
         return;
     }
-    let settings = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("autovacuum", "off");
+    let settings = Cluster::builder().set("jobs.enabled", "off").set("autovacuum", "off");
     let cluster = settings.start();
     // Its rows are written by hand.
     cluster.allow_violations();
@@ -42,25 +33,13 @@ fn monitoring(checks: &mut Checks) {
     cluster.psql("jobs", &setup.expect("setup.sql"));
 
     let files = Files::copy(&cluster);
-    checks.check(
-        "every query gives a viewer what jobs.metrics() says",
-        files.queries("viewer"),
-    );
-    checks.check(
-        "both exporters have every metric, and no other",
-        files.judge("complete"),
-    );
-    checks.check(
-        "dashboard and alerts use what there is, and all of it",
-        files.judge("names"),
-    );
+    checks.check("every query gives a viewer what jobs.metrics() says", files.queries("viewer"));
+    checks.check("both exporters have every metric, and no other", files.judge("complete"));
+    checks.check("dashboard and alerts use what there is, and all of it", files.judge("names"));
     checks.check("the dashboard's expressions are PromQL", files.dashboard());
     checks.check("the alerts fire when they should", files.alerts());
     checks.check("what the alerts say runs", files.judge("annotations"));
-    checks.check(
-        "postgres_exporter gives what jobs.metrics() says",
-        files.exporter("viewer"),
-    );
+    checks.check("postgres_exporter gives what jobs.metrics() says", files.exporter("viewer"));
     checks.finds(
         "control: who was granted nothing sees nothing",
         "permission denied",
@@ -80,11 +59,7 @@ fn controls(checks: &mut Checks, cluster: &Cluster) {
     let files = Files::copy(cluster);
     files.edit("postgres_exporter.yml", |line| {
         let is_forgotten = line.contains("- workers: ") && line.contains(" hold jobs");
-        if is_forgotten {
-            String::new()
-        } else {
-            line.into()
-        }
+        if is_forgotten { String::new() } else { line.into() }
     });
     checks.finds(
         "control: a metric that an exporter lacks",
@@ -99,17 +74,12 @@ fn controls(checks: &mut Checks, cluster: &Cluster) {
     let files = Files::copy(cluster);
     let replace = |file, pairs: &[(&str, &str)]| {
         files.edit(file, |line| {
-            pairs.iter().fold(line.to_string(), |line, (from, to)| {
-                line.replacen(from, to, 1)
-            })
+            pairs.iter().fold(line.to_string(), |line, (from, to)| line.replacen(from, to, 1))
         });
     };
     replace(
         "postgres_exporter.yml",
-        &[(
-            "metric = 'jobs_fetched_total'",
-            "metric = 'jobs_finished_total'",
-        )],
+        &[("metric = 'jobs_fetched_total'", "metric = 'jobs_finished_total'")],
     );
     replace(
         "grafana.json",
@@ -118,10 +88,7 @@ fn controls(checks: &mut Checks, cluster: &Cluster) {
             ("rate(jobs_inserted_total", "rte(jobs_inserted_total"),
         ],
     );
-    replace(
-        "alerts.yml",
-        &[("jobs_expired_leases > 0", "jobs_expired_leases > 3")],
-    );
+    replace("alerts.yml", &[("jobs_expired_leases > 0", "jobs_expired_leases > 3")]);
     checks.finds(
         "control: another value",
         "jobs_fetched_total.* by jobs.metrics",
@@ -137,25 +104,14 @@ fn controls(checks: &mut Checks, cluster: &Cluster) {
         "jobs_worker has no label",
         files.judge("names"),
     );
-    checks.finds(
-        "control: what is no PromQL",
-        "unknown function",
-        files.dashboard(),
-    );
-    replace(
-        "alerts.test.yml",
-        &[("FROM jobs.queues WHERE", "FROM jobs.queue_s WHERE")],
-    );
+    checks.finds("control: what is no PromQL", "unknown function", files.dashboard());
+    replace("alerts.test.yml", &[("FROM jobs.queues WHERE", "FROM jobs.queue_s WHERE")]);
     checks.finds(
         "control: an alert that says what does not run",
         "queue_s\" does not exist",
         files.judge("annotations"),
     );
-    checks.finds(
-        "control: an alert that does not fire",
-        "JobsLeasesExpired",
-        files.alerts(),
-    );
+    checks.finds("control: an alert that does not fire", "JobsLeasesExpired", files.alerts());
 }
 
 /// A copy of the files, so that a control can change them.
@@ -168,8 +124,7 @@ impl<'a> Files<'a> {
     fn copy(cluster: &'a Cluster) -> Self {
         let directory = scratch_directory();
         let mut copy = Command::new("cp");
-        copy.current_dir(ROOT)
-            .args(["-r", "ops/monitoring/.", "tests/monitoring/alerts.test.yml"]);
+        copy.current_dir(ROOT).args(["-r", "ops/monitoring/.", "tests/monitoring/alerts.test.yml"]);
         succeeds(copy.arg(directory.path())).expect("cp");
         Files { cluster, directory }
     }
@@ -188,10 +143,7 @@ impl<'a> Files<'a> {
         let mut python = Command::new("/usr/bin/python3");
         python.current_dir(ROOT).args(["tests/monitoring.py", what]);
         let path = std::env::var("PATH").unwrap_or_default();
-        python.env(
-            "PATH",
-            format!("{}:{path}", self.cluster.postgres().bindir.display()),
-        );
+        python.env("PATH", format!("{}:{path}", self.cluster.postgres().bindir.display()));
         python
             .env("PGHOST", self.cluster.directory())
             .env("PGPORT", "5432")
@@ -210,11 +162,7 @@ impl<'a> Files<'a> {
     fn dashboard(&self) -> Outcome {
         let rules = output(self.python("rules").arg(self.directory.path()))?;
         fs::write(self.path("rules.yml"), rules).expect("rules.yml");
-        succeeds(
-            promtool()
-                .args(["check", "rules"])
-                .arg(self.path("rules.yml")),
-        )
+        succeeds(promtool().args(["check", "rules"]).arg(self.path("rules.yml")))
     }
 
     fn alerts(&self) -> Outcome {
@@ -226,14 +174,10 @@ impl<'a> Files<'a> {
     fn exporter(&self, role: &str) -> Outcome {
         let address = format!("127.0.0.1:{}", free_port());
         let mut exporter = Command::new("timeout");
-        exporter
-            .arg("120")
-            .arg(program("prometheus-postgres-exporter").expect("the exporter"));
+        exporter.arg("120").arg(program("prometheus-postgres-exporter").expect("the exporter"));
         exporter.arg(format!("--web.listen-address={address}"));
-        exporter.arg(format!(
-            "--extend.query-path={}",
-            self.path("postgres_exporter.yml").display()
-        ));
+        exporter
+            .arg(format!("--extend.query-path={}", self.path("postgres_exporter.yml").display()));
         exporter.args(["--disable-default-metrics", "--disable-settings-metrics"]);
         let host = self.cluster.directory().display();
         exporter.env(
@@ -248,11 +192,7 @@ impl<'a> Files<'a> {
             .spawn()
             .expect("the exporter");
         let page = self.path("page");
-        let got = succeeds(
-            self.python("get")
-                .arg(format!("http://{address}/metrics"))
-                .arg(&page),
-        );
+        let got = succeeds(self.python("get").arg(format!("http://{address}/metrics")).arg(&page));
         let outcome = got.and_then(|()| succeeds(self.python("scraped").arg(&page)));
         // It passes the signal on.
         let _ = Command::new("kill").arg(exporter.id().to_string()).status();

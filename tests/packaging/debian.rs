@@ -26,20 +26,11 @@ pub fn package(checks: &mut Checks, packaging: &Packaging) {
     controls(checks, packaging, &package, &expected);
     let fields = field(&package, &["Package", "Version", "Section"]);
     let right = format!("Package: {name}\nVersion: {version}-1\nSection: database");
-    checks.check(
-        "it has the name and version that it should",
-        same(&right, &fields),
-    );
+    checks.check("it has the name and version that it should", same(&right, &fields));
     let depends = field(&package, &["Depends"]);
     let needed = Regex::new(&format!("^postgresql-{major}, .*libc6")).expect("a regex");
-    checks.check(
-        "it depends on its server",
-        holds(needed.is_match(&depends), &depends),
-    );
-    checks.check(
-        "it installs all files of the extension",
-        has(&package, &expected),
-    );
+    checks.check("it depends on its server", holds(needed.is_match(&depends), &depends));
+    checks.check("it installs all files of the extension", has(&package, &expected));
     let again = packaging.scratch.join("again");
     let made = make(&packaging.staged, major, &again);
     let twin = again.join(package.file_name().expect("a name"));
@@ -58,10 +49,7 @@ pub fn make(staged: &Path, major: &str, directory: &Path) -> Outcome {
 pub fn find(directory: &Path, name: &str) -> Option<PathBuf> {
     let files = fs::read_dir(directory).ok()?;
     let mut files = files.map(|file| file.expect("a file").path());
-    files.find(|file| {
-        file.file_name()
-            .is_some_and(|file| file.to_string_lossy().starts_with(name))
-    })
+    files.find(|file| file.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name)))
 }
 
 pub fn field(package: &Path, names: &[&str]) -> String {
@@ -106,14 +94,6 @@ fn controls(checks: &mut Checks, packaging: &Packaging, package: &Path, expected
     packaging.stage(&incomplete);
     let library = format!("usr/lib/postgresql/{}/lib/jobs.so", packaging.major());
     fs::remove_file(incomplete.join(library)).expect("the library");
-    let made = make(
-        &incomplete,
-        packaging.major(),
-        &packaging.scratch.join("dist"),
-    );
-    checks.finds(
-        "control: there is no package without the library",
-        r"has no .*jobs\.so",
-        made,
-    );
+    let made = make(&incomplete, packaging.major(), &packaging.scratch.join("dist"));
+    checks.finds("control: there is no package without the library", r"has no .*jobs\.so", made);
 }

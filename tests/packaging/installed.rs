@@ -14,10 +14,7 @@ use crate::Packaging;
 const NAME: &str = "jobs_packaging";
 
 pub fn works(checks: &mut Checks, packaging: &Packaging, package: &Path) {
-    let debian = Debian {
-        packaging,
-        package: format!("postgresql-{}-jobs", packaging.major()),
-    };
+    let debian = Debian { packaging, package: format!("postgresql-{}-jobs", packaging.major()) };
     let tried = format!("dpkg -i {}", package.file_name().expect("a name").display());
     let user = output(Command::new("id").arg("-un")).expect("id");
     if user.trim() != "root" {
@@ -36,50 +33,28 @@ pub fn works(checks: &mut Checks, packaging: &Packaging, package: &Path) {
         return checks.check("a cluster is created", created);
     }
     let without = debian.ask("postgres", "create extension jobs").map(|_| ());
-    checks.finds(
-        "control: without the package there is no extension",
-        "is not available",
-        without,
-    );
+    checks.finds("control: without the package there is no extension", "is not available", without);
 
-    checks.check(
-        "the package is installed",
-        succeeds(Command::new("dpkg").arg("-i").arg(package)),
-    );
+    checks.check("the package is installed", succeeds(Command::new("dpkg").arg("-i").arg(package)));
     let unchanged = succeeds(Command::new("dpkg").args(["-V", &debian.package]));
     checks.check("all its files are as they were packed", unchanged);
-    checks.refuses(
-        "what is installed already would be noticed",
-        debian.is_free(),
-    );
-    let preloaded = debian
-        .set("shared_preload_libraries", "jobs")
-        .and_then(|()| debian.control("restart"));
-    checks.check(
-        "the library is preloaded by pg_conftool and a restart",
-        preloaded,
-    );
+    checks.refuses("what is installed already would be noticed", debian.is_free());
+    let preloaded =
+        debian.set("shared_preload_libraries", "jobs").and_then(|()| debian.control("restart"));
+    checks.check("the library is preloaded by pg_conftool and a restart", preloaded);
     for database in ["fresh", "old"] {
-        debian
-            .ask("postgres", &format!("create database {database}"))
-            .expect("a database");
+        debian.ask("postgres", &format!("create database {database}")).expect("a database");
     }
     extension(checks, &debian);
     upgrades(checks, &debian);
     installcheck(checks, &debian);
 
     debian.control("stop").expect("pg_ctlcluster");
-    let path = format!(
-        "/var/log/postgresql/postgresql-{}-{NAME}.log",
-        packaging.major()
-    );
+    let path = format!("/var/log/postgresql/postgresql-{}-{NAME}.log", packaging.major());
     let log = fs::read(path).expect("a log");
     let log = String::from_utf8_lossy(&log);
     let found = log::findings(&log, &[]).join("\n");
-    checks.check(
-        "the cluster's log is clean",
-        holds(found.is_empty(), &found),
-    );
+    checks.check("the cluster's log is clean", holds(found.is_empty(), &found));
     checks.check("cluster and package are removed", debian.remove());
     checks.check("and nothing of it is left", debian.is_free());
 }
@@ -94,29 +69,14 @@ fn extension(checks: &mut Checks, debian: &Debian) {
     );
     let inserted = r#"select string_agg(i::text, ' ') from (
         select (jobs.insert('mail', '{"to": 1}', '{"by_args": true}')).unique_skipped_as_duplicate as i from generate_series(1, 2)) s"#;
-    checks.check(
-        "a job is inserted, once",
-        debian.says("fresh", "false true", inserted),
-    );
+    checks.check("a job is inserted, once", debian.says("fresh", "false true", inserted));
     let completed = "select jobs.complete(id, token) from jobs.fetch()";
-    checks.check(
-        "fetched and completed",
-        debian.says("fresh", "completed", completed),
-    );
+    checks.check("fetched and completed", debian.says("fresh", "completed", completed));
     let later = "select jobs.insert('later', scheduled_at => now() + interval '1 s')";
     debian.ask("fresh", later).expect("a job");
-    let is_due = debian.soon(
-        "fresh",
-        "state = 'available' from jobs.jobs where kind = 'later'",
-    );
-    checks.check(
-        "the background worker makes a job available when it is due",
-        is_due,
-    );
-    let maintained = debian.soon(
-        "fresh",
-        "bool_or(last_run_at is not null) from jobs.maintenance",
-    );
+    let is_due = debian.soon("fresh", "state = 'available' from jobs.jobs where kind = 'later'");
+    checks.check("the background worker makes a job available when it is due", is_due);
+    let maintained = debian.soon("fresh", "bool_or(last_run_at is not null) from jobs.maintenance");
     checks.check("and writes down its maintenance", maintained);
 }
 
@@ -139,16 +99,10 @@ fn upgrades(checks: &mut Checks, debian: &Debian) {
             debian.says("old", version, upgraded),
         );
         let kept = "select kind || ' ' || jobs.complete(id, token) from jobs.fetch()";
-        checks.check(
-            "and its job is kept",
-            debian.says("old", "mail completed", kept),
-        );
+        checks.check("and its job is kept", debian.says("old", "mail completed", kept));
     }
-    let another = debian.says(
-        "fresh",
-        "0.0.0",
-        "select extversion from pg_extension where extname = 'jobs'",
-    );
+    let another =
+        debian.says("fresh", "0.0.0", "select extversion from pg_extension where extname = 'jobs'");
     checks.finds("control: another answer is refused", r"-0\.0\.0", another);
 }
 
@@ -158,20 +112,13 @@ fn installcheck(checks: &mut Checks, debian: &Debian) {
     let packaging = debian.packaging;
     let copy = packaging.copy("installcheck");
     debian
-        .ask(
-            "postgres",
-            "alter system set jobs.enabled = off; select pg_reload_conf()",
-        )
+        .ask("postgres", "alter system set jobs.enabled = off; select pg_reload_conf()")
         .expect("a setting");
     let check = || {
         let mut make = Command::new("make");
-        make.args(["-s", "-C"])
-            .arg(&copy)
-            .args(["installcheck", "REGRESS=insert fetch"]);
+        make.args(["-s", "-C"]).arg(&copy).args(["installcheck", "REGRESS=insert fetch"]);
         make.arg(format!("PG_CONFIG={}", packaging.pg_config().display()));
-        make.env("PGHOST", packaging.scratch)
-            .env("PGPORT", "5432")
-            .env("PGUSER", "postgres");
+        make.env("PGHOST", packaging.scratch).env("PGPORT", "5432").env("PGUSER", "postgres");
         succeeds(make.env("CARGO_TARGET_DIR", packaging.scratch.join("target")))
     };
     checks.check("make installcheck runs tests against it", check());
@@ -201,9 +148,7 @@ impl Debian<'_> {
         let major = self.packaging.major();
         for file in [
             self.packaging.debian.join("lib/jobs.so"),
-            PathBuf::from(format!(
-                "/usr/share/postgresql/{major}/extension/jobs.control"
-            )),
+            PathBuf::from(format!("/usr/share/postgresql/{major}/extension/jobs.control")),
             self.configuration(),
         ] {
             let wrong = format!(
@@ -220,21 +165,12 @@ impl Debian<'_> {
             &self.package,
         ]));
         let is_installed = status.is_ok_and(|status| status == "installed");
-        holds(
-            !is_installed,
-            format!("{0} is installed (dpkg -P {0})", self.package),
-        )
+        holds(!is_installed, format!("{0} is installed (dpkg -P {0})", self.package))
     }
 
     fn create(&self) -> Outcome {
         let mut create = Command::new("pg_createcluster");
-        create.args([
-            self.packaging.major(),
-            NAME,
-            "--start-conf",
-            "manual",
-            "--socketdir",
-        ]);
+        create.args([self.packaging.major(), NAME, "--start-conf", "manual", "--socketdir"]);
         create
             .arg(self.packaging.scratch)
             .args(["--locale", "C.UTF-8", "-e", "UTF8", "--", "-A", "trust"]);
@@ -259,12 +195,7 @@ impl Debian<'_> {
     /// What it says goes to a file: a server that it starts would keep a pipe open.
     fn control(&self, action: &str) -> Outcome {
         let mut control = Command::new("pg_ctlcluster");
-        control.args([
-            "--skip-systemctl-redirect",
-            self.packaging.major(),
-            NAME,
-            action,
-        ]);
+        control.args(["--skip-systemctl-redirect", self.packaging.major(), NAME, action]);
         control.current_dir("/").env_remove("RUST_BACKTRACE");
         let (ended_well, said) = jobs_tests::checks::feed(&mut control, "");
         holds(ended_well, said)
@@ -306,11 +237,7 @@ impl Debian<'_> {
         };
         let mut drop = Command::new("pg_dropcluster");
         drop.args(["--stop", self.packaging.major(), NAME]);
-        let cluster = if self.configuration().exists() {
-            succeeds(&mut drop)
-        } else {
-            Ok(())
-        };
+        let cluster = if self.configuration().exists() { succeeds(&mut drop) } else { Ok(()) };
         package.and(cluster)
     }
 }

@@ -14,16 +14,8 @@ const DOCKERFILE: &str = "ops/Dockerfile";
 
 /// There may be no engine to build it with, so it is only read.
 pub fn docker(checks: &mut Checks, packaging: &Packaging) {
-    let need = [
-        "need_python",
-        "packaging",
-        "tests/packaging/requirements.txt",
-    ];
-    if !checks.has(
-        "the Dockerfile",
-        "pip install -r tests/packaging/requirements.txt",
-        &need,
-    ) {
+    let need = ["need_python", "packaging", "tests/packaging/requirements.txt"];
+    if !checks.has("the Dockerfile", "pip install -r tests/packaging/requirements.txt", &need) {
         return;
     }
     let tool = |name: &str| {
@@ -34,9 +26,7 @@ pub fn docker(checks: &mut Checks, packaging: &Packaging) {
     let hadolint = |file: &Path| succeeds(tool("hadolint").arg(file));
     let is_valid = |file: &Path| {
         succeeds(
-            tool("check-jsonschema")
-                .args(["--builtin-schema", "vendor.compose-spec"])
-                .arg(file),
+            tool("check-jsonschema").args(["--builtin-schema", "vendor.compose-spec"]).arg(file),
         )
     };
     let (dockerfile, compose) = (read(DOCKERFILE), read(COMPOSE));
@@ -45,42 +35,26 @@ pub fn docker(checks: &mut Checks, packaging: &Packaging) {
         fs::write(&path, text).expect("a file");
         path
     };
-    checks.check(
-        "hadolint is content with the Dockerfile",
-        hadolint(Path::new(DOCKERFILE)),
-    );
-    checks.check(
-        "process 1 of the worker's image is an init",
-        has_init(&dockerfile),
-    );
+    checks.check("hadolint is content with the Dockerfile", hadolint(Path::new(DOCKERFILE)));
+    checks.check("process 1 of the worker's image is an init", has_init(&dockerfile));
     checks.refuses(
         "control: an image without one is found",
         has_init(&dockerfile.replace(r#""tini", "--", "#, "")),
     );
-    checks.check(
-        "compose.yaml is as the Compose specification has it",
-        is_valid(Path::new(COMPOSE)),
-    );
-    let wrong = changed(
-        "compose.yaml",
-        compose.replace("\n    restart:", "\n    restarts:"),
-    );
+    checks
+        .check("compose.yaml is as the Compose specification has it", is_valid(Path::new(COMPOSE)));
+    let wrong = changed("compose.yaml", compose.replace("\n    restart:", "\n    restarts:"));
     checks.refuses("control: a wrong compose.yaml is found", is_valid(&wrong));
     let worker = compose.split_once("\n  worker:").expect("a worker").1;
-    let worker = worker
-        .lines()
-        .take_while(|line| !line.starts_with(|c: char| c.is_ascii_lowercase()));
+    let worker =
+        worker.lines().take_while(|line| !line.starts_with(|c: char| c.is_ascii_lowercase()));
     let variables = worker.filter_map(|line| {
         let (name, _) = line.strip_prefix("      ")?.split_once(": ")?;
         name.chars().all(|c| c.is_ascii_uppercase()).then_some(name)
     });
-    checks.check(
-        "its worker is told its database",
-        program_reads(&variables.collect::<Vec<_>>()),
-    );
-    let wrong = dockerfile
-        .replace("COPY . .", "ADD . .")
-        .replace("\nWORKDIR /source", "\nRUN cd source");
+    checks.check("its worker is told its database", program_reads(&variables.collect::<Vec<_>>()));
+    let wrong =
+        dockerfile.replace("COPY . .", "ADD . .").replace("\nWORKDIR /source", "\nRUN cd source");
     checks.finds(
         "control: hadolint finds what is bad",
         "DL3020",
@@ -91,29 +65,21 @@ pub fn docker(checks: &mut Checks, packaging: &Packaging) {
 /// What is installed in the stage of the worker, and what that starts.
 fn has_init(dockerfile: &str) -> Outcome {
     let stages = dockerfile.split("\nFROM ");
-    let stage = stages.into_iter().find(|stage| {
-        stage
-            .lines()
-            .next()
-            .is_some_and(|from| from.ends_with(" AS worker"))
-    });
+    let stage = stages
+        .into_iter()
+        .find(|stage| stage.lines().next().is_some_and(|from| from.ends_with(" AS worker")));
     let stage = stage.ok_or("there is no stage of the worker")?;
-    let installs = stage
-        .lines()
-        .any(|line| line.contains("apt-get install ") && line.contains(" tini "));
-    let starts = stage
-        .lines()
-        .any(|line| line == r#"ENTRYPOINT ["tini", "--", "jobs"]"#);
+    let installs =
+        stage.lines().any(|line| line.contains("apt-get install ") && line.contains(" tini "));
+    let starts = stage.lines().any(|line| line == r#"ENTRYPOINT ["tini", "--", "jobs"]"#);
     holds(installs && starts, stage)
 }
 
 /// The program `jobs` knows its database by these variables.
 fn program_reads(names: &[&str]) -> Outcome {
     let source = read("cli/src/database.rs");
-    let unknown: Vec<_> = names
-        .iter()
-        .filter(|name| !source.contains(&format!("\"{name}\"")))
-        .collect();
+    let unknown: Vec<_> =
+        names.iter().filter(|name| !source.contains(&format!("\"{name}\""))).collect();
     holds(
         unknown.is_empty() && !names.is_empty(),
         format!("of {names:?} it does not know {unknown:?}"),
@@ -130,11 +96,7 @@ pub fn systemd(checks: &mut Checks, packaging: &Packaging) {
     units.sort();
     for unit in units {
         let text = fs::read_to_string(&unit).expect("a unit");
-        let name = unit
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
+        let name = unit.file_name().expect("a name").to_string_lossy().into_owned();
         // The program and its settings are not installed.
         let verified = |text: &str| {
             let start = |line: &str| match line.strip_prefix("ExecStart=") {
@@ -146,35 +108,20 @@ pub fn systemd(checks: &mut Checks, packaging: &Packaging) {
             };
             let copy = packaging.scratch.join(&name);
             fs::write(&copy, text.lines().map(start).collect::<String>()).expect("a unit");
-            let (ended_well, said) = feed(
-                Command::new("systemd-analyze")
-                    .args(["verify", "--man=no"])
-                    .arg(copy),
-                "",
-            );
+            let (ended_well, said) =
+                feed(Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(copy), "");
             holds(ended_well && said.is_empty(), said)
         };
         checks.check(format!("systemd is content with {name}"), verified(&text));
-        let told = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("#   PG")?.split_once('='));
+        let told = text.lines().filter_map(|line| line.strip_prefix("#   PG")?.split_once('='));
         let told: Vec<_> = told.map(|(name, _)| format!("PG{name}")).collect();
         let told: Vec<_> = told.iter().map(String::as_str).collect();
-        checks.check(
-            format!("{name}: it is told its database"),
-            program_reads(&told),
-        );
+        checks.check(format!("{name}: it is told its database"), program_reads(&told));
         let wrong = text.replace("\nRestart=always", "\nRestart=now and then");
-        checks.refuses(
-            format!("control: {name} made wrong is found"),
-            verified(&wrong),
-        );
+        checks.refuses(format!("control: {name} made wrong is found"), verified(&wrong));
     }
     let wrong = program_reads(&["PGHOST", "DATABASE_URL"]);
-    checks.refuses(
-        "control: a setting that the program does not read is found",
-        wrong,
-    );
+    checks.refuses("control: a setting that the program does not read is found", wrong);
 }
 
 pub fn scripts(checks: &mut Checks, packaging: &Packaging) {
@@ -184,29 +131,16 @@ pub fn scripts(checks: &mut Checks, packaging: &Packaging) {
     const FIND: &str = "{ grep -rlE '^#!.*(bash|bin/sh)' dev .ci benches examples ops tests; ls tests/*.sh; } | sort -u";
     let shellcheck = |script: &Path| {
         let mut shellcheck = Command::new("shellcheck");
-        succeeds(
-            shellcheck
-                .current_dir(ROOT)
-                .args(["-S", "error", "-s", "bash"])
-                .arg(script),
-        )
+        succeeds(shellcheck.current_dir(ROOT).args(["-S", "error", "-s", "bash"]).arg(script))
     };
-    for script in in_bash(Path::new(ROOT), FIND, &[])
-        .lines()
-        .filter(|path| !path.ends_with(".rs"))
+    for script in in_bash(Path::new(ROOT), FIND, &[]).lines().filter(|path| !path.ends_with(".rs"))
     {
-        checks.check(
-            format!("shellcheck finds no error in {script}"),
-            shellcheck(Path::new(script)),
-        );
+        checks
+            .check(format!("shellcheck finds no error in {script}"), shellcheck(Path::new(script)));
     }
     let bad = packaging.scratch.join("bad.sh");
     fs::write(&bad, "#!/bin/bash\nif [ $# = 1 ]; then echo one\n").expect("a script");
-    checks.finds(
-        "control: shellcheck finds an error",
-        "SC1",
-        shellcheck(&bad),
-    );
+    checks.finds("control: shellcheck finds an error", "SC1", shellcheck(&bad));
 }
 
 fn read(path: &str) -> String {

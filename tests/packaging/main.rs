@@ -45,10 +45,7 @@ fn main() -> ExitCode {
         let packaging = Packaging {
             installed: &installed,
             debian,
-            version: output(&mut script("version"))
-                .expect("a version")
-                .trim()
-                .into(),
+            version: output(&mut script("version")).expect("a version").trim().into(),
             staged: scratch.path().join("staged"),
             scratch: scratch.path(),
         };
@@ -106,18 +103,11 @@ impl Packaging<'_> {
         let copy = |from: &Path, to: &Path| {
             fs::copy(from, to.join(from.file_name().expect("a name"))).expect("a copy");
         };
-        copy(
-            &self.installed.config("--pkglibdir").join("jobs.so"),
-            &library,
-        );
+        copy(&self.installed.config("--pkglibdir").join("jobs.so"), &library);
         let extension = self.installed.config("--sharedir").join("extension");
         for file in fs::read_dir(extension).expect("files") {
             let file = file.expect("a file").path();
-            let name = file
-                .file_name()
-                .expect("a name")
-                .to_string_lossy()
-                .into_owned();
+            let name = file.file_name().expect("a name").to_string_lossy().into_owned();
             if name == "jobs.control" || name.starts_with("jobs--") {
                 copy(&file, &scripts);
             }
@@ -127,11 +117,8 @@ impl Packaging<'_> {
     /// The program `jobs` beside it, unless it is there.
     fn stage_program(&self, checks: &mut Checks) -> bool {
         let file = self.staged.join("usr/bin/jobs");
-        let built = if file.exists() {
-            Ok(())
-        } else {
-            succeeds(script("program").arg(&file).arg("dev"))
-        };
+        let built =
+            if file.exists() { Ok(()) } else { succeeds(script("program").arg(&file).arg("dev")) };
         let is_built = built.is_ok();
         if !is_built {
             checks.check("the program is built", built);
@@ -154,10 +141,8 @@ impl Packaging<'_> {
     fn expected(&self, checkout: &Path) -> String {
         let major = self.major();
         let find = "find sql -name 'jobs--*.sql' -printf '%f\\n'";
-        let mut names: Vec<String> = in_bash(checkout, find, &[])
-            .lines()
-            .map(String::from)
-            .collect();
+        let mut names: Vec<String> =
+            in_bash(checkout, find, &[]).lines().map(String::from).collect();
         names.extend(["jobs.control".into(), format!("jobs--{}.sql", self.version)]);
         let mut files: Vec<_> = names
             .iter()
@@ -191,19 +176,13 @@ const EARLIER: &str = "0.0.1";
 fn release_earlier(packaging: &Packaging, checkout: &Path) {
     let write = |path: String, text: &str| fs::write(checkout.join(path), text).expect("a script");
     fs::create_dir_all(checkout.join("sql/install")).expect("a directory");
-    write(
-        format!("sql/install/jobs--{EARLIER}.sql"),
-        &format!("-- {EARLIER}\n"),
-    );
+    write(format!("sql/install/jobs--{EARLIER}.sql"), &format!("-- {EARLIER}\n"));
     write(
         format!("sql/jobs--{EARLIER}--{}.sql", packaging.version),
         &format!("-- from {EARLIER}\n"),
     );
     let changes = fs::read_to_string(checkout.join("CHANGELOG.md")).expect("CHANGELOG.md");
-    write(
-        "CHANGELOG.md".into(),
-        &format!("{changes}\n## [{EARLIER}] - 2020-01-01\n"),
-    );
+    write("CHANGELOG.md".into(), &format!("{changes}\n## [{EARLIER}] - 2020-01-01\n"));
 }
 
 /// A script of ops/packaging.
@@ -224,9 +203,7 @@ fn script(name: &str) -> Command {
 /// What a line of bash prints that must succeed; `$0`, `$1` and so on are these.
 fn in_bash(directory: &Path, line: &str, arguments: &[&Path]) -> String {
     let mut bash = Command::new("bash");
-    bash.current_dir(directory)
-        .args(["-euc", line])
-        .args(arguments);
+    bash.current_dir(directory).args(["-euc", line]).args(arguments);
     output(&mut bash).unwrap_or_else(|said| panic!("{line}: {said}"))
 }
 
@@ -234,9 +211,7 @@ fn in_bash(directory: &Path, line: &str, arguments: &[&Path]) -> String {
 fn has_packages(checks: &mut Checks, packages: &[&str]) -> bool {
     let tried = format!("apt-get install {}", packages.join(" "));
     let needed = need(&[&["need_packages"][..], packages].concat());
-    needed
-        .map_err(|error| checks.cannot("its tools", tried, &error))
-        .is_ok()
+    needed.map_err(|error| checks.cannot("its tools", tried, &error)).is_ok()
 }
 
 fn write_program(path: &Path, text: &str) {

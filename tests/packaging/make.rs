@@ -36,17 +36,10 @@ pub fn installs(checks: &mut Checks, packaging: &Packaging) {
         "-/etc/jobs.conf",
         has(&to, "/etc/jobs.conf"),
     );
-    checks.check(
-        "make uninstall removes them",
-        succeeds(&mut make(&["uninstall", &of])),
-    );
+    checks.check("make uninstall removes them", succeeds(&mut make(&["uninstall", &of])));
     checks.check("all of them", has(&to, ""));
     let nowhere = succeeds(&mut make(&["install", "PG_CONFIG=/nowhere/pg_config"]));
-    checks.finds(
-        "control: without a server there is nothing to do",
-        "set PG_CONFIG",
-        nowhere,
-    );
+    checks.finds("control: without a server there is nothing to do", "set PG_CONFIG", nowhere);
     builds(checks, packaging, &copy, &to);
 }
 
@@ -83,55 +76,31 @@ mkdir -p "$CARGO_TARGET_DIR/release" && echo built >"$CARGO_TARGET_DIR/release/l
         "^{}: cargo build --lib --profile release --no-default-features --features pg{major} $",
         regex::escape(&ours.display().to_string())
     );
-    checks.check(
-        "for the major of PG_CONFIG, with its feature alone",
-        called(build),
-    );
+    checks.check("for the major of PG_CONFIG, with its feature alone", called(build));
     checks.check("make install then builds nothing", make("install", &ours));
     checks.check("as one call says", are(1));
-    checks.check(
-        "all files are there, earlier versions too",
-        has(to, &packaging.expected(copy)),
-    );
+    checks.check("all files are there, earlier versions too", has(to, &packaging.expected(copy)));
     let read = |path: String| fs::read_to_string(to.join(path)).unwrap_or_default();
     let library = read(format!("usr/lib/postgresql/{major}/lib/jobs.so"));
     checks.check("the library is what cargo built", same("built", &library));
-    let control = read(format!(
-        "usr/share/postgresql/{major}/extension/jobs.control"
-    ));
+    let control = read(format!("usr/share/postgresql/{major}/extension/jobs.control"));
     let version = format!("default_version = '{}'", packaging.version);
-    let names = holds(
-        control.lines().any(|line| line.starts_with(&version)),
-        control,
-    );
+    let names = holds(control.lines().any(|line| line.starts_with(&version)), control);
     checks.check("the control file names the version", names);
     let touched = succeeds(Command::new("touch").arg(copy.join("src/lib.rs")));
     let again = touched.and_then(|()| make("all", &ours));
     checks.check("make builds again when a source is newer", again);
     checks.check("as two calls say", are(2));
     make("all", &other).expect("make");
-    checks.check(
-        "another major has another feature",
-        called("--features pg99 $".into()),
-    );
+    checks.check("another major has another feature", called("--features pg99 $".into()));
     let tree = stub.join("target/package/_usr_lib_postgresql_99_lib/built");
-    checks.check(
-        "and a tree of its own",
-        holds(tree.exists(), tree.display()),
-    );
+    checks.check("and a tree of its own", holds(tree.exists(), tree.display()));
 }
 
 /// These files are in a directory, and no others.
 pub fn has(directory: &Path, expected: &str) -> Outcome {
-    let files = output(
-        Command::new("find")
-            .current_dir(directory)
-            .args([".", "-type", "f"]),
-    )?;
-    let mut files: Vec<_> = files
-        .lines()
-        .map(|file| file.trim_start_matches('.'))
-        .collect();
+    let files = output(Command::new("find").current_dir(directory).args([".", "-type", "f"]))?;
+    let mut files: Vec<_> = files.lines().map(|file| file.trim_start_matches('.')).collect();
     files.sort();
     same(expected, &files.join("\n"))
 }

@@ -25,33 +25,14 @@ pub fn is_valid(checks: &mut Checks, packaging: &Packaging) {
         fs::write(&changed, text).expect("META.json");
         judge(&changed)
     };
-    for field in [
-        "name",
-        "version",
-        "abstract",
-        "maintainer",
-        "license",
-        "provides",
-        "meta-spec",
-    ] {
+    for field in ["name", "version", "abstract", "maintainer", "license", "provides", "meta-spec"] {
         let mut meta: Value = serde_json::from_str(&text).expect("JSON");
-        meta.as_object_mut()
-            .expect("an object")
-            .remove(field)
-            .expect(field);
+        meta.as_object_mut().expect("an object").remove(field).expect(field);
         let outcome = with(&meta.to_string());
-        checks.finds(
-            format!("control: META.json without {field} is refused"),
-            field,
-            outcome,
-        );
+        checks.finds(format!("control: META.json without {field} is refused"), field, outcome);
     }
     let outcome = with(&text.replace(r#""version": "0"#, r#""version": "v0"#));
-    checks.finds(
-        "control: META.json with a version that is none is refused",
-        "version",
-        outcome,
-    );
+    checks.finds("control: META.json with a version that is none is refused", "version", outcome);
 }
 
 fn validator() -> Command {

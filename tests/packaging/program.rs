@@ -36,22 +36,14 @@ pub fn package(checks: &mut Checks, packaging: &Packaging) {
     checks.check("the Debian package of the program is made", made);
     let manifest =
         fs::read_to_string(Path::new(ROOT).join("cli/Cargo.toml")).expect("cli/Cargo.toml");
-    let version = manifest
-        .lines()
-        .find_map(|line| line.strip_prefix("version = \""));
+    let version = manifest.lines().find_map(|line| line.strip_prefix("version = \""));
     let version = version.expect("a version").trim_end_matches('"');
     let Some(package) = debian::find(&directory, &format!("jobs-tools_{version}-1_")) else {
         return; // that was counted
     };
-    checks.check(
-        "it has the program, its units and its manual page",
-        debian::has(&package, FILES),
-    );
+    checks.check("it has the program, its units and its manual page", debian::has(&package, FILES));
     let depends = debian::field(&package, &["Depends"]);
-    checks.check(
-        "it needs no files of Postgres",
-        holds(!depends.contains("postgresql"), &depends),
-    );
+    checks.check("it needs no files of Postgres", holds(!depends.contains("postgresql"), &depends));
     checks.check("lintian is content with it", debian::lintian(&package));
     let tree = packaging.scratch.join("program");
     output(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&tree)).expect("dpkg-deb");
@@ -59,20 +51,15 @@ pub fn package(checks: &mut Checks, packaging: &Packaging) {
     let says = output(Command::new(&program).arg("--version"));
     let runs = says.and_then(|says| holds(says.starts_with(&format!("jobs {version}")), says));
     checks.check("the program runs", runs);
-    checks.check(
-        "its manual page has every command",
-        has_commands(&program, &tree),
-    );
+    checks.check("its manual page has every command", has_commands(&program, &tree));
     connects(checks, packaging, &program);
 }
 
 /// Whatever system it is on, it needs nothing of it, also where it looks up a name.
 fn connects(checks: &mut Checks, packaging: &Packaging, program: &Path) {
     checks.check("it needs no library", is_static(program));
-    checks.refuses(
-        "control: another one does",
-        is_static(&packaging.installed.bindir.join("psql")),
-    );
+    checks
+        .refuses("control: another one does", is_static(&packaging.installed.bindir.join("psql")));
     let cluster = Cluster::builder().with_tcp().start();
     cluster.psql("postgres", "create extension jobs");
     let top = |place: &str, more: &str| {
@@ -83,20 +70,13 @@ fn connects(checks: &mut Checks, packaging: &Packaging, program: &Path) {
     for place in ["localhost", "127.0.0.1", &socket] {
         checks.check(format!("it connects to {place}"), top(place, ""));
     }
-    checks.finds(
-        "it has TLS",
-        "TLS handshake",
-        top("127.0.0.1", " sslmode=require"),
-    );
+    checks.finds("it has TLS", "TLS handshake", top("127.0.0.1", " sslmode=require"));
     checks.end(cluster);
 }
 
 fn is_static(program: &Path) -> Outcome {
     let (_, said) = feed(Command::new("ldd").arg(program), "");
-    holds(
-        said.contains("not a dynamic executable") || said.contains("statically linked"),
-        said,
-    )
+    holds(said.contains("not a dynamic executable") || said.contains("statically linked"), said)
 }
 
 fn has_commands(program: &Path, tree: &Path) -> Outcome {
@@ -105,9 +85,6 @@ fn has_commands(program: &Path, tree: &Path) -> Outcome {
     let words: Vec<_> = page.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let commands = in_bash(tree, COMMANDS, &[program]);
     holds(!commands.is_empty(), "it has no commands")?;
-    let missing: Vec<_> = commands
-        .lines()
-        .filter(|command| !words.contains(command))
-        .collect();
+    let missing: Vec<_> = commands.lines().filter(|command| !words.contains(command)).collect();
     holds(missing.is_empty(), format!("no {missing:?}"))
 }

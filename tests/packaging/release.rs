@@ -12,22 +12,10 @@ use crate::{Packaging, debian, has_packages, in_bash, make, script};
 /// What a release is refused for, and what makes it so in a checkout.
 const REFUSED: [(&str, &str); 6] = [
     ("not committed", "touch new_file"),
-    (
-        "has no date",
-        r"sed -i '0,/^## \[/s/ - 2030-12-31/ - unreleased/' CHANGELOG.md",
-    ),
-    (
-        "what was released as",
-        "sed -i '1i -- changed' sql/10_schema.sql",
-    ),
-    (
-        "no maintainer's address",
-        r"sed -i 's/@postgresql\.org/@example.org/' META.json",
-    ),
-    (
-        "versions differ",
-        "sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md",
-    ),
+    ("has no date", r"sed -i '0,/^## \[/s/ - 2030-12-31/ - unreleased/' CHANGELOG.md"),
+    ("what was released as", "sed -i '1i -- changed' sql/10_schema.sql"),
+    ("no maintainer's address", r"sed -i 's/@postgresql\.org/@example.org/' META.json"),
+    ("versions differ", "sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md"),
     ("is tagged already", "git tag \"v$(ops/packaging/version)\""),
 ];
 
@@ -38,19 +26,14 @@ pub fn is_made(checks: &mut Checks, packaging: &Packaging) {
         return;
     }
     let (major, version) = (packaging.major(), &packaging.version);
-    let release = Release {
-        packaging,
-        checkout: packaging.copy("release"),
-    };
+    let release = Release { packaging, checkout: packaging.copy("release") };
     release.change(&format!(
         r#"sed -i "0,/^## \[/s/^## \[.*/## [{version}] - 2030-12-31/" CHANGELOG.md"#
     ));
     release.change(r#"sed -i 's/"maintainer": .*/"maintainer": "Some Body <somebody@postgresql.org>",/' META.json"#);
-    for command in [
-        &["init", "-q", "-b", "main"][..],
-        &["add", "-A"],
-        &["commit", "-q", "-m", "a release"],
-    ] {
+    for command in
+        [&["init", "-q", "-b", "main"][..], &["add", "-A"], &["commit", "-q", "-m", "a release"]]
+    {
         release.git(command);
     }
     checks.check("a release is made", release.make(&packaging.pg_config()));
@@ -59,35 +42,22 @@ pub fn is_made(checks: &mut Checks, packaging: &Packaging) {
     let files = release.has(&[&source, &package, "jobs-tools_", "SHA256SUMS"]);
     checks.check("it has the source, the packages and checksums", files);
     checks.check("the checksums are right", release.sums());
-    let zipped = release.change(&format!(
-        "unzip -Z1 dist/{source} | grep -v '/$' | LC_ALL=C sort"
-    ));
-    let tracked = release.change(&format!(
-        "git ls-files | sed 's:^:jobs-{version}/:' | LC_ALL=C sort"
-    ));
-    checks.check(
-        "the source is what git has, in a directory of its own",
-        same(&tracked, &zipped),
-    );
+    let zipped = release.change(&format!("unzip -Z1 dist/{source} | grep -v '/$' | LC_ALL=C sort"));
+    let tracked =
+        release.change(&format!("git ls-files | sed 's:^:jobs-{version}/:' | LC_ALL=C sort"));
+    checks.check("the source is what git has, in a directory of its own", same(&tracked, &zipped));
     let package = debian::find(&release.dist(), &package).expect("the package");
-    let maintainer = same(
-        "Some Body <somebody@postgresql.org>",
-        &debian::field(&package, &["Maintainer"]),
-    );
+    let maintainer =
+        same("Some Body <somebody@postgresql.org>", &debian::field(&package, &["Maintainer"]));
     checks.check("the package's maintainer is META.json's", maintainer);
     let changed = release.git(&["tag"]) + &release.git(&["status", "--porcelain", "-uall"]);
     let script_kept = same(&format!("?? sql/install/jobs--{version}.sql"), &changed);
-    checks.check(
-        "nothing was tagged or changed, but the install script is kept",
-        script_kept,
-    );
+    checks.check("nothing was tagged or changed, but the install script is kept", script_kept);
     let packed = format!(
         r#"dpkg-deb --fsys-tarfile "$0" | tar -xO ./usr/share/postgresql/{major}/extension/jobs--{version}.sql"#
     );
     let packed = in_bash(&release.checkout, &packed, &[&package]);
-    let kept = release
-        .checkout
-        .join(format!("sql/install/jobs--{version}.sql"));
+    let kept = release.checkout.join(format!("sql/install/jobs--{version}.sql"));
     let is_packed = same(&packed, &fs::read_to_string(kept).unwrap_or_default());
     checks.check("as it is in the package", is_packed);
     release.git(&["add", "sql/install"]);
@@ -97,11 +67,7 @@ pub fn is_made(checks: &mut Checks, packaging: &Packaging) {
     let source = release.dist().join(source);
     pgxn(checks, packaging, &source);
     release.change(&format!("echo >>'{}'", source.display()));
-    checks.finds(
-        "control: a changed file has another checksum",
-        "did NOT match",
-        release.sums(),
-    );
+    checks.finds("control: a changed file has another checksum", "did NOT match", release.sums());
 
     for (said, change) in REFUSED {
         let outcome = release.refused(said, change);
@@ -109,11 +75,7 @@ pub fn is_made(checks: &mut Checks, packaging: &Packaging) {
     }
     release.git(&["tag", "-d", &format!("v{version}")]);
     let other = packaging.config_of(packaging.scratch, 99);
-    checks.finds(
-        "control: no release: no feature for",
-        "no feature for",
-        release.make(&other),
-    );
+    checks.finds("control: no release: no feature for", "no feature for", release.make(&other));
 }
 
 /// A copy of the checkout from which releases are made.
@@ -134,11 +96,7 @@ impl Release<'_> {
     fn git(&self, arguments: &[&str]) -> String {
         let mut git = Command::new("git");
         git.current_dir(&self.checkout);
-        for setting in [
-            "user.name=tests",
-            "user.email=tests@localhost",
-            "commit.gpgsign=false",
-        ] {
+        for setting in ["user.name=tests", "user.email=tests@localhost", "commit.gpgsign=false"] {
             git.args(["-c", setting]);
         }
         let said = jobs_tests::checks::output(git.args(arguments));
@@ -163,10 +121,7 @@ impl Release<'_> {
     fn has(&self, names: &[&str]) -> Outcome {
         for name in names {
             let file = debian::find(&self.dist(), name).ok_or(format!("no {name}"))?;
-            holds(
-                fs::metadata(file).expect("a file").len() > 0,
-                format!("{name} is empty"),
-            )?;
+            holds(fs::metadata(file).expect("a file").len() > 0, format!("{name} is empty"))?;
         }
         let files = fs::read_dir(self.dist()).expect("dist").count();
         holds(files == names.len(), format!("{files} files"))
@@ -188,17 +143,9 @@ impl Release<'_> {
 
 /// PGXN's client reads META.json of the archive, and calls make with its own variables.
 fn pgxn(checks: &mut Checks, packaging: &Packaging, source: &Path) {
-    let need = [
-        "need_python",
-        "packaging",
-        "tests/packaging/requirements.txt",
-    ];
+    let need = ["need_python", "packaging", "tests/packaging/requirements.txt"];
     let what = "PGXN's client installs from the source";
-    if !checks.has(
-        what,
-        "pip install -r tests/packaging/requirements.txt",
-        &need,
-    ) {
+    if !checks.has(what, "pip install -r tests/packaging/requirements.txt", &need) {
         return;
     }
     let to = packaging.scratch.join("pgxn");
@@ -213,20 +160,9 @@ fn pgxn(checks: &mut Checks, packaging: &Packaging, source: &Path) {
         succeeds(client.env("DESTDIR", &to))
     };
     checks.check(what, install(source));
-    checks.check(
-        "all files",
-        make::has(&to, &packaging.expected(Path::new(ROOT))),
-    );
+    checks.check("all files", make::has(&to, &packaging.expected(Path::new(ROOT))));
     let incomplete = packaging.scratch.join("incomplete.zip");
     fs::copy(source, &incomplete).expect("a copy");
-    in_bash(
-        packaging.scratch,
-        "zip -q -d incomplete.zip '*/Makefile'",
-        &[],
-    );
-    checks.finds(
-        "control: not without a Makefile",
-        "Makefile",
-        install(&incomplete),
-    );
+    in_bash(packaging.scratch, "zip -q -d incomplete.zip '*/Makefile'", &[]);
+    checks.finds("control: not without a Makefile", "Makefile", install(&incomplete));
 }

@@ -8,18 +8,9 @@ use crate::{EARLIER, Packaging, in_bash, release_earlier, script};
 
 /// What the check says, and what makes it wrong.
 const WRONG: [(&str, &str); 13] = [
-    (
-        "Cargo.lock, jobs-core",
-        r#"sed -i '/^name = "jobs-core"/{n;s/".*"/"9.9.9"/}' Cargo.lock"#,
-    ),
-    (
-        "jobs.control",
-        r#"sed -i "s/@CARGO_VERSION@/9.9.9/" jobs.control"#,
-    ),
-    (
-        "META.json",
-        r#"sed -i '0,/"version": /s/"version": .*/"version": "9.9.9",/' META.json"#,
-    ),
+    ("Cargo.lock, jobs-core", r#"sed -i '/^name = "jobs-core"/{n;s/".*"/"9.9.9"/}' Cargo.lock"#),
+    ("jobs.control", r#"sed -i "s/@CARGO_VERSION@/9.9.9/" jobs.control"#),
+    ("META.json", r#"sed -i '0,/"version": /s/"version": .*/"version": "9.9.9",/' META.json"#),
     (
         "META.json, provides",
         r#"sed -i '/"docfile"/{n;s/"version": .*/"version": "9.9.9"/}' META.json"#,
@@ -28,10 +19,7 @@ const WRONG: [(&str, &str); 13] = [
         "META.json, the oldest Postgres",
         r#"sed -i 's/"PostgreSQL": .*/"PostgreSQL": "9.6.0"/' META.json"#,
     ),
-    (
-        "README.md",
-        "sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md",
-    ),
+    ("README.md", "sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md"),
     (
         "CHANGELOG.md, the newest",
         r"sed -i '0,/^## \[/s/^## \[.*/## [9.9.9] - unreleased/' CHANGELOG.md",
@@ -44,18 +32,9 @@ const WRONG: [(&str, &str); 13] = [
         "clients/typescript/src/version.ts",
         r#"sed -i 's/"0.*"/"9.9.9"/' clients/typescript/src/version.ts"#,
     ),
-    (
-        "rust-toolchain.toml",
-        r"sed -i 's/1\.95/1.94/' rust-toolchain.toml",
-    ),
-    (
-        "ops/Dockerfile, rust",
-        r"sed -i 's/rust:1\.95/rust:1.94/' ops/Dockerfile",
-    ),
-    (
-        "Cargo.toml, pgrx-tests",
-        r#"sed -i 's/^pgrx-tests = .*/pgrx-tests = "=0.1.0"/' Cargo.toml"#,
-    ),
+    ("rust-toolchain.toml", r"sed -i 's/1\.95/1.94/' rust-toolchain.toml"),
+    ("ops/Dockerfile, rust", r"sed -i 's/rust:1\.95/rust:1.94/' ops/Dockerfile"),
+    ("Cargo.toml, pgrx-tests", r#"sed -i 's/^pgrx-tests = .*/pgrx-tests = "=0.1.0"/' Cargo.toml"#),
     (
         "META.json: .*must be .9\\.9\\.9",
         r#"sed -i '/^\[workspace.package\]/,/^\[/s/^version = .*/version = "9.9.9"/' Cargo.toml"#,
@@ -63,33 +42,20 @@ const WRONG: [(&str, &str); 13] = [
 ];
 
 pub fn agree(checks: &mut Checks, packaging: &Packaging) {
-    checks.check(
-        "all files name the same version",
-        succeeds(&mut script("check")),
-    );
+    checks.check("all files name the same version", succeeds(&mut script("check")));
     let of = |checkout: &Path| succeeds(script("check").arg(checkout));
     for (said, change) in WRONG {
         let copy = packaging.copy("versions");
         in_bash(&copy, change, &[]);
-        checks.finds(
-            format!("control: a version is wrong: {said}"),
-            said,
-            of(&copy),
-        );
+        checks.finds(format!("control: a version is wrong: {said}"), said, of(&copy));
     }
     let copy = packaging.copy("versions");
     release_earlier(packaging, &copy);
     checks.check("an earlier version can be upgraded", of(&copy));
     let (version, earlier) = (&packaging.version, EARLIER);
     for (said, change) in [
-        (
-            "sql, where upgrade scripts lead",
-            format!("rm sql/jobs--{earlier}--{version}.sql"),
-        ),
-        (
-            "sql/install, the versions before",
-            format!("rm sql/install/jobs--{earlier}.sql"),
-        ),
+        ("sql, where upgrade scripts lead", format!("rm sql/jobs--{earlier}--{version}.sql")),
+        ("sql/install, the versions before", format!("rm sql/install/jobs--{earlier}.sql")),
         (
             "what was released as",
             format!("cp sql/install/jobs--{earlier}.sql sql/install/jobs--{version}.sql"),
@@ -98,10 +64,6 @@ pub fn agree(checks: &mut Checks, packaging: &Packaging) {
         let copy = packaging.copy("versions");
         release_earlier(packaging, &copy);
         in_bash(&copy, &change, &[]);
-        checks.finds(
-            format!("control: a version is wrong: {said}"),
-            said,
-            of(&copy),
-        );
+        checks.finds(format!("control: a version is wrong: {said}"), said, of(&copy));
     }
 }

@@ -29,19 +29,13 @@ fn golden(checks: &mut Checks) {
     // The tests write to the tables by hand.
     cluster.allow_violations();
     let golden = Golden::copy(&cluster);
-    let names: BTreeSet<String> = ["sql", "expected"]
-        .iter()
-        .flat_map(|part| names(part))
-        .collect();
+    let names: BTreeSet<String> = ["sql", "expected"].iter().flat_map(|part| names(part)).collect();
     let wanted: Vec<_> = names.iter().filter(|name| checks.wants(name)).collect();
     for name in &wanted {
         checks.check(name, golden.test(name));
     }
     match wanted.last() {
-        None => checks.check(
-            format!("a test is named {}", checks.part()),
-            Err(String::new()),
-        ),
+        None => checks.check(format!("a test is named {}", checks.part()), Err(String::new())),
         Some(name) => {
             golden.make_wrong(name);
             checks.refuses(
@@ -79,8 +73,7 @@ impl<'a> Golden<'a> {
         let directory = cluster.directory().join("golden");
         owned_directory(&directory);
         let mut copy = Command::new("cp");
-        copy.arg("-r")
-            .args(["sql", "expected"].map(|part| Path::new(HERE).join(part)));
+        copy.arg("-r").args(["sql", "expected"].map(|part| Path::new(HERE).join(part)));
         succeeds(copy.arg(&directory)).expect("cp");
         Golden { cluster, directory }
     }
@@ -93,11 +86,7 @@ impl<'a> Golden<'a> {
         // A test without its expectation would be silently green in other runners; here it fails
         // and shows all its output.
         let expected = self.directory.join(format!("expected/{name}.out"));
-        fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(expected)
-            .expect("expected");
+        fs::OpenOptions::new().append(true).create(true).open(expected).expect("expected");
         self.run(name, name).map_err(|said| {
             let keep = state_directory().join("results");
             fs::create_dir_all(&keep).expect("a directory");
@@ -128,9 +117,7 @@ impl<'a> Golden<'a> {
         let postgres = self.cluster.postgres();
         let pgxs = postgres.config("--pgxs");
         let of_source = pgxs.ancestors().nth(2).expect("the directory of pgxs");
-        let mut pg_regress = self
-            .cluster
-            .program(&of_source.join("test/regress/pg_regress"));
+        let mut pg_regress = self.cluster.program(&of_source.join("test/regress/pg_regress"));
         let option = |name: &str, value: &Path| format!("--{name}={}", value.display());
         pg_regress
             .arg(option("bindir", &postgres.bindir))

@@ -44,38 +44,23 @@ async fn control_what_is_lost_or_doubled_is_found() {
         journal.wanted.insert(-1, super::journal::Fate::Refused);
         run(&db, &doctor.replace("$1", &id.to_string())).await;
         let found = differences(&db, journal, Pruning::Nothing).await;
-        assert!(
-            found.iter().any(|one| one.contains(says)),
-            "{says}: {found:?}"
-        );
+        assert!(found.iter().any(|one| one.contains(says)), "{says}: {found:?}");
         run(&db, &undo.replace("$1", &id.to_string())).await;
-        assert_eq!(
-            differences(&db, journal, Pruning::Nothing).await,
-            [""; 0],
-            "{undo}"
-        );
+        assert_eq!(differences(&db, journal, Pruning::Nothing).await, [""; 0], "{undo}");
     }
-    let row = db
-        .query_one("select min((args->>'n')::bigint) from jobs.jobs", &[])
-        .await
-        .unwrap();
+    let row = db.query_one("select min((args->>'n')::bigint) from jobs.jobs", &[]).await.unwrap();
     let n: i64 = row.get(0);
     assert!(journal.with_own.insert(n));
     let found = differences(&db, journal, Pruning::Nothing).await;
     assert!(
-        found
-            .iter()
-            .any(|one| one.contains("producer's: false, and a job: true")),
+        found.iter().any(|one| one.contains("producer's: false, and a job: true")),
         "{found:?}"
     );
     journal.with_own.remove(&n);
     // What was rolled back, and what nobody wanted.
     run(&db, r#"select jobs.insert('load', '{"n": -1}')"#).await;
     let found = differences(&db, journal, Pruning::Nothing).await;
-    assert!(
-        found.iter().any(|one| one.contains("Some(Refused)")),
-        "{found:?}"
-    );
+    assert!(found.iter().any(|one| one.contains("Some(Refused)")), "{found:?}");
     // A second one under a key that lets in one at a time.
     assert_eq!(rivals(&db).await, [""; 0]);
     run(

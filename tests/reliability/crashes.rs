@@ -12,9 +12,7 @@ use super::load::{DATABASE, Load};
 
 /// A server for it, with what its log has then.
 fn server(fsync: &str) -> Cluster {
-    let builder = Cluster::builder()
-        .set("fsync", fsync)
-        .set("jobs.interval", "100 ms");
+    let builder = Cluster::builder().set("fsync", fsync).set("jobs.interval", "100 ms");
     expecting_crashes(builder).start()
 }
 
@@ -23,10 +21,7 @@ pub fn expecting_crashes(builder: jobs_tests::Builder) -> jobs_tests::Builder {
     builder
         .allow(u32::MAX, "was terminated by signal 9")
         .allow(u32::MAX, "57P0[123] .* FATAL: ")
-        .allow(
-            u32::MAX,
-            "terminating connection due to unexpected postmaster exit",
-        )
+        .allow(u32::MAX, "terminating connection due to unexpected postmaster exit")
 }
 
 /// A session that is there after a crash.
@@ -71,10 +66,8 @@ async fn again_and_again(
         load.resumed_since(moment).await;
         times.push(moment.elapsed());
         let db = reconnected(&cluster).await;
-        poll_until("the background workers are back", SOON, async || {
-            background_workers(&db).await
-        })
-        .await;
+        poll_until("the background workers are back", SOON, async || background_workers(&db).await)
+            .await;
         worker_times.push(moment.elapsed());
         assert_whole(&db).await;
     }
@@ -84,11 +77,7 @@ async fn again_and_again(
     for (what, count) in hurts {
         figure(case, what, count);
     }
-    figure(
-        case,
-        "time_until_clients_insert_and_complete_again",
-        middle_and_longest(&times),
-    );
+    figure(case, "time_until_clients_insert_and_complete_again", middle_and_longest(&times));
     figure(
         case,
         "time_until_the_background_worker_is_there_again",
@@ -159,22 +148,20 @@ async fn backends_die() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn background_workers_die() {
-    again_and_again("worker", "off", 4, async |cluster, _, round| {
-        match round / 2 % 2 {
-            0 => {
-                let words = ["worker_killed_with_SIGKILL", "worker_terminated"];
-                kill_or_terminate(
-                    cluster,
-                    round,
-                    "backend_type = 'jobs worker' and datname = 'load'",
-                    words,
-                )
-                .await
-            }
-            _ => {
-                let words = ["launcher_killed_with_SIGKILL", "launcher_terminated"];
-                kill_or_terminate(cluster, round, "backend_type = 'jobs launcher'", words).await
-            }
+    again_and_again("worker", "off", 4, async |cluster, _, round| match round / 2 % 2 {
+        0 => {
+            let words = ["worker_killed_with_SIGKILL", "worker_terminated"];
+            kill_or_terminate(
+                cluster,
+                round,
+                "backend_type = 'jobs worker' and datname = 'load'",
+                words,
+            )
+            .await
+        }
+        _ => {
+            let words = ["launcher_killed_with_SIGKILL", "launcher_terminated"];
+            kill_or_terminate(cluster, round, "backend_type = 'jobs launcher'", words).await
         }
     })
     .await;
@@ -202,22 +189,14 @@ async fn a_new_launcher_starts_no_second_worker() {
     let cluster = server("off");
     let load = Load::begin(&cluster, &mut rng(), 1, 1).await;
     let db = reconnected(&cluster).await;
-    poll_until("the background workers are there", SOON, async || {
-        background_workers(&db).await
-    })
-    .await;
+    poll_until("the background workers are there", SOON, async || background_workers(&db).await)
+        .await;
     let launcher = process(&cluster, "backend_type = 'jobs launcher'").await;
     terminate(&cluster, launcher.expect("a launcher")).await;
-    poll_until("the launcher is back", SOON, async || {
-        background_workers(&db).await
-    })
-    .await;
+    poll_until("the launcher is back", SOON, async || background_workers(&db).await).await;
     for _ in 0..30 {
         assert_eq!(workers(&db, DATABASE).await, 1);
         seconds(0.1).await;
     }
-    load.end(&db, Pruning::Nothing)
-        .await
-        .assert_right(&db, "control")
-        .await;
+    load.end(&db, Pruning::Nothing).await.assert_right(&db, "control").await;
 }

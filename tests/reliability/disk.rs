@@ -49,12 +49,7 @@ fn fill_up() -> PathBuf {
 }
 
 fn move_away(from: &Path, to: &Path) {
-    let status = Command::new("cp")
-        .arg("-a")
-        .arg(from.join("."))
-        .arg(to)
-        .status()
-        .unwrap();
+    let status = Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status().unwrap();
     assert!(status.success());
     fs::remove_dir_all(from).unwrap();
     symlink(to, from).unwrap();
@@ -67,16 +62,8 @@ async fn tables_on_a_full_disk() {
     let cluster = Cluster::builder().set("jobs.interval", "100 ms").start();
     let directory = own_directory(&cluster, "tables");
     let postgres = cluster.connect("postgres").await;
-    run(
-        &postgres,
-        &format!("create tablespace small location '{}'", directory.display()),
-    )
-    .await;
-    run(
-        &postgres,
-        &format!("create database {DATABASE} tablespace small"),
-    )
-    .await;
+    run(&postgres, &format!("create tablespace small location '{}'", directory.display())).await;
+    run(&postgres, &format!("create database {DATABASE} tablespace small")).await;
     let db = cluster.connect(DATABASE).await;
     run(&db, "create extension jobs").await;
     let load = Load::begin_in(&db, &cluster, &mut rng(), 3, 3).await;
@@ -129,10 +116,7 @@ async fn wal_on_a_full_disk() {
         .allow(u32::MAX, "53100 .* (PANIC|FATAL): ")
         .allow(u32::MAX, "was terminated by signal 6")
         .make();
-    move_away(
-        &cluster.data().join("pg_wal"),
-        &own_directory(&cluster, "wal"),
-    );
+    move_away(&cluster.data().join("pg_wal"), &own_directory(&cluster, "wal"));
     cluster.start_again();
     let load = Load::begin(&cluster, &mut rng(), 3, 3).await;
     load.resumed_since(Instant::now()).await;
@@ -183,17 +167,11 @@ async fn wal_on_a_full_disk() {
     figure(
         case,
         "the_server",
-        if restarted {
-            "ended, and was started again"
-        } else {
-            "recovered by itself"
-        },
+        if restarted { "ended, and was started again" } else { "recovered by itself" },
     );
     let db = reconnected(&cluster).await;
-    poll_until("the background worker is back", SOON, async || {
-        workers(&db, DATABASE).await == 1
-    })
-    .await;
+    poll_until("the background worker is back", SOON, async || workers(&db, DATABASE).await == 1)
+        .await;
     assert_whole(&db).await;
     let ended = load.end(&db, Pruning::Nothing).await;
     ended.assert_right(&db, case).await;

@@ -17,20 +17,14 @@ async fn synchronous_standby(primary: &Cluster) -> Cluster {
     primary.set("synchronous_standby_names", "*");
     primary.reload();
     let db = primary.connect(DATABASE).await;
-    comes_true(
-        &db,
-        "count(*) = 1 from pg_stat_replication where sync_state = 'sync'",
-    )
-    .await;
+    comes_true(&db, "count(*) = 1 from pg_stat_replication where sync_state = 'sync'").await;
     standby
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn primaries_die_and_standbys_take_over() {
     let case = "failover";
-    let builder = Cluster::builder()
-        .set("jobs.interval", "100 ms")
-        .set("synchronous_commit", "on");
+    let builder = Cluster::builder().set("jobs.interval", "100 ms").set("synchronous_commit", "on");
     let mut primary = expecting_crashes(builder).start();
     let mut rng = rng();
     let load = Load::begin(&primary, &mut rng, 3, 3).await;
@@ -65,15 +59,7 @@ async fn primaries_die_and_standbys_take_over() {
     let ended = load.end(&db, Pruning::Nothing).await;
     assert_whole(&db).await;
     figure(case, "failovers", times.len());
-    figure(
-        case,
-        "time_until_clients_insert_and_complete_again",
-        middle_and_longest(&times),
-    );
-    figure(
-        case,
-        "time_until_the_background_worker_is_there",
-        middle_and_longest(&worker_times),
-    );
+    figure(case, "time_until_clients_insert_and_complete_again", middle_and_longest(&times));
+    figure(case, "time_until_the_background_worker_is_there", middle_and_longest(&worker_times));
     ended.assert_right(&db, case).await;
 }

@@ -11,9 +11,7 @@ pub fn duration() -> Duration {
 /// A number from the environment.
 pub fn variable(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
-        Ok(value) => value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name} is no number")),
+        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name} is no number")),
         Err(_) => default,
     }
 }

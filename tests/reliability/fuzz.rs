@@ -50,17 +50,9 @@ fn values(parameter: &Parameter) -> Vec<&'static str> {
             "-9223372036854775808",
             "9007199254740992",
         ],
-        "double precision" => vec![
-            "1",
-            "null",
-            "0",
-            "-1",
-            "'NaN'",
-            "'infinity'",
-            "'-infinity'",
-            "1e308",
-            "5e-324",
-        ],
+        "double precision" => {
+            vec!["1", "null", "0", "-1", "'NaN'", "'infinity'", "'-infinity'", "1e308", "5e-324"]
+        }
         "interval" => vec![
             "'1 second'",
             "'0'",
@@ -110,13 +102,9 @@ fn values(parameter: &Parameter) -> Vec<&'static str> {
                     "'0 0 31 2 *'",
                     "'1-5/999999999999 * * * *'",
                 ],
-                "time_zone" => vec![
-                    "'UTC'",
-                    "'Europe/Berlin'",
-                    "'Nowhere/Else'",
-                    "'<+99>-99'",
-                    "'EST5EDT'",
-                ],
+                "time_zone" => {
+                    vec!["'UTC'", "'Europe/Berlin'", "'Nowhere/Else'", "'<+99>-99'", "'EST5EDT'"]
+                }
                 "error_like" => vec!["'%'", "'a_'", r"'\'", r"'\\%'"],
                 _ => vec!["'a'", "'b'"],
             };
@@ -188,11 +176,7 @@ fn values(parameter: &Parameter) -> Vec<&'static str> {
                     r#"'[{"id": 1, "token": 1, "do": {"fail": []}}]'"#,
                     r#"'[[{"id": 1}]]'"#,
                 ],
-                _ => vec![
-                    r#"'{"a": 1}'"#,
-                    r#"'{"a": {"b": "x"}}'"#,
-                    r#"'{"type": "x"}'"#,
-                ],
+                _ => vec![r#"'{"a": 1}'"#, r#"'{"a": {"b": "x"}}'"#, r#"'{"type": "x"}'"#],
             };
             let nasty = vec![
                 "null",
@@ -271,25 +255,12 @@ fn values(parameter: &Parameter) -> Vec<&'static str> {
 fn value(rng: &mut StdRng, parameter: &Parameter) -> String {
     let values = values(parameter);
     let first = values.len().min(3);
-    let value = if rng.random() {
-        values[..first].choose(rng)
-    } else {
-        values.choose(rng)
-    };
-    format!(
-        "{} => {}::{}",
-        parameter.name,
-        value.unwrap(),
-        parameter.type_name
-    )
+    let value = if rng.random() { values[..first].choose(rng) } else { values.choose(rng) };
+    format!("{} => {}::{}", parameter.name, value.unwrap(), parameter.type_name)
 }
 
 fn call(rng: &mut StdRng, function: &Function) -> String {
-    let Function {
-        name,
-        parameters,
-        is_procedure,
-    } = function;
+    let Function { name, parameters, is_procedure } = function;
     let takes_token = parameters.iter().any(|p| p.name == "token") && rng.random();
     let mut arguments = Vec::new();
     for parameter in parameters {
@@ -339,9 +310,7 @@ async fn calls(db: &Client, functions: &[Function], seed: u64, least: u64) -> An
     let mut answers = Answers::default();
     let begun = Instant::now();
     while begun.elapsed() < duration() || answers.calls < least {
-        let level = ["read committed", "repeatable read", "serializable"]
-            .choose(&mut rng)
-            .unwrap();
+        let level = ["read committed", "repeatable read", "serializable"].choose(&mut rng).unwrap();
         let read_only = rng.random_range(0..6) == 0;
         let function = functions.choose(&mut rng).unwrap();
         let mut script = Vec::new();
@@ -353,19 +322,10 @@ async fn calls(db: &Client, functions: &[Function], seed: u64, least: u64) -> An
             // Procedures have to be alone.
             for n in 0..rng.random_range(1..4) {
                 script.push(format!("savepoint s{n}"));
-                let function = if n == 0 {
-                    function
-                } else {
-                    functions.choose(&mut rng).unwrap()
-                };
+                let function = if n == 0 { function } else { functions.choose(&mut rng).unwrap() };
                 script.push(call(&mut rng, function));
             }
-            script.push(
-                ["commit", "commit", "rollback"]
-                    .choose(&mut rng)
-                    .unwrap()
-                    .to_string(),
-            );
+            script.push(["commit", "commit", "rollback"].choose(&mut rng).unwrap().to_string());
         } else {
             script.push(call(&mut rng, function));
         }
@@ -394,10 +354,8 @@ async fn calls(db: &Client, functions: &[Function], seed: u64, least: u64) -> An
             *answers.codes.entry(code.into()).or_default() += 1;
             if is_call && script.len() > 1 {
                 // The others go on from the savepoint before it.
-                let savepoint = script[..script
-                    .iter()
-                    .position(|one| std::ptr::eq(one, sql))
-                    .unwrap()]
+                let savepoint = script
+                    [..script.iter().position(|one| std::ptr::eq(one, sql)).unwrap()]
                     .last()
                     .unwrap();
                 let back = savepoint.replace("savepoint", "rollback to");
@@ -423,10 +381,8 @@ async fn refill(db: &Client) {
                  delete from public.held where ctid <> all (array(select ctid from public.held order by id desc limit 50))"#;
     for statement in sql.split(';') {
         if let Err(error) = db.simple_query(statement).await {
-            let code = error
-                .code()
-                .unwrap_or_else(|| panic!("the session is lost: {error}"))
-                .code();
+            let code =
+                error.code().unwrap_or_else(|| panic!("the session is lost: {error}")).code();
             assert!(is_for_callers(code), "{statement}: {error:?}");
         }
     }
@@ -436,11 +392,7 @@ fn seeds() -> Vec<u64> {
     match std::env::var("JOBS_RELIABILITY_SEEDS") {
         Ok(seeds) => seeds
             .split(',')
-            .map(|seed| {
-                seed.trim()
-                    .parse()
-                    .expect("JOBS_RELIABILITY_SEEDS are numbers")
-            })
+            .map(|seed| seed.trim().parse().expect("JOBS_RELIABILITY_SEEDS are numbers"))
             .collect(),
         Err(_) => vec![rand::random(), rand::random()],
     }
@@ -457,11 +409,7 @@ async fn every_function_with_all_that_is_nasty() {
     let seeds = seeds();
     println!(
         "JOBS_RELIABILITY_SEEDS={}",
-        seeds
-            .iter()
-            .map(u64::to_string)
-            .collect::<Vec<_>>()
-            .join(",")
+        seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
     );
     let mut tasks = Vec::new();
     let count = functions.len();
@@ -469,9 +417,7 @@ async fn every_function_with_all_that_is_nasty() {
         let functions = functions.clone();
         let session = cluster.connect("fuzz").await;
         run(&session, "set statement_timeout = '2 s'; set lock_timeout = '1 s'; set client_min_messages = error").await;
-        tasks.push(tokio::spawn(async move {
-            calls(&session, &functions, seed, least).await
-        }));
+        tasks.push(tokio::spawn(async move { calls(&session, &functions, seed, least).await }));
     }
     let mut all = Answers::default();
     for task in tasks {
@@ -485,11 +431,8 @@ async fn every_function_with_all_that_is_nasty() {
     figure("fuzz", "functions", count);
     figure("fuzz", "calls", all.calls);
     figure("fuzz", "transactions", all.transactions);
-    let codes: Vec<String> = all
-        .codes
-        .iter()
-        .map(|(code, count)| format!("{code} {count}"))
-        .collect();
+    let codes: Vec<String> =
+        all.codes.iter().map(|(code, count)| format!("{code} {count}")).collect();
     figure("fuzz", "errors_by_SQLSTATE", codes.join(", "));
     // Both kinds of ends were there: values that are refused do not stop everything.
     let failed: u64 = all.codes.values().sum();
@@ -503,9 +446,7 @@ async fn every_function_with_all_that_is_nasty() {
 
 #[test]
 fn control_an_internal_error_is_not_for_callers() {
-    for code in [
-        "XX000", "XX001", "57P02", "42601", "42883", "23502", "21000", "P0001",
-    ] {
+    for code in ["XX000", "XX001", "57P02", "42601", "42883", "23502", "21000", "P0001"] {
         assert!(!is_for_callers(code), "{code}");
     }
     assert!(is_for_callers("22023"));

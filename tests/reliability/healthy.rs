@@ -71,11 +71,9 @@ impl Busy {
         let shared = Arc::<Shared>::default();
         run(&connect().await, "select jobs.schedule('tick', 'every 2 seconds', 'tick', queue => 'mail'); select jobs.schedule('minute', '* * * * *', 'tick', queue => 'mail')").await;
         let mut producers = vec![tokio::spawn(cancel(shared.clone(), connect().await))];
-        for (period, statement) in [
-            (40, one as fn(u64) -> String),
-            (200, batch),
-            (120_000, rendering),
-        ] {
+        for (period, statement) in
+            [(40, one as fn(u64) -> String), (200, batch), (120_000, rendering)]
+        {
             let every = Duration::from_millis(period);
             let db = connect().await;
             producers.push(tokio::spawn(produce(shared.clone(), db, every, statement)));
@@ -99,20 +97,13 @@ impl Busy {
             };
             workers.push(tokio::spawn(worker.work()));
         }
-        Busy {
-            shared,
-            producers,
-            workers,
-        }
+        Busy { shared, producers, workers }
     }
 
     /// Panics where a client has ended, with what it said.
     fn assert_at_work(&self) {
         let has_ended = |client: &JoinHandle<()>| client.is_finished();
-        assert!(
-            !self.producers.iter().chain(&self.workers).any(has_ended),
-            "a client has ended"
-        );
+        assert!(!self.producers.iter().chain(&self.workers).any(has_ended), "a client has ended");
     }
 
     /// Ends the load at once.
@@ -131,10 +122,7 @@ impl Busy {
         }
         run(db, "select jobs.unschedule(name) from jobs.periodic").await;
         let left = "select count(*) from jobs.jobs where kind <> 'later' and state not in ('completed', 'cancelled', 'discarded')";
-        poll_until("everything is done", DRAINED, async || {
-            number(db, left).await == 0
-        })
-        .await;
+        poll_until("everything is done", DRAINED, async || number(db, left).await == 0).await;
         self.shared.is_drained.store(true, Ordering::Relaxed);
         for worker in self.workers {
             worker.await.expect("a worker");
@@ -234,9 +222,7 @@ struct Worker {
 
 impl Worker {
     async fn work(mut self) {
-        let Worker {
-            name, queues, most, ..
-        } = self;
+        let Worker { name, queues, most, .. } = self;
         let fetch = format!(
             "select id, token, attempt, kind from jobs.fetch_any('{{{queues}}}', {most}, '{name}')"
         );
@@ -269,9 +255,7 @@ impl Worker {
     async fn beat(&mut self) {
         let is_due = |beaten: Instant| beaten.elapsed() > Duration::from_secs(10);
         if self.beaten.is_none_or(is_due) {
-            let Worker {
-                name, queues, most, ..
-            } = self;
+            let Worker { name, queues, most, .. } = self;
             let beat = format!("select jobs.worker_beat('{name}', '{{{queues}}}', {most})");
             assert_eq!(text(&self.db, &beat).await, "run");
             self.beaten = Some(Instant::now());
@@ -302,14 +286,8 @@ impl Worker {
     async fn finish(&mut self, id: i64, token: i64, what: &'static str) {
         tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..10))).await;
         let (count, sql) = match what {
-            "fail" => (
-                "failed",
-                format!("state from jobs.fail({id}, {token}, 'it happens')"),
-            ),
-            "snooze" => (
-                "snoozed",
-                format!("state from jobs.snooze({id}, {token}, '2 s')"),
-            ),
+            "fail" => ("failed", format!("state from jobs.fail({id}, {token}, 'it happens')")),
+            "snooze" => ("snoozed", format!("state from jobs.snooze({id}, {token}, '2 s')")),
             _ => (
                 "completed_one_by_one",
                 format!("state from jobs.complete({id}, {token}, '{{\"sent\": true}}') as state"),
@@ -317,8 +295,7 @@ impl Worker {
         };
         let sql = format!("select {}", sql.replacen("state", "state::text", 1));
         let state = text(&self.db, &sql).await;
-        self.shared
-            .answers(|answers| answers.ended(id, state, count));
+        self.shared.answers(|answers| answers.ended(id, state, count));
     }
 
     async fn finish_many(&mut self, results: &[(i64, i64, &'static str)]) {
@@ -396,9 +373,7 @@ async fn differences(db: &Client, answers: &Answers) -> Vec<String> {
         }
         let expected = answers.ended.get(&id).map_or("scheduled", String::as_str);
         if state != expected || state == "scheduled" && kind != "later" {
-            wrong.push(format!(
-                "job {id} of kind {kind} is {state}, not {expected}"
-            ));
+            wrong.push(format!("job {id} of kind {kind} is {state}, not {expected}"));
         }
     }
     wrong.extend(unseen.iter().map(|id| format!("job {id} is lost")));
@@ -408,10 +383,7 @@ async fn differences(db: &Client, answers: &Answers) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn nothing_needs_attention() {
     let case = "healthy";
-    let time = variable(
-        "JOBS_RELIABILITY_HEALTHY_SECONDS",
-        duration().as_secs().max(15),
-    );
+    let time = variable("JOBS_RELIABILITY_HEALTHY_SECONDS", duration().as_secs().max(15));
     let cluster = Cluster::start();
     let db = cluster.database(DATABASE).await;
     let busy = Busy::begin(&cluster, &mut rng()).await;
@@ -441,10 +413,7 @@ async fn nothing_needs_attention() {
     let id = answers.inserted.iter().min().unwrap();
     run(&db, &format!("select jobs.delete({id}), jobs.insert('x')")).await;
     let found = differences(&db, &answers).await;
-    assert!(
-        found.iter().any(|one| one.ends_with("is lost")),
-        "{found:?}"
-    );
+    assert!(found.iter().any(|one| one.ends_with("is lost")), "{found:?}");
     assert!(found.iter().any(|one| one.contains("nobody was told")));
 }
 
@@ -454,10 +423,7 @@ async fn control_one_thing_wrong_is_found() {
     let db = cluster.database(DATABASE).await;
     let busy = Busy::begin(&cluster, &mut rng()).await;
     for (finding, what) in [
-        (
-            "discarded",
-            "jobs.insert('broken', queue => 'mail', max_attempts => 1)",
-        ),
+        ("discarded", "jobs.insert('broken', queue => 'mail', max_attempts => 1)"),
         (
             "mostly_failing",
             "jobs.insert_batch('broken', array_fill('{}'::jsonb, array[12]), queue => 'mail')",
@@ -467,9 +433,7 @@ async fn control_one_thing_wrong_is_found() {
     ] {
         let is_found = async || {
             let found = findings(&db).await;
-            found
-                .iter()
-                .any(|one| one.starts_with(&format!("{finding}: ")))
+            found.iter().any(|one| one.starts_with(&format!("{finding}: ")))
         };
         assert!(!is_found().await, "{finding}, and nothing is wrong yet");
         run(&db, &format!("select {what}")).await;

@@ -49,8 +49,7 @@ impl Journal {
 
     pub fn complete(&mut self, id: i64) {
         if !self.completed.insert(id) {
-            self.wrong
-                .push(format!("two completions of job {id} were acknowledged"));
+            self.wrong.push(format!("two completions of job {id} were acknowledged"));
         }
     }
 }
@@ -100,9 +99,7 @@ pub async fn differences(db: &Client, journal: &Journal, pruning: Pruning) -> Ve
             let times = done.get(id).copied().unwrap_or(0);
             let gone = pruning == Pruning::Final && (times == 1 || journal.replaced.contains(id));
             if !there.contains_key(id) && !gone {
-                wrong.push(format!(
-                    "job {id} of number {n} is lost, done {times} times"
-                ));
+                wrong.push(format!("job {id} of number {n} is lost, done {times} times"));
             }
         }
     }
@@ -153,11 +150,7 @@ pub async fn rivals(db: &Client) -> Vec<String> {
     let rows = db.query(sql, &[]).await.unwrap();
     rows.iter()
         .map(|row| {
-            format!(
-                "key {} has {} jobs at once",
-                row.get::<_, String>(0),
-                row.get::<_, i64>(1)
-            )
+            format!("key {} has {} jobs at once", row.get::<_, String>(0), row.get::<_, i64>(1))
         })
         .collect()
 }
@@ -166,9 +159,7 @@ pub async fn rivals(db: &Client) -> Vec<String> {
 async fn there(db: &Client) -> HashMap<i64, (i64, String)> {
     let sql = "select id, (args->>'n')::bigint, state::text from jobs.jobs where args ? 'n'";
     let rows = db.query(sql, &[]).await.unwrap();
-    rows.iter()
-        .map(|row| (row.get(0), (row.get(1), row.get(2))))
-        .collect()
+    rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect()
 }
 
 async fn counts(db: &Client, sql: &str) -> HashMap<i64, i64> {

@@ -19,21 +19,11 @@ struct Call {
 }
 
 const fn call(name: &'static str, works: &'static str, fails: &'static str) -> Call {
-    Call {
-        name,
-        rarer: 1,
-        works,
-        fails,
-    }
+    Call { name, rarer: 1, works, fails }
 }
 
 const fn rare(name: &'static str, works: &'static str) -> Call {
-    Call {
-        name,
-        rarer: 10,
-        works,
-        fails: "",
-    }
+    Call { name, rarer: 10, works, fails: "" }
 }
 
 /// In `works`: inserts a job, and fetches it into `f`.
@@ -136,11 +126,7 @@ struct Memory {
 
 async fn memory(db: &Client, pid: i64) -> Memory {
     Memory {
-        used: number(
-            db,
-            "select sum(used_bytes)::bigint from pg_backend_memory_contexts",
-        )
-        .await,
+        used: number(db, "select sum(used_bytes)::bigint from pg_backend_memory_contexts").await,
         anonymous: anonymous_memory(pid),
     }
 }
@@ -148,15 +134,8 @@ async fn memory(db: &Client, pid: i64) -> Memory {
 /// RssAnon of a process, in bytes.
 pub fn anonymous_memory(pid: i64) -> i64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("/proc");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
-        .expect("RssAnon");
-    1024 * line
-        .trim()
-        .trim_end_matches(" kB")
-        .parse::<i64>()
-        .expect("kB")
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("RssAnon");
+    1024 * line.trim().trim_end_matches(" kB").parse::<i64>().expect("kB")
 }
 
 /// What a call that is repeated may leave behind. The slack is for what grows once, such as a table
@@ -174,9 +153,7 @@ async fn leak(db: &Client, pid: i64, sql: &str, calls: u64) -> Option<String> {
         found = None;
         let mut early = memory(db, pid).await;
         for n in 1..=calls {
-            db.batch_execute(sql)
-                .await
-                .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+            db.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
             if n == calls / 5 {
                 early = memory(db, pid).await;
             }
@@ -199,18 +176,11 @@ async fn leak(db: &Client, pid: i64, sql: &str, calls: u64) -> Option<String> {
 
 /// Makes `works_NAME` and `fails_NAME` of each function; what to call, and how often.
 async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
-    let calls_each = variable(
-        "JOBS_RELIABILITY_CALLS",
-        (50 * duration().as_secs()).clamp(400, 20_000),
-    );
+    let calls_each =
+        variable("JOBS_RELIABILITY_CALLS", (50 * duration().as_secs()).clamp(400, 20_000));
     let mut statements = Vec::new();
     for call in CALLS {
-        let Call {
-            name,
-            rarer,
-            works,
-            fails,
-        } = call;
+        let Call { name, rarer, works, fails } = call;
         let function = functions
             .iter()
             .find(|function| function.name == *name)
@@ -240,9 +210,7 @@ async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
              create function public.fails_{name}() returns void language plpgsql as $f$ declare f record;
                begin begin {fails}; exception when others then null; end; end $f$"
         );
-        db.batch_execute(&make)
-            .await
-            .unwrap_or_else(|error| panic!("{make}: {error:?}"));
+        db.batch_execute(&make).await.unwrap_or_else(|error| panic!("{make}: {error:?}"));
         statements.push((format!("select public.works_{name}()"), count));
         if !function.parameters.is_empty() {
             statements.push((format!("select public.fails_{name}()"), count));
@@ -283,11 +251,7 @@ async fn no_function_leaks() {
     }
     let (before, after) = (before.unwrap(), memory(&db, pid).await);
     figure("leaks", "functions", functions.len());
-    figure(
-        "leaks",
-        "kinds_of_calls,_half_of_them_failing",
-        statements.len(),
-    );
+    figure("leaks", "kinds_of_calls,_half_of_them_failing", statements.len());
     figure("leaks", "calls", total);
     figure(
         "leaks",
@@ -297,11 +261,7 @@ async fn no_function_leaks() {
     figure(
         "leaks",
         "the_process_likewise",
-        format!(
-            "{} kB, {} kB",
-            before.anonymous >> 10,
-            after.anonymous >> 10
-        ),
+        format!("{} kB, {} kB", before.anonymous >> 10, after.anonymous >> 10),
     );
     assert!(leaks.is_empty(), "{leaks:#?}");
 }
@@ -318,9 +278,7 @@ async fn control_what_leaks_is_found() {
     assert_eq!(leak(&db, pid, "select public.nothing()", 400).await, None);
     // In a context of Postgres, and (before 16) in none.
     for sql in ["select public.prepares()", "select public.sets()"] {
-        let found = leak(&db, pid, sql, 400)
-            .await
-            .unwrap_or_else(|| panic!("{sql} is not found"));
+        let found = leak(&db, pid, sql, 400).await.unwrap_or_else(|| panic!("{sql} is not found"));
         println!("found: {found}");
     }
 }

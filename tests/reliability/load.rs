@@ -92,11 +92,7 @@ impl Load {
         let workers = (0..workers)
             .map(|_| tokio::spawn(work(shared.clone(), StdRng::from_rng(rng))))
             .collect();
-        Load {
-            shared,
-            producers,
-            workers,
-        }
+        Load { shared, producers, workers }
     }
 
     /// Lets the clients connect to another server from now on.
@@ -106,16 +102,10 @@ impl Load {
 
     /// Waits until an insertion and a completion have succeeded that were begun after `moment`.
     pub async fn resumed_since(&self, moment: Instant) {
-        poll_until(
-            "clients insert and complete again",
-            Duration::from_secs(60),
-            async || {
-                let latest = *self.shared.latest.lock().unwrap();
-                latest
-                    .iter()
-                    .all(|latest| latest.is_some_and(|begun| begun > moment))
-            },
-        )
+        poll_until("clients insert and complete again", Duration::from_secs(60), async || {
+            let latest = *self.shared.latest.lock().unwrap();
+            latest.iter().all(|latest| latest.is_some_and(|begun| begun > moment))
+        })
         .await;
     }
 
@@ -124,18 +114,13 @@ impl Load {
         self.shared.produce.store(false, Ordering::Relaxed);
         over(self.producers).await; // what one of them has yet to commit is work as well
         let left = "select count(*) from jobs.jobs where state not in ('completed', 'cancelled', 'discarded')";
-        poll_until("everything is done", DRAINED, async || {
-            scalar::<i64>(db, left).await == 0
-        })
-        .await;
+        poll_until("everything is done", DRAINED, async || scalar::<i64>(db, left).await == 0)
+            .await;
         self.shared.work.store(false, Ordering::Relaxed);
         over(self.workers).await;
         let journal = std::mem::take(&mut *self.shared.journal.lock().unwrap());
         let differences = differences(db, &journal, pruning).await;
-        Ended {
-            journal,
-            differences,
-        }
+        Ended { journal, differences }
     }
 }
 
@@ -161,33 +146,16 @@ impl Ended {
     /// Panics where the database and the clients disagree; prints the figures.
     pub async fn assert_right(&self, db: &Client, case: &str) {
         let shown = &self.differences[..self.differences.len().min(20)];
-        assert!(
-            shown.is_empty(),
-            "{} differences, such as {shown:#?}",
-            self.differences.len()
-        );
+        assert!(shown.is_empty(), "{} differences, such as {shown:#?}", self.differences.len());
         let journal = &self.journal;
-        assert!(
-            journal.inserted() > 0 && !journal.completed.is_empty(),
-            "it stood still"
-        );
+        assert!(journal.inserted() > 0 && !journal.completed.is_empty(), "it stood still");
         figure(case, "jobs_inserted,_acknowledged", journal.inserted());
-        figure(
-            case,
-            "skipped_as_duplicates",
-            journal.fates(|fate| *fate == Fate::Skipped),
-        );
-        figure(
-            case,
-            "refused_or_rolled_back",
-            journal.fates(|fate| *fate == Fate::Refused),
-        );
+        figure(case, "skipped_as_duplicates", journal.fates(|fate| *fate == Fate::Skipped));
+        figure(case, "refused_or_rolled_back", journal.fates(|fate| *fate == Fate::Refused));
         let unknown = journal.fates(|fate| *fate == Fate::Unknown);
         let sql = "select coalesce(array_agg((args->>'n')::bigint), '{}') from jobs.jobs where args ? 'n'";
         let there: Vec<i64> = scalar(db, sql).await;
-        let arrived = there
-            .iter()
-            .filter(|n| journal.wanted.get(n) == Some(&Fate::Unknown));
+        let arrived = there.iter().filter(|n| journal.wanted.get(n) == Some(&Fate::Unknown));
         figure(
             case,
             "insertions_whose_answer_was_lost",
@@ -218,19 +186,12 @@ enum Failure {
 
 impl Session {
     fn new(shared: &Arc<Shared>) -> Session {
-        Session {
-            shared: shared.clone(),
-            client: None,
-        }
+        Session { shared: shared.clone(), client: None }
     }
 
     /// Connects if need be; false: it did not work this time.
     async fn is_open(&mut self) -> bool {
-        if self
-            .client
-            .as_ref()
-            .is_some_and(|client| !client.is_closed())
-        {
+        if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
             return true;
         }
         let config = self.shared.server.read().unwrap().clone();
@@ -274,8 +235,7 @@ impl Session {
                     return Err(Failure::Refused(code.into()));
                 }
                 self.client = None;
-                self.shared
-                    .journal(|journal| journal.count("sessions_lost"));
+                self.shared.journal(|journal| journal.count("sessions_lost"));
                 Err(Failure::Lost)
             }
         }
@@ -346,10 +306,8 @@ fn insertion(rng: &mut StdRng, n: i64) -> (String, i64, Within) {
             (sql, 1, Within::Statement)
         }
         6 | 7 => {
-            let more = format!(
-                ", scheduled_at => clock_timestamp() + '{} ms'",
-                rng.random_range(0..500)
-            );
+            let more =
+                format!(", scheduled_at => clock_timestamp() + '{} ms'", rng.random_range(0..500));
             (plain(&more), 1, Within::Statement)
         }
         8 => (plain(""), 1, Within::RolledBack),
@@ -360,13 +318,7 @@ fn insertion(rng: &mut StdRng, n: i64) -> (String, i64, Within) {
                 "select {columns} from jobs.insert_batch('load', array(select jsonb_build_object('n', n) from generate_series({n}, {}) n), {OPTIONS}) order by ord",
                 n + count - 1
             );
-            (
-                sql,
-                count,
-                *[Within::Statement, Within::Transaction]
-                    .choose(rng)
-                    .unwrap(),
-            )
+            (sql, count, *[Within::Statement, Within::Transaction].choose(rng).unwrap())
         }
         12 => {
             let count = rng.random_range(2..8);
@@ -395,9 +347,8 @@ async fn produce(shared: Arc<Shared>, mut rng: StdRng) {
             continue;
         }
         // Room for the largest batch; numbers that are left out were never wanted.
-        let first = shared
-            .next
-            .fetch_add(20 + i64::from(rng.random_range(0..16)), Ordering::Relaxed);
+        let first =
+            shared.next.fetch_add(20 + i64::from(rng.random_range(0..16)), Ordering::Relaxed);
         let (sql, count, within) = insertion(&mut rng, first);
         let begun = Instant::now();
         let answer = insert(&mut session, &mut rng, first, &sql, within).await;
@@ -418,14 +369,10 @@ async fn produce(shared: Arc<Shared>, mut rng: StdRng) {
                             _ => Fate::Inserted(number(row, 0).expect("an id")),
                         };
                         journal.wanted.insert(n, fate);
-                        journal
-                            .replaced
-                            .extend(number(row, 2).filter(|_| fate != Fate::Refused));
+                        journal.replaced.extend(number(row, 2).filter(|_| fate != Fate::Refused));
                     }
                 }
-                Err(fate) => journal
-                    .wanted
-                    .extend((first..first + count).map(|n| (n, fate))),
+                Err(fate) => journal.wanted.extend((first..first + count).map(|n| (n, fate))),
             }
         });
     }
@@ -446,9 +393,7 @@ async fn insert(
     if matches!(within, Within::Statement) {
         return session.call(sql).await.map_err(known);
     }
-    let begun = session
-        .call(&format!("begin; insert into own values ({n})"))
-        .await;
+    let begun = session.call(&format!("begin; insert into own values ({n})")).await;
     let rows = match begun {
         Ok(_) => session.call(sql).await,
         Err(failure) => Err(failure),
@@ -534,16 +479,12 @@ async fn finish(session: &mut Session, rng: &mut StdRng, held: Held) {
                 ),
             )
         }
-        2 => (
-            "snoozed",
-            format!("select jobs.snooze({id}, {token}, '50 ms')"),
-        ),
+        2 => ("snoozed", format!("select jobs.snooze({id}, {token}, '50 ms')")),
         3 => ("released", format!("select jobs.release({id}, {token})")),
         other => {
             if other < 7 {
-                let answer = session
-                    .call(&format!("select jobs.heartbeat({id}, {token}, '{LEASE}')"))
-                    .await;
+                let answer =
+                    session.call(&format!("select jobs.heartbeat({id}, {token}, '{LEASE}')")).await;
                 if answer.is_err() {
                     note(session, answer, "heartbeats", held);
                     return;
@@ -559,9 +500,7 @@ async fn finish(session: &mut Session, rng: &mut StdRng, held: Held) {
 
 /// Completes a job together with a row of the worker's own.
 async fn complete(session: &mut Session, rng: &mut StdRng, held: Held) {
-    let Held {
-        id, token, attempt, ..
-    } = held;
+    let Held { id, token, attempt, .. } = held;
     let begun = Instant::now();
     let both = format!(
         "begin; insert into done values ({id}, {attempt}); select jobs.complete({id}, {token})"
@@ -620,9 +559,9 @@ fn note<T>(session: &Session, answer: Result<T, Failure>, what: &'static str, he
         Err(Failure::Refused(code)) if ["53100", "40P01", "57014"].contains(&code.as_str()) => {
             journal.count("calls_refused_for_now")
         }
-        Err(Failure::Refused(code)) => journal
-            .wrong
-            .push(format!("{what} job {}: {code}", held.id)),
+        Err(Failure::Refused(code)) => {
+            journal.wrong.push(format!("{what} job {}: {code}", held.id))
+        }
         Err(Failure::Lost) => journal.count("answers_lost_to_workers"),
     });
 }

@@ -51,11 +51,7 @@ fn send(cluster: &Cluster, queries: u64, seed: u64) -> u64 {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    cluster
-        .log()
-        .lines()
-        .filter(|line| line.contains(" ERROR: "))
-        .count() as u64
+    cluster.log().lines().filter(|line| line.contains(" ERROR: ")).count() as u64
 }
 
 async fn prepared(cluster: &Cluster) -> Client {
@@ -78,11 +74,7 @@ async fn sqlsmith() {
     figure("sqlsmith", "queries", queries);
     figure("sqlsmith", "seed", seed);
     figure("sqlsmith", "of_them_with_an_error", errors);
-    figure(
-        "sqlsmith",
-        "calls_of_functions_of_jobs",
-        format!("{calls}, of {functions} functions"),
-    );
+    figure("sqlsmith", "calls_of_functions_of_jobs", format!("{calls}, of {functions} functions"));
     assert!(
         calls > 0 && errors < queries,
         "it did not get anywhere: {calls} calls, {errors} errors"

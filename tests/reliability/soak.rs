@@ -51,10 +51,7 @@ impl Resident {
     async fn worker(&self) -> i64 {
         let worker = format!("backend_type = 'jobs worker' and datname = '{DATABASE}'");
         let count = format!("select count(*) from pg_stat_activity where {worker}");
-        poll_until("a background worker", SOON, async || {
-            number(&self.db, &count).await > 0
-        })
-        .await;
+        poll_until("a background worker", SOON, async || number(&self.db, &count).await > 0).await;
         let pid = format!("select max(pid)::bigint from pg_stat_activity where {worker}");
         number(&self.db, &pid).await
     }
@@ -75,10 +72,7 @@ impl Resident {
         }
         let contexts =
             "select coalesce(sum(used_bytes), 0)::bigint from pg_backend_memory_contexts";
-        sizes.insert(
-            "memory in the session's contexts".into(),
-            number(&self.db, contexts).await,
-        );
+        sizes.insert("memory in the session's contexts".into(), number(&self.db, contexts).await);
         let plans = "select count(*) from pg_backend_memory_contexts where name like 'CachedPlan%'";
         sizes.insert("plans of the session".into(), number(&self.db, plans).await);
         sizes
@@ -136,20 +130,14 @@ async fn nothing_grows() {
     }
     let (first, last) = (&quarters[0], &quarters[3]);
     let sum = |sizes: &Sizes, of: &str| {
-        sizes
-            .iter()
-            .filter(|(name, _)| name.starts_with(of))
-            .map(|(_, size)| size)
-            .sum::<i64>()
+        sizes.iter().filter(|(name, _)| name.starts_with(of)).map(|(_, size)| size).sum::<i64>()
     };
     figure(case, "length", format!("{} s", 4 * quarter.as_secs()));
     figure(case, "jobs", jobs);
     figure(case, "rounds_of_calls_in_the_session_that_stays", calls);
     let show = |name: &str, size: fn(&Sizes, &str) -> i64, unit: i64, words: &str| {
-        let all: Vec<String> = quarters
-            .iter()
-            .map(|quarter| (size(quarter, name) / unit).to_string())
-            .collect();
+        let all: Vec<String> =
+            quarters.iter().map(|quarter| (size(quarter, name) / unit).to_string()).collect();
         figure(
             case,
             &format!("{},_by_quarters", name.replace(' ', "_")),
@@ -159,36 +147,19 @@ async fn nothing_grows() {
     figure(
         case,
         "tables_and_indexes,_first_and_last_quarter",
-        format!(
-            "{} kB, {} kB",
-            sum(first, "disk ") >> 10,
-            sum(last, "disk ") >> 10
-        ),
+        format!("{} kB, {} kB", sum(first, "disk ") >> 10, sum(last, "disk ") >> 10),
     );
-    for name in [
-        "memory of the worker",
-        "memory of the session",
-        "memory in the session's contexts",
-    ] {
+    for name in
+        ["memory of the worker", "memory of the session", "memory in the session's contexts"]
+    {
         show(name, |sizes, name| sizes[name], 1024, " kB");
     }
-    for name in [
-        "files of the worker",
-        "files of the session",
-        "plans of the session",
-    ] {
+    for name in ["files of the worker", "files of the session", "plans of the session"] {
         show(name, |sizes, name| sizes[name], 1, "");
     }
     // The load itself is right as well, also where nothing is left but what was done.
-    resident
-        .db
-        .batch_execute("select jobs.delete_many(queue => 'resident')")
-        .await
-        .unwrap();
-    load.end(&watcher, Pruning::Final)
-        .await
-        .assert_right(&watcher, case)
-        .await;
+    resident.db.batch_execute("select jobs.delete_many(queue => 'resident')").await.unwrap();
+    load.end(&watcher, Pruning::Final).await.assert_right(&watcher, case).await;
     let grown = grown(first, last);
     assert!(grown.is_empty(), "{grown:#?}");
     run(&watcher, "select jobs.pause_maintenance()").await;
@@ -199,16 +170,9 @@ async fn nothing_grows() {
 #[test]
 fn control_what_grows_is_found() {
     let sizes = |disk: i64, files: i64| {
-        Sizes::from([
-            ("disk job".to_string(), disk),
-            ("files of the worker".to_string(), files),
-        ])
+        Sizes::from([("disk job".to_string(), disk), ("files of the worker".to_string(), files)])
     };
     assert_eq!(grown(&sizes(8 << 20, 30), &sizes(18 << 20, 80)), [""; 0]);
     assert_eq!(grown(&sizes(8 << 20, 30), &sizes(19 << 20, 81)).len(), 2);
-    assert_eq!(
-        grown(&Sizes::new(), &sizes(3 << 20, 1)).len(),
-        1,
-        "an index that was not there"
-    );
+    assert_eq!(grown(&Sizes::new(), &sizes(3 << 20, 1)).len(), 1, "an index that was not there");
 }

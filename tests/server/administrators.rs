@@ -20,11 +20,8 @@ async fn every_database_made_from_template1_has_a_queue_of_its_own() {
     let cluster = Cluster::builder().set("jobs.interval", "10ms").start();
     let postgres = cluster.connect("postgres").await;
     let template = cluster.connect("template1").await;
-    run(
-        &template,
-        "create extension jobs; select jobs.schedule('tick', 'every 1 second', 'tick')",
-    )
-    .await;
+    run(&template, "create extension jobs; select jobs.schedule('tick', 'every 1 second', 'tick')")
+        .await;
     let due = "'due', scheduled_at => clock_timestamp() + '0.1 s'";
     let in_template = insert(&template, due).await;
     drop(template);
@@ -102,46 +99,23 @@ async fn rows_that_a_subscription_brings_are_fetched_and_waited_for() {
     let waiter = cluster.connect("subscriber").await;
     let waits = tokio::spawn(async move { run(&waiter, "call jobs.wait('other', '1 h')").await });
     let sent = insert(&publisher, "'sent', queue => 'q'").await;
-    comes_true(
-        &db,
-        &format!("exists (select from jobs.fetch('q') where id = {sent})"),
-    )
-    .await;
+    comes_true(&db, &format!("exists (select from jobs.fetch('q') where id = {sent})")).await;
     insert(&publisher, "'waited for', queue => 'other'").await;
     waits.await.expect("it returned");
-    let due = insert(
-        &publisher,
-        "'due', queue => 'q', scheduled_at => clock_timestamp() + '0.1 s'",
-    )
-    .await;
-    comes_true(
-        &db,
-        &format!("exists (select from jobs.fetch('q') where id = {due})"),
-    )
-    .await;
+    let due =
+        insert(&publisher, "'due', queue => 'q', scheduled_at => clock_timestamp() + '0.1 s'")
+            .await;
+    comes_true(&db, &format!("exists (select from jobs.fetch('q') where id = {due})")).await;
     insert(&publisher, "'lost', queue => 'lost'").await;
     run(&publisher, "select jobs.fetch('lost', lease => '0.1 s')").await;
-    comes_true(
-        &db,
-        "exists (select from jobs.maintain() where task = 'rescue' and rows > 0)",
-    )
-    .await;
-    run(
-        &publisher,
-        "select jobs.complete(id, token) from jobs.fetch('other')",
-    )
-    .await;
+    comes_true(&db, "exists (select from jobs.maintain() where task = 'rescue' and rows > 0)")
+        .await;
+    run(&publisher, "select jobs.complete(id, token) from jobs.fetch('other')").await;
     comes_true(&db, "count(*) = 0 from jobs.ready where queue = 'other'").await;
     comes_true(&db, "count(*) = 0 from jobs.running r join jobs.job j on j.id = r.job_id where j.queue = 'other'").await;
     // Its final state was not published.
     assert!(is(&db, "count(*) = 0 from jobs.jobs where queue = 'other'").await);
-    assert!(
-        is(
-            &db,
-            "exists (select from jobs.check() where invariant = 'one_place')"
-        )
-        .await
-    );
+    assert!(is(&db, "exists (select from jobs.check() where invariant = 'one_place')").await);
     cluster.allow_violations();
     let ended = "logical replication (apply )?worker .*FATAL: +terminating";
     cluster.allow(u32::MAX, ended);
@@ -157,11 +131,7 @@ async fn a_publication_that_forbids_deletes_is_obeyed() {
     let db = cluster.database("filtered").await;
     let take = "select jobs.fetch('q')";
     run(&db, "select jobs.insert('k', queue => 'q')").await;
-    run(
-        &db,
-        "create publication part for table jobs.ready where (expires_at is null)",
-    )
-    .await;
+    run(&db, "create publication part for table jobs.ready where (expires_at is null)").await;
     for direct in ["on", "off"] {
         run(&db, &format!("set jobs.direct_access = {direct}")).await;
         assert_eq!(sqlstate(db.batch_execute(take).await), "42P10", "{direct}");
@@ -171,11 +141,7 @@ async fn a_publication_that_forbids_deletes_is_obeyed() {
     // An update is forbidden likewise.
     let twice = r#"select jobs.insert('u', unique_opts => '{"by_kind": true, "window": 1}')"#;
     run(&db, twice).await;
-    run(
-        &db,
-        "create publication part for table jobs.unique_claim where (jobs is null)",
-    )
-    .await;
+    run(&db, "create publication part for table jobs.unique_claim where (jobs is null)").await;
     for direct in ["on", "off"] {
         run(&db, &format!("set jobs.direct_access = {direct}")).await;
         run(&db, "select pg_sleep(1.1)").await;
@@ -197,23 +163,14 @@ async fn jobs_outlive_the_wraparound_of_transaction_ids() {
          select jobs.configure_queue('q', retention_completed => '1 day')",
     )
     .await;
-    run(
-        &cluster.connect("postgres").await,
-        "update pg_database set datallowconn = true",
-    )
-    .await;
+    run(&cluster.connect("postgres").await, "update pg_database set datallowconn = true").await;
     drop(db);
     // Whole files of the log of transactions. Each time the rows from before are older by a quarter
     // of what there is; in the end it has begun anew.
-    for (round, (epoch, id)) in [
-        (0, 1 << 30),
-        (0, 2 << 30),
-        (0, 3 << 30),
-        (1, 1 << 20),
-        (1, 1 << 30),
-    ]
-    .into_iter()
-    .enumerate()
+    for (round, (epoch, id)) in
+        [(0, 1 << 30), (0, 2 << 30), (0, 3 << 30), (1, 1 << 20), (1, 1 << 30)]
+            .into_iter()
+            .enumerate()
     {
         cluster.stop(Mode::Fast);
         let mut reset = cluster.bin("pg_resetwal");
@@ -236,11 +193,7 @@ async fn jobs_outlive_the_wraparound_of_transaction_ids() {
         let left = "select count(*) from jobs.jobs where state = 'available' and queue = 'q'";
         assert_eq!(number(&db, left).await, 100 - 9 * (round as i64 + 1));
         assert_eq!(cluster.violations(), "");
-        succeeds(
-            cluster
-                .bin("vacuumdb")
-                .args(["--all", "--freeze", "--quiet"]),
-        );
+        succeeds(cluster.bin("vacuumdb").args(["--all", "--freeze", "--quiet"]));
     }
     let db = cluster.connect("old").await;
     run(&db, &format!("select jobs.delete({first})")).await;
@@ -381,11 +334,7 @@ async fn row_security_that_hides_rows_from_the_owner_is_an_error() {
     ] {
         let rows =
             format!("alter table jobs.{table} enable row level security, force row level security");
-        run(
-            &db,
-            &format!("create policy hides on jobs.{table} using (false); {rows}"),
-        )
-        .await;
+        run(&db, &format!("create policy hides on jobs.{table} using (false); {rows}")).await;
         for call in calls {
             let refused = db.batch_execute(call).await.expect_err(call);
             let error = refused.as_db_error().expect(call);
@@ -396,11 +345,7 @@ async fn row_security_that_hides_rows_from_the_owner_is_an_error() {
             assert_eq!(error.hint(), Some(&*mend), "{call}");
         }
         // Without that, the owner sees all.
-        run(
-            &db,
-            &format!("alter table jobs.{table} no force row level security"),
-        )
-        .await;
+        run(&db, &format!("alter table jobs.{table} no force row level security")).await;
         for call in calls {
             run(&db, &format!("begin; {call}; rollback")).await;
         }

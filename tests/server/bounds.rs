@@ -10,9 +10,8 @@ use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests.
 fn with(postgres: Option<&Path>, fault: &str) -> Cluster {
-    let mut builder = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("max_prepared_transactions", 5);
+    let mut builder =
+        Cluster::builder().set("jobs.enabled", "off").set("max_prepared_transactions", 5);
     if let Some(postgres) = postgres {
         builder = builder.postgres(postgres).set("jobs.fault", fault);
     }
@@ -147,11 +146,7 @@ async fn no_more_jobs_wait_than_the_bound_and_open_transactions_allow() {
     assert!(most >= BOUND - EACH, "control: it was hardly full: {most}");
     assert!(refused > 0, "control: nothing was refused");
     // At rest: whatever was refused or rolled back, exactly the bound fits, whoever inserts.
-    run(
-        &db,
-        "select jobs.delete_many(queue => 'q', max_jobs => 10000)",
-    )
-    .await;
+    run(&db, "select jobs.delete_many(queue => 'q', max_jobs => 10000)").await;
     assert_eq!(waiting(&db).await, 0);
     let mut clients = Vec::new();
     for _ in 0..3 {
@@ -181,10 +176,7 @@ async fn no_more_jobs_wait_than_the_bound_and_open_transactions_allow() {
 async fn late_commits(cluster: &Cluster, database: &str) -> i64 {
     let db = cluster.database(database).await;
     bound(&db, 20).await;
-    let (other, prepared) = (
-        cluster.connect(database).await,
-        cluster.connect(database).await,
-    );
+    let (other, prepared) = (cluster.connect(database).await, cluster.connect(database).await);
     run(&other, "begin").await;
     assert_eq!(insert(&other, 6).await, DONE);
     run(&prepared, "begin").await;
@@ -312,20 +304,12 @@ async fn a_duplicate_of_who_has_filled_the_queue_is_one() {
     const SKIP: &str = "\"skip\"";
     let cluster = with(None, "");
     let db = cluster.database("rivals").await;
-    let (rival, late) = (
-        cluster.connect("rivals").await,
-        cluster.connect("rivals").await,
-    );
+    let (rival, late) = (cluster.connect("rivals").await, cluster.connect("rivals").await);
     bound(&db, 1).await;
     let cases = [
         (SINGLE, SKIP, "read committed", Ok(1)),
         (SINGLE, "\"replace\"", "read committed", Ok(1)),
-        (
-            SINGLE,
-            "{\"update\": {\"*\": [\"priority\"]}}",
-            "read committed",
-            Ok(1),
-        ),
+        (SINGLE, "{\"update\": {\"*\": [\"priority\"]}}", "read committed", Ok(1)),
         (SINGLE, "\"reject\"", "read committed", Err("23505")),
         (SINGLE, SKIP, "repeatable read", Err("40001")),
         (BATCH, SKIP, "read committed", Ok(2)),
@@ -373,11 +357,7 @@ async fn without_preload_each_insert_counts() {
     assert_eq!(insert(&other, 1).await, FULL);
     assert_eq!(waiting(&db).await, 5);
     // What is fetched, cancelled or rolled back makes room; what is put back takes it.
-    run(
-        &db,
-        "create table held as select id, token from jobs.fetch('q', 2)",
-    )
-    .await;
+    run(&db, "create table held as select id, token from jobs.fetch('q', 2)").await;
     run(&db, "begin").await;
     assert_eq!(insert(&db, 2).await, DONE);
     run(&db, "rollback").await;

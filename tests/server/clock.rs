@@ -31,11 +31,7 @@ async fn fetched(db: &Client, options: &str) -> i64 {
 #[tokio::test]
 async fn a_queue_with_a_rate_goes_on_within_its_period() {
     let (_cluster, db) = quiet("clock").await;
-    run(
-        &db,
-        "select jobs.configure_queue('q', rate => 1, rate_period => '1 second')",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('q', rate => 1, rate_period => '1 second')").await;
     for _ in 0..3 {
         insert(&db, "'k', queue => 'q'").await;
     }
@@ -51,11 +47,8 @@ async fn a_queue_with_a_rate_goes_on_within_its_period() {
     comes_true(&db, "exists (select from jobs.fetch('q', 1))").await;
     comes_true(&db, "exists (select from jobs.fetch('q', 1))").await;
     assert!(
-        is(
-            &db,
-            "max(free_at) <= clock_timestamp() + interval '1 second' from jobs.queue_start"
-        )
-        .await
+        is(&db, "max(free_at) <= clock_timestamp() + interval '1 second' from jobs.queue_start")
+            .await
     );
 }
 
@@ -63,11 +56,7 @@ async fn a_queue_with_a_rate_goes_on_within_its_period() {
 #[tokio::test]
 async fn a_start_a_little_further_ahead_than_its_period_is_kept() {
     let (_cluster, db) = quiet("clock").await;
-    run(
-        &db,
-        "select jobs.configure_queue('q', rate => 1, rate_period => '1 month')",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('q', rate => 1, rate_period => '1 month')").await;
     for _ in 0..2 {
         insert(&db, "'k', queue => 'q'").await;
     }
@@ -85,31 +74,21 @@ async fn a_start_a_little_further_ahead_than_its_period_is_kept() {
 async fn leases_end_within_their_length() {
     let (_cluster, db) = quiet("clock").await;
     for timeout in ["-1 second", "2 seconds"] {
-        insert(
-            &db,
-            &format!("'k', queue => 'q', max_attempts => 1, timeout => '{timeout}'"),
-        )
-        .await;
+        insert(&db, &format!("'k', queue => 'q', max_attempts => 1, timeout => '{timeout}'")).await;
         fetched(&db, "1, lease => '1 second'").await;
     }
     put_back(&db).await;
     run(&db, "select jobs.maintain()").await;
     assert!(
-        is(
-            &db,
-            "not exists (select from jobs.running where cancel_requested_at is not null)"
-        )
-        .await
+        is(&db, "not exists (select from jobs.running where cancel_requested_at is not null)")
+            .await
     );
     comes_true(
         &db,
         "(select count(*) from jobs.maintain()) > 0 and not exists (select from jobs.running)",
     )
     .await;
-    assert_eq!(
-        count(&db, "jobs.finished where finalized_at <= clock_timestamp()").await,
-        2
-    );
+    assert_eq!(count(&db, "jobs.finished where finalized_at <= clock_timestamp()").await, 2);
 }
 
 #[tokio::test]
@@ -146,11 +125,8 @@ async fn leases_that_the_right_clock_gave_are_kept() {
         assert!(is(&db, &lease).await, "{lease}");
     }
     assert!(
-        is(
-            &db,
-            "not exists (select from jobs.running where attempted_at > clock_timestamp())"
-        )
-        .await
+        is(&db, "not exists (select from jobs.running where attempted_at > clock_timestamp())")
+            .await
     );
 }
 
@@ -171,11 +147,8 @@ async fn holds_and_windows_last_as_long_as_they_are() {
     put_back(&db).await;
     // They hold, and not for a day.
     assert_eq!(insert(&db, window).await, done);
-    comes_true(
-        &db,
-        &format!("(select count(*) from jobs.maintain()) > 0 and {NOTHING_AHEAD}"),
-    )
-    .await;
+    comes_true(&db, &format!("(select count(*) from jobs.maintain()) > 0 and {NOTHING_AHEAD}"))
+        .await;
     for (options, old) in [(hold, held), (window, done)] {
         comes_true(
             &db,
@@ -190,11 +163,8 @@ async fn holds_and_windows_last_as_long_as_they_are() {
 /// The newer job is kept for less long once it is cut, so the older one counts again.
 #[tokio::test]
 async fn a_final_job_from_ahead_hides_no_older_one() {
-    let (_cluster, db) = with(
-        "clock",
-        &[("jobs.enabled", "off"), ("jobs.retention_completed", "0")],
-    )
-    .await;
+    let (_cluster, db) =
+        with("clock", &[("jobs.enabled", "off"), ("jobs.retention_completed", "0")]).await;
     let with = |window| {
         format!(
             r#"'k', '1', queue => 'q', unique_opts => '{{"by_args": true, "window": "{window}", "by_state": ["completed"]}}'"#
@@ -243,11 +213,9 @@ async fn a_final_job_from_ahead_hides_no_older_one() {
 #[tokio::test]
 async fn retries_schedules_workers_and_retention_go_by_the_clock_again() {
     let (_cluster, db) = quiet("clock").await;
-    let failed = insert(
-        &db,
-        r#"'k', queue => 'q', retry => '{"strategy": "constant", "initial": 90}'"#,
-    )
-    .await;
+    let failed =
+        insert(&db, r#"'k', queue => 'q', retry => '{"strategy": "constant", "initial": 90}'"#)
+            .await;
     fetched(&db, "1").await;
     run(
         &db,
@@ -263,21 +231,14 @@ async fn retries_schedules_workers_and_retention_go_by_the_clock_again() {
     let done = insert(&db, "'k', queue => 'done'").await;
     run(&db, &format!("select jobs.cancel({done})")).await;
     put_back(&db).await;
-    let ahead = text(
-        &db,
-        "select message from jobs.health() where finding = 'clock_moved'",
-    )
-    .await;
+    let ahead = text(&db, "select message from jobs.health() where finding = 'clock_moved'").await;
     assert!(
         ahead.starts_with("stored times are up to 23 h")
             || ahead.starts_with("stored times are up to 1 d"),
         "{ahead}"
     );
-    comes_true(
-        &db,
-        &format!("(select count(*) from jobs.maintain()) > 0 and {NOTHING_AHEAD}"),
-    )
-    .await;
+    comes_true(&db, &format!("(select count(*) from jobs.maintain()) > 0 and {NOTHING_AHEAD}"))
+        .await;
     for what in [
         "(select due_at <= clock_timestamp() + interval '10 minutes' from jobs.scheduled)",
         "(select next_run_at <= clock_timestamp() + interval '2 hours' from jobs.periodic where name = 'hourly')",
@@ -296,8 +257,5 @@ async fn retries_schedules_workers_and_retention_go_by_the_clock_again() {
     }
     // Control: nothing more is cut.
     run(&db, "select jobs.maintain()").await;
-    assert_eq!(
-        count(&db, "jobs.audit where action = 'clock put back'").await,
-        1
-    );
+    assert_eq!(count(&db, "jobs.audit where action = 'clock put back'").await, 1);
 }

@@ -83,9 +83,7 @@ impl Inserter {
             self.note(record, None);
             return Ok(true);
         }
-        self.client
-            .batch_execute(&format!("begin isolation level {level}"))
-            .await?;
+        self.client.batch_execute(&format!("begin isolation level {level}")).await?;
         if self.rng.random_bool(0.3) {
             self.client.batch_execute("savepoint a").await?;
             let undone = self.insert(keys, single).await?;
@@ -106,9 +104,7 @@ impl Inserter {
         self.pause().await;
         let commit = self.rng.random_bool(0.8);
         let sent = Instant::now();
-        self.client
-            .batch_execute(if commit { "commit" } else { "rollback" })
-            .await?;
+        self.client.batch_execute(if commit { "commit" } else { "rollback" }).await?;
         let decided = commit && !record.is_empty();
         for entry in &mut record {
             entry.committed = sent;
@@ -170,11 +166,7 @@ impl Inserter {
                     false => Reply::Inserted(id),
                 };
                 Recorded {
-                    insert: Insert {
-                        key,
-                        reply,
-                        committed: false,
-                    },
+                    insert: Insert { key, reply, committed: false },
                     begun,
                     committed: begun,
                 }
@@ -261,10 +253,7 @@ async fn insert_all(
     let jobs: Vec<Job> = rows_of(&db, "select id, (args->>'n')::integer from jobs.jobs")
         .await
         .iter()
-        .map(|row| Job {
-            id: row.get(0),
-            key: row.get(1),
-        })
+        .map(|row| Job { id: row.get(0), key: row.get(1) })
         .collect();
     let mut inserts: Vec<Insert> = record.iter().map(|entry| entry.insert).collect();
     inserts.push(insert(0, Reply::Inserted(held), true));
@@ -285,14 +274,8 @@ async fn one_job_a_key_under_read_committed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_job_a_key_at_any_level() {
     let cluster = Cluster::start();
-    insert_all(
-        &cluster,
-        "mixed",
-        12,
-        100,
-        &["read committed", "repeatable read", "serializable"],
-    )
-    .await;
+    insert_all(&cluster, "mixed", 12, 100, &["read committed", "repeatable read", "serializable"])
+        .await;
 }
 
 /// Whoever does not wait for rivals gives up only where there is one: here is none, but much else
@@ -308,15 +291,11 @@ async fn not_waiting_gives_up_only_for_rivals() {
             let policy = json!({"by_args": true, "wait": false});
             let mut busy = 0;
             for round in 0..40 {
-                let args: Vec<Value> = (0..50)
-                    .map(|n| json!({"session": session, "round": round, "n": n}))
-                    .collect();
+                let args: Vec<Value> =
+                    (0..50).map(|n| json!({"session": session, "round": round, "n": n})).collect();
                 let (one, rest) = args.split_first().unwrap();
                 let row = client
-                    .query_one(
-                        "select id is null from jobs.insert('k', $1, $2)",
-                        &[one, &policy],
-                    )
+                    .query_one("select id is null from jobs.insert('k', $1, $2)", &[one, &policy])
                     .await
                     .unwrap();
                 busy += i64::from(row.get::<_, bool>(0));
@@ -351,9 +330,8 @@ async fn not_waiting_passes_over_the_keys_of_rivals_alone() {
            jsonb_build_object('by_args', true, 'by_state', jsonb_build_array('available'))",
     )
     .await;
-    for (round, level) in ["read committed", "repeatable read", "serializable"]
-        .into_iter()
-        .enumerate()
+    for (round, level) in
+        ["read committed", "repeatable read", "serializable"].into_iter().enumerate()
     {
         let numbers = format!("generate_series({round} * 100 + 1, {round} * 100 + 100) n");
         let insert = async |client: &Client, n: usize, queue: &str| {
@@ -378,11 +356,7 @@ async fn not_waiting_passes_over_the_keys_of_rivals_alone() {
                  || ' of ' || count(*) filter (where not unique_skipped_as_duplicate)
                from jobs.insert_batch('k', array(select to_jsonb(n) from {numbers}), policy() || '{{\"wait\": false}}')",
         );
-        run(
-            &db,
-            &format!("set default_transaction_isolation = '{level}'"),
-        )
-        .await;
+        run(&db, &format!("set default_transaction_isolation = '{level}'")).await;
         let answer = async || -> String { scalar(&db, &batch).await };
         let wanted = format!("{} of 67", of_rival.join(" "));
         assert_eq!(answer().await, wanted, "{level}");
@@ -405,20 +379,13 @@ async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
     let run = async |client: &Client, sql: &str| client.batch_execute(sql).await.expect(sql);
     // The server's own plugin: not every installation has one that writes text.
     run(&db, "create publication sent for table jobs.unique_claim").await;
-    run(
-        &db,
-        "select pg_create_logical_replication_slot('sent', 'pgoutput')",
-    )
-    .await;
+    run(&db, "select pg_create_logical_replication_slot('sent', 'pgoutput')").await;
     let cases = ["read committed", "repeatable read", "serializable"]
         .map(|level| [(level, "commit", 1), (level, "rollback", 0)]);
     for (round, (level, end, of_winner)) in cases.into_iter().flatten().enumerate() {
         let key = |n: i64| 100 * round as i64 + n;
         let insert = |by_state: &str| {
-            format!(
-                "select jobs.insert('k', '{}', '{{\"by_args\": true{by_state}}}')",
-                key(20)
-            )
+            format!("select jobs.insert('k', '{}', '{{\"by_args\": true{by_state}}}')", key(20))
         };
         let winner = cluster.connect("race").await;
         run(&winner, &format!("begin isolation level {level}")).await;
@@ -492,11 +459,7 @@ impl Worker {
             };
             let mut jobs: Vec<(i64, i64)> = Vec::new();
             for row in &rows {
-                let fetched = Fetched {
-                    id: row.get(0),
-                    token: row.get(1),
-                    attempt: row.get(2),
-                };
+                let fetched = Fetched { id: row.get(0), token: row.get(1), attempt: row.get(2) };
                 self.work.fetches.push(fetched);
                 jobs.push((fetched.id, fetched.token));
             }
@@ -536,10 +499,8 @@ impl Worker {
     async fn complete_each(&mut self, jobs: &[(i64, i64)]) -> bool {
         for &(id, token) in jobs {
             sleep(Duration::from_micros(self.rng.random_range(0..2000))).await;
-            let result = self
-                .client
-                .query_one("select jobs.complete($1, $2)::text", &[&id, &token])
-                .await;
+            let result =
+                self.client.query_one("select jobs.complete($1, $2)::text", &[&id, &token]).await;
             let answer = match &result {
                 Ok(row) => {
                     assert_eq!(row.get::<_, &str>(0), "completed");
@@ -566,21 +527,15 @@ impl Worker {
         let (ids, tokens): (Vec<i64>, Vec<i64>) = jobs.iter().copied().unzip();
         let result = self
             .client
-            .query(
-                "select id, done from jobs.complete_many($1, $2)",
-                &[&ids, &tokens],
-            )
+            .query("select id, done from jobs.complete_many($1, $2)", &[&ids, &tokens])
             .await;
         if result.is_err() {
             assert!(
                 matches!(sqlstate(result).as_str(), "57P01" | "connection closed"),
                 "complete_many"
             );
-            let unknown = jobs.iter().map(|&(id, token)| Finish {
-                id,
-                token,
-                answer: Answer::Unknown,
-            });
+            let unknown =
+                jobs.iter().map(|&(id, token)| Finish { id, token, answer: Answer::Unknown });
             self.work.finishes.extend(unknown);
             return false;
         }
@@ -630,9 +585,7 @@ async fn every_job_is_completed_once_by_its_last_worker() {
             work: Work::default(),
         };
         let drained = drained.clone();
-        tasks.push(tokio::spawn(
-            async move { (worker.run(&drained).await, worker) },
-        ));
+        tasks.push(tokio::spawn(async move { (worker.run(&drained).await, worker) }));
     }
     poll_until("the queue is drained", Duration::from_secs(300), || async {
         let left = "select count(*) from jobs.jobs where state <> 'completed'";
@@ -649,12 +602,8 @@ async fn every_job_is_completed_once_by_its_last_worker() {
             cut += 1;
             // It comes back and says of everything that it ever had that it is done.
             worker.client = cluster.connect("work").await;
-            let had: Vec<(i64, i64)> = worker
-                .work
-                .fetches
-                .iter()
-                .map(|fetched| (fetched.id, fetched.token))
-                .collect();
+            let had: Vec<(i64, i64)> =
+                worker.work.fetches.iter().map(|fetched| (fetched.id, fetched.token)).collect();
             assert!(worker.complete_each(&had).await);
             assert!(worker.complete_many(&had).await);
         }
@@ -672,15 +621,8 @@ async fn every_job_is_completed_once_by_its_last_worker() {
                 attempt: row.get(3),
             })
             .collect();
-    let refused = work
-        .finishes
-        .iter()
-        .filter(|finish| finish.answer == Answer::Refused)
-        .count();
-    println!(
-        "{} fetched, {refused} stale tokens refused",
-        work.fetches.len()
-    );
+    let refused = work.finishes.iter().filter(|finish| finish.answer == Answer::Refused).count();
+    println!("{} fetched, {refused} stale tokens refused", work.fetches.len());
     let wrong = check_work(&work.fetches, &work.finishes, &outcomes);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(outcomes.len() as i64, JOBS);
@@ -691,11 +633,7 @@ async fn every_job_is_completed_once_by_its_last_worker() {
 // --- the control: the checks can fail ------------------------------------------------------------
 
 fn insert(key: i32, reply: Reply, committed: bool) -> Insert {
-    Insert {
-        key,
-        reply,
-        committed,
-    }
+    Insert { key, reply, committed }
 }
 
 fn a_good_history() -> (Vec<Insert>, Vec<Job>) {
@@ -721,10 +659,7 @@ fn control_two_jobs_of_a_key_are_found() {
     let (mut history, mut jobs) = a_good_history();
     history.push(insert(1, Reply::Inserted(13), true));
     jobs.push(Job { id: 13, key: 1 });
-    assert_eq!(
-        check_inserts(&history, &jobs),
-        ["key 1 has 2 jobs: [10, 13]"]
-    );
+    assert_eq!(check_inserts(&history, &jobs), ["key 1 has 2 jobs: [10, 13]"]);
 }
 
 #[test]
@@ -781,12 +716,7 @@ fn finish(id: i64, token: i64, answer: Answer) -> Finish {
 /// Job 1 was completed at once and its worker asked twice; job 2 was rescued, and its first worker
 /// refused.
 fn good_work() -> (Vec<Fetched>, Vec<Finish>, Vec<Outcome>) {
-    let outcome = |id, token, attempt| Outcome {
-        id,
-        completed: true,
-        token: Some(token),
-        attempt,
-    };
+    let outcome = |id, token, attempt| Outcome { id, completed: true, token: Some(token), attempt };
     (
         vec![fetched(1, 100, 1), fetched(2, 101, 1), fetched(2, 102, 2)],
         vec![
@@ -811,10 +741,7 @@ fn control_a_job_completed_twice_is_found() {
     finishes[2].answer = Answer::Completed;
     assert_eq!(
         check_work(&fetches, &finishes, &outcomes),
-        [
-            "job 2 was completed 2 times",
-            "job 2: a stale token was accepted"
-        ]
+        ["job 2 was completed 2 times", "job 2: a stale token was accepted"]
     );
 }
 

@@ -14,10 +14,7 @@ const NO_PLACE: &str = "count(*) = 1 from jobs.health() where finding = 'no_plac
 const HAS_PLACE: &str = "count(*) = 0 from jobs.health() where finding = 'no_place'";
 
 fn with_two_places(faults: &str) -> Builder {
-    Cluster::builder()
-        .postgres(&with_faults())
-        .set("jobs.fault", faults)
-        .set("autovacuum", "off")
+    Cluster::builder().postgres(&with_faults()).set("jobs.fault", faults).set("autovacuum", "off")
 }
 
 fn two_places() -> Cluster {
@@ -34,11 +31,7 @@ async fn copied(cluster: &Cluster, postgres: &Client, from: &str, name: &str) ->
 /// What is due is done, and who listens hears of it.
 async fn is_maintained(cluster: &Cluster, db: &Client, database: &str) {
     let mut listener = Listener::new(cluster, database).await;
-    let due = insert(
-        db,
-        "'k', queue => 'due', scheduled_at => clock_timestamp() + '2 s'",
-    )
-    .await;
+    let due = insert(db, "'k', queue => 'due', scheduled_at => clock_timestamp() + '2 s'").await;
     let lost = insert(db, "'k', queue => 'lost', max_attempts => 1").await;
     run(db, "select jobs.fetch('lost', lease => '1 s')").await;
     becomes(db, due, "available").await;
@@ -88,11 +81,7 @@ async fn databases_beyond_the_places_are_maintained() {
     tokio::join!(check(three), check(four), check(five), check(six));
 
     // A place that becomes free is for one of them, and the other ones do without as before.
-    run(
-        &taken,
-        "begin; select jobs.insert('wakes'); drop extension jobs; commit",
-    )
-    .await;
+    run(&taken, "begin; select jobs.insert('wakes'); drop extension jobs; commit").await;
     poll_until("one of them has a place", SOON, async || {
         let mut found = 0;
         for (_, db) in &beyond {
@@ -121,11 +110,7 @@ async fn a_prepared_transaction_wakes_who_waits_in_a_database_beyond_the_places(
         drop(cluster.database(name).await);
     }
     let db = cluster.database("three").await;
-    run(
-        &db,
-        "begin; select jobs.insert('k', queue => 'q'); prepare transaction 'later'",
-    )
-    .await;
+    run(&db, "begin; select jobs.insert('k', queue => 'q'); prepare transaction 'later'").await;
     assert!(is(&db, NO_PLACE).await);
     let waits = cluster.connect("three").await;
     woken_by(&db, waits, "q", "commit prepared 'later'").await;

@@ -64,11 +64,7 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
             "rule nothing on jobs.job",
             true,
         ),
-        (
-            "alter table jobs.finished add column note text",
-            "jobs.finished has column note",
-            true,
-        ),
+        ("alter table jobs.finished add column note text", "jobs.finished has column note", true),
         (
             "alter table jobs.finished add column note text not null default 'x'",
             "jobs.finished has column note",
@@ -89,21 +85,9 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
             "jobs.running has row-level security",
             true,
         ),
-        (
-            "create index \"Next\" on jobs.job ((id + 1))",
-            "jobs.job has index \"Next\"",
-            true,
-        ),
-        (
-            "create index by_hash on jobs.job using hash (id)",
-            "jobs.job has index by_hash",
-            true,
-        ),
-        (
-            "create index partly on jobs.job (id) where id > 5",
-            "jobs.job has index partly",
-            true,
-        ),
+        ("create index \"Next\" on jobs.job ((id + 1))", "jobs.job has index \"Next\"", true),
+        ("create index by_hash on jobs.job using hash (id)", "jobs.job has index by_hash", true),
+        ("create index partly on jobs.job (id) where id > 5", "jobs.job has index partly", true),
         (
             "drop index jobs.ready_expires; create index ready_expires on jobs.ready (expires_at) where expires_at is null",
             "jobs.ready has index ready_expires",
@@ -114,22 +98,10 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
             "jobs.ready lacks its index ready_pkey",
             true,
         ),
-        (
-            "alter table jobs.error add column note text",
-            "jobs.error has column note",
-            true,
-        ),
-        (
-            "drop index jobs.error_by_job",
-            "jobs.error lacks its index error_by_job",
-            true,
-        ),
+        ("alter table jobs.error add column note text", "jobs.error has column note", true),
+        ("drop index jobs.error_by_job", "jobs.error lacks its index error_by_job", true),
         // These are only looked along by maintenance.
-        (
-            "drop index jobs.finished_by_age",
-            "jobs.finished lacks its index finished_by_age",
-            false,
-        ),
+        ("drop index jobs.finished_by_age", "jobs.finished lacks its index finished_by_age", false),
         (
             "drop index jobs.ready_requeued; create index ready_requeued on jobs.ready (seq) where seq <> job_id",
             "jobs.ready lacks its index ready_requeued",
@@ -153,10 +125,7 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
     ] {
         run(&db, change).await;
         let found = changed(&db).await;
-        assert!(
-            found.iter().any(|(what, _)| what.contains(said)),
-            "{change}: {found:?}"
-        );
+        assert!(found.iter().any(|(what, _)| what.contains(said)), "{change}: {found:?}");
         // Each is told once, as attached or as changed.
         if change.starts_with("create trigger") || change.starts_with("create rule") {
             assert_eq!(found.len(), 1, "{change}: {found:?}");
@@ -217,15 +186,8 @@ async fn with_direct_access_off_everything_goes_by_statements() {
     // It is for who looks for what is wrong: nobody else sees it or can set it.
     let shown = "select count(*) from pg_settings where name = 'jobs.direct_access'";
     assert_eq!(number(&db, shown).await, 0);
-    run(
-        &db,
-        "set jobs.direct_access = on; create role anybody; set role anybody",
-    )
-    .await;
-    assert_eq!(
-        sqlstate(db.batch_execute("set jobs.direct_access = off").await),
-        "42501"
-    );
+    run(&db, "set jobs.direct_access = on; create role anybody; set role anybody").await;
+    assert_eq!(sqlstate(db.batch_execute("set jobs.direct_access = off").await), "42501");
 }
 
 /// How many jobs an index has that is in this order.
@@ -286,10 +248,7 @@ async fn an_index_that_was_left_behind_unfinished_costs_no_more_than_it_does_by_
         let [(what, mend)] = &changed(&db).await[..] else {
             panic!("{on}: it is one finding");
         };
-        assert!(
-            what.contains("jobs.left_behind of table jobs.job is invalid"),
-            "{what}"
-        );
+        assert!(what.contains("jobs.left_behind of table jobs.job is invalid"), "{what}");
         if is_ready {
             // All that came since then is in it.
             run(&db, LIFE).await;
@@ -327,14 +286,7 @@ async fn rows_are_not_updated_in_place_where_an_unfinished_index_has_what_change
     run(&db, take_over).await;
     assert_eq!(in_place().await, before);
     run(&db, "drop index jobs.left_behind").await;
-    left_behind(
-        &cluster,
-        &db,
-        "unique_claim",
-        "using brin ((jobs[1]))",
-        false,
-    )
-    .await;
+    left_behind(&cluster, &db, "unique_claim", "using brin ((jobs[1]))", false).await;
     run(&db, take_over).await;
     run(&db, "drop index jobs.left_behind; set enable_seqscan = off").await;
     // Each key is found once.

@@ -49,11 +49,7 @@ impl Queue {
     async fn start_with(builder: Builder) -> Queue {
         let cluster = builder.start();
         let postgres = cluster.connect("postgres").await;
-        run(
-            &postgres,
-            "create role dump_producer; create role dump_viewer",
-        )
-        .await;
+        run(&postgres, "create role dump_producer; create role dump_viewer").await;
         let db = cluster.database("before").await;
         for statement in QUEUE.split(";\n") {
             run(&db, statement).await;
@@ -65,11 +61,7 @@ impl Queue {
         let last = scalar(&db, "select last_value from jobs.job_seq").await;
         drop(db);
         let expected = Expected::of(&cluster, last).await;
-        Queue {
-            cluster,
-            before,
-            expected,
-        }
+        Queue { cluster, before, expected }
     }
 
     /// A database has every row and all rights.
@@ -92,11 +84,7 @@ async fn paused_maintenance_is_paused_after_a_restore() {
     // The worker may have looked whether it is paused up to a second ago.
     run(&db, "select jobs.pause_maintenance()").await;
     run(&db, "select pg_sleep(1.5)").await;
-    run(
-        &db,
-        "select jobs.insert('due', scheduled_at => clock_timestamp() + '10 ms')",
-    )
-    .await;
+    run(&db, "select jobs.insert('due', scheduled_at => clock_timestamp() + '10 ms')").await;
     let file = dump(&cluster, "before", &["-Fc"]).await;
     create(&cluster, "after").await;
     restore(&cluster, "after", &file, &[]).await;
@@ -377,11 +365,8 @@ impl Queue {
             cluster.connect("beside").await
         };
         let due = "clock_timestamp() + '10 ms'";
-        let id: i64 = scalar(
-            &db,
-            &format!("select id from jobs.insert('x', scheduled_at => {due})"),
-        )
-        .await;
+        let id: i64 =
+            scalar(&db, &format!("select id from jobs.insert('x', scheduled_at => {due})")).await;
         let state = format!("select state::text from jobs.jobs where id = {id}");
         poll_until("workers are at work", SOON, async || {
             scalar::<String>(&db, &state).await == "available"
@@ -441,10 +426,7 @@ async fn the_worker_waits_for_the_end_of_a_script() {
         psql(cluster, "after", slow.to_str().unwrap(), &output).await;
     };
     queue.watch(SEQUENCE_IS_NEW, restoring).await;
-    queue
-        .expected
-        .check_after_the_worker(cluster, "after")
-        .await;
+    queue.expected.check_after_the_worker(cluster, "after").await;
     queue.assert_workers_work().await;
 }
 
@@ -463,10 +445,7 @@ async fn the_worker_waits_while_a_dump_is_restored_bit_by_bit() {
         }
     };
     queue.watch(SEQUENCE_IS_NEW, restoring).await;
-    queue
-        .expected
-        .check_after_the_worker(cluster, "after")
-        .await;
+    queue.expected.check_after_the_worker(cluster, "after").await;
 }
 
 #[tokio::test]
@@ -478,10 +457,8 @@ async fn the_worker_waits_for_jobs_that_are_restored_last() {
     let _waker = Waker::of(cluster, "after");
     let is_data =
         |entry: &String| entry.contains(" TABLE DATA ") || entry.contains(" SEQUENCE SET ");
-    let (mut data, others): (Vec<String>, _) = contents(cluster, &file)
-        .await
-        .into_iter()
-        .partition(is_data);
+    let (mut data, others): (Vec<String>, _) =
+        contents(cluster, &file).await.into_iter().partition(is_data);
     // The sequence first, then claims and what points at jobs, the jobs themselves at last.
     data.reverse();
     data.sort_by_key(|entry| entry.contains(" TABLE DATA jobs job "));
@@ -490,10 +467,7 @@ async fn the_worker_waits_for_jobs_that_are_restored_last() {
     restore(cluster, "after", &file, &["-L", &schema]).await;
     let data = list(cluster, "order", &data);
     queue.restore_jobs_last(&file, &["-L", &data]).await;
-    queue
-        .expected
-        .check_after_the_worker(cluster, "after")
-        .await;
+    queue.expected.check_after_the_worker(cluster, "after").await;
 }
 
 #[tokio::test]
@@ -506,18 +480,12 @@ async fn the_worker_waits_for_all_processes_of_a_restore() {
     restore(cluster, "after", &file, &["--section=pre-data"]).await;
     let data = ["-j", "4", "--section=data", "--section=post-data"];
     queue.restore_jobs_last(&file, &data).await;
-    queue
-        .expected
-        .check_after_the_worker(cluster, "after")
-        .await;
+    queue.expected.check_after_the_worker(cluster, "after").await;
     // As it is usually done.
     create(cluster, "again").await;
     let _waker = Waker::of(cluster, "again");
     restore(cluster, "again", &file, &["-j", "4"]).await;
-    queue
-        .expected
-        .check_after_the_worker(cluster, "again")
-        .await;
+    queue.expected.check_after_the_worker(cluster, "again").await;
 }
 
 #[tokio::test]
@@ -534,10 +502,7 @@ async fn a_restore_replaces_a_queue_under_the_worker() {
     .await;
     let _waker = Waker::of(cluster, "after");
     restore(cluster, "after", &file, &["--clean", "--if-exists"]).await;
-    queue
-        .expected
-        .check_after_the_worker(cluster, "after")
-        .await;
+    queue.expected.check_after_the_worker(cluster, "after").await;
 }
 
 /// Nothing is torn by a dump that is taken while jobs are inserted, fetched and finished.
@@ -620,10 +585,7 @@ async fn a_standby_shows_the_queue_and_takes_it_over() {
     standby.set("jobs.databases", "before");
     standby.set("jobs.enabled", "on");
     standby.reload();
-    let (primary, replica) = (
-        cluster.connect("before").await,
-        standby.connect("before").await,
-    );
+    let (primary, replica) = (cluster.connect("before").await, standby.connect("before").await);
     let replicated = async || {
         let mut differences = queue.before.differences(&Contents::of(&replica).await);
         // A standby has the sequence some values ahead: that many are logged at once.
@@ -637,20 +599,11 @@ async fn a_standby_shows_the_queue_and_takes_it_over() {
         assert!(!rows.is_empty());
         assert_eq!(rows, texts(&primary, &sql).await, "{view}");
     }
-    queue
-        .expected
-        .check_explained(&standby.connect("settled").await)
-        .await;
-    for call in [
-        "call jobs.wait(timeout => '0')",
-        "select jobs.insert('x')",
-        "select jobs.fetch('lanes')",
-    ] {
-        assert_eq!(
-            sqlstate(replica.batch_execute(call).await),
-            "25006",
-            "{call}"
-        );
+    queue.expected.check_explained(&standby.connect("settled").await).await;
+    for call in
+        ["call jobs.wait(timeout => '0')", "select jobs.insert('x')", "select jobs.fetch('lanes')"]
+    {
+        assert_eq!(sqlstate(replica.batch_execute(call).await), "25006", "{call}");
     }
     // A job that the standby has not yet shown.
     let id: i64 = scalar(&primary, "select id from jobs.insert('newest', unique_opts => '{\"by_kind\": true}', queue => 'newest')").await;
@@ -659,10 +612,7 @@ async fn a_standby_shows_the_queue_and_takes_it_over() {
     let again = "select id from jobs.insert('newest', unique_opts => '{\"by_kind\": true}', queue => 'newest')";
     assert_eq!(scalar::<i64>(&replica, again).await, id);
     run(&replica, &format!("select jobs.delete({id})")).await;
-    queue
-        .expected
-        .check_after_the_worker(&standby, "before")
-        .await;
+    queue.expected.check_after_the_worker(&standby, "before").await;
 }
 
 /// What has to be done to move a queue by logical replication: nobody works on it there until it
@@ -673,11 +623,7 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
     let queue = Queue::start_with(builder.set("wal_level", "logical")).await;
     let publisher = queue.cluster.connect("before").await;
     run(&publisher, "alter table jobs.error replica identity full").await;
-    run(
-        &publisher,
-        "create publication queue for tables in schema jobs",
-    )
-    .await;
+    run(&publisher, "create publication queue for tables in schema jobs").await;
 
     let cluster = Cluster::quiet();
     // The end of a subscription is an error of its workers.
@@ -686,15 +632,10 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
     let db = cluster.database("before").await;
     run(&db, "create role dump_producer; create role dump_viewer").await;
     run(&db, GRANTS).await;
-    let connection = format!(
-        "host={} user=postgres dbname=before",
-        queue.cluster.directory().display()
-    );
-    run(
-        &db,
-        &format!("create subscription queue connection '{connection}' publication queue"),
-    )
-    .await;
+    let connection =
+        format!("host={} user=postgres dbname=before", queue.cluster.directory().display());
+    run(&db, &format!("create subscription queue connection '{connection}' publication queue"))
+        .await;
     poll_until("all is replicated", SOON, async || {
         let mut differences = queue.before.row_differences(&Contents::of(&db).await);
         differences.retain(|line| !line.starts_with("jobs.job_seq "));
@@ -714,11 +655,8 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
 /// rows are known.
 #[tokio::test]
 async fn a_publication_of_all_tables_is_in_nobodys_way() {
-    let (_cluster, db) = with(
-        "published",
-        &[("jobs.enabled", "off"), ("wal_level", "logical")],
-    )
-    .await;
+    let (_cluster, db) =
+        with("published", &[("jobs.enabled", "off"), ("wal_level", "logical")]).await;
     run(&db, "create publication everything for all tables").await;
     run(
         &db,
@@ -727,11 +665,9 @@ async fn a_publication_of_all_tables_is_in_nobodys_way() {
            update jobs.finished set finalized_at = finalized_at - interval '1 year'"#,
     )
     .await;
-    let failed = texts(
-        &db,
-        "select task || ': ' || error from jobs.maintain() where error is not null",
-    )
-    .await;
+    let failed =
+        texts(&db, "select task || ': ' || error from jobs.maintain() where error is not null")
+            .await;
     assert_eq!(failed, [""; 0]);
     assert_eq!(count(&db, "jobs.jobs").await, 0);
     let delete =

@@ -21,10 +21,8 @@ async fn insert(db: &Client, n: i32) -> (i64, bool) {
 }
 
 async fn state(db: &Client, id: i64) -> Option<String> {
-    let row = db
-        .query_opt("select state::text from jobs.jobs where id = $1", &[&id])
-        .await
-        .unwrap();
+    let row =
+        db.query_opt("select state::text from jobs.jobs where id = $1", &[&id]).await.unwrap();
     row.map(|row| row.get(0))
 }
 
@@ -34,9 +32,7 @@ async fn fetch(db: &Client) -> (i64, i64) {
 }
 
 async fn complete(db: &Client, id: i64, token: i64) -> Result<String, tokio_postgres::Error> {
-    let row = db
-        .query_one("select jobs.complete($1, $2)::text", &[&id, &token])
-        .await?;
+    let row = db.query_one("select jobs.complete($1, $2)::text", &[&id, &token]).await?;
     Ok(row.get(0))
 }
 
@@ -61,18 +57,12 @@ async fn committed_jobs_survive_a_crash() {
         jobs.push(insert(&db, n).await.0);
     }
     let finished = fetch(&db).await;
-    assert_eq!(
-        complete(&db, finished.0, finished.1).await.unwrap(),
-        "completed"
-    );
+    assert_eq!(complete(&db, finished.0, finished.1).await.unwrap(), "completed");
     let running = fetch(&db).await;
     let finishing = fetch(&db).await;
     let open = cluster.connect("crash").await;
     run(&open, "begin").await;
-    assert_eq!(
-        complete(&open, finishing.0, finishing.1).await.unwrap(),
-        "completed"
-    );
+    assert_eq!(complete(&open, finishing.0, finishing.1).await.unwrap(), "completed");
     let fetching = fetch(&open).await;
     let (uncommitted, skipped) = insert(&open, 6).await;
     assert!(!skipped);
@@ -104,14 +94,8 @@ async fn committed_jobs_survive_a_crash() {
         assert_eq!(sqlstate(complete(&db, id, token + 1).await), "55000");
         assert_eq!(complete(&db, id, token).await.unwrap(), "completed");
     }
-    assert_eq!(
-        complete(&db, finished.0, finished.1).await.unwrap(),
-        "completed"
-    );
-    assert_eq!(
-        sqlstate(complete(&db, fetching.0, fetching.1).await),
-        "55000"
-    );
+    assert_eq!(complete(&db, finished.0, finished.1).await.unwrap(), "completed");
+    assert_eq!(sqlstate(complete(&db, fetching.0, fetching.1).await), "55000");
     let again = fetch(&db).await;
     assert_eq!(again.0, fetching.0);
     assert_ne!(again.1, fetching.1);
@@ -148,19 +132,13 @@ async fn a_killed_session_frees_its_keys() {
     let waiter_pid = pid(&waiter).await;
     let waiting = tokio::spawn(async move {
         waiter
-            .query_one(
-                &format!("select id from jobs.insert('k', '{{\"n\": 2}}', {POLICY})"),
-                &[],
-            )
+            .query_one(&format!("select id from jobs.insert('k', '{{\"n\": 2}}', {POLICY})"), &[])
             .await
             .map(|_| ())
     });
     poll_until("the waiter waits", SOON, || async {
         let row = db
-            .query_one(
-                "select $1 = any (pg_blocking_pids($2))",
-                &[&victim_pid, &waiter_pid],
-            )
+            .query_one("select $1 = any (pg_blocking_pids($2))", &[&victim_pid, &waiter_pid])
             .await
             .unwrap();
         row.get(0)
@@ -183,10 +161,7 @@ async fn a_killed_session_frees_its_keys() {
     assert!(!skipped);
     assert_eq!(insert(&db, 2).await, (again, true));
     assert_eq!(insert(&db, 1).await, (held, true));
-    assert_eq!(
-        complete(&db, running.0, running.1).await.unwrap(),
-        "completed"
-    );
+    assert_eq!(complete(&db, running.0, running.1).await.unwrap(), "completed");
     assert_whole(&db).await;
 }
 
@@ -209,10 +184,7 @@ async fn a_killed_server_keeps_its_jobs() {
     let db = cluster.connect("server").await;
     let row = row_of(&db, "select array_agg(id order by id) from jobs.jobs").await;
     assert_eq!(row.get::<_, Vec<i64>>(0), jobs);
-    assert_eq!(
-        complete(&db, running.0, running.1).await.unwrap(),
-        "completed"
-    );
+    assert_eq!(complete(&db, running.0, running.1).await.unwrap(), "completed");
     assert_eq!(insert(&db, 50).await, (jobs[49], true));
     assert!(!insert(&db, 101).await.1);
     assert_whole(&db).await;
@@ -231,15 +203,9 @@ async fn a_dump_takes_keys_and_holds_along() {
            select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}')"#).await;
     let file = cluster.directory().join("dump");
     for (program, args) in [
-        (
-            "pg_dump",
-            vec!["-Fc", "-f", file.to_str().unwrap(), "before"],
-        ),
+        ("pg_dump", vec!["-Fc", "-f", file.to_str().unwrap(), "before"]),
         ("createdb", vec!["after"]),
-        (
-            "pg_restore",
-            vec!["-e", "-d", "after", file.to_str().unwrap()],
-        ),
+        ("pg_restore", vec!["-e", "-d", "after", file.to_str().unwrap()]),
     ] {
         let output = cluster.bin(program).args(args).output().unwrap();
         assert!(output.status.success(), "{program}: {output:?}");

@@ -93,23 +93,11 @@ fn moves() -> Vec<(Vec<&'static str>, &'static str, &'static str)> {
         (vec![LATE], "inserted", "scheduled"),
         (vec![PENDING], "inserted", "pending"),
         (vec![IN_A_MOMENT, LATER, MAINTAIN], "inserted", "available"),
-        (
-            vec![IN_A_MOMENT, LATER, FETCH],
-            "inserted started",
-            "running",
-        ),
+        (vec![IN_A_MOMENT, LATER, FETCH], "inserted started", "running"),
         (vec![NEW, FETCH], "inserted started", "running"),
+        (vec![NEW, FETCH, COMPLETE], "inserted started completed", "completed"),
         (
-            vec![NEW, FETCH, COMPLETE],
-            "inserted started completed",
-            "completed",
-        ),
-        (
-            vec![
-                NEW,
-                FETCH,
-                "jobs.complete_many(array[job()], array[token()])",
-            ],
+            vec![NEW, FETCH, "jobs.complete_many(array[job()], array[token()])"],
             "inserted started completed",
             "completed",
         ),
@@ -118,11 +106,7 @@ fn moves() -> Vec<(Vec<&'static str>, &'static str, &'static str)> {
             "inserted started completed",
             "completed",
         ),
-        (
-            vec![NEW, FETCH, FAIL],
-            "inserted started failed",
-            "retryable",
-        ),
+        (vec![NEW, FETCH, FAIL], "inserted started failed", "retryable"),
         (
             vec![
                 NEW,
@@ -132,36 +116,16 @@ fn moves() -> Vec<(Vec<&'static str>, &'static str, &'static str)> {
             "inserted started failed",
             "available",
         ),
+        (vec![LAST_TRY, FETCH, FAIL], "inserted started failed discarded", "discarded"),
         (
-            vec![LAST_TRY, FETCH, FAIL],
+            vec![NEW, FETCH, "jobs.fail(job(), token(), 'e', retryable => false)"],
             "inserted started failed discarded",
             "discarded",
         ),
-        (
-            vec![
-                NEW,
-                FETCH,
-                "jobs.fail(job(), token(), 'e', retryable => false)",
-            ],
-            "inserted started failed discarded",
-            "discarded",
-        ),
-        (
-            vec![NEW, FETCH, CANCEL, FAIL],
-            "inserted started failed cancelled",
-            "cancelled",
-        ),
+        (vec![NEW, FETCH, CANCEL, FAIL], "inserted started failed cancelled", "cancelled"),
         (vec![NEW, FETCH, CANCEL], "inserted started", "running"),
-        (
-            vec![NEW, FETCH, "jobs.snooze(job(), token(), '1 h')"],
-            "inserted started",
-            "scheduled",
-        ),
-        (
-            vec![NEW, FETCH, "jobs.release(job(), token())"],
-            "inserted started",
-            "available",
-        ),
+        (vec![NEW, FETCH, "jobs.snooze(job(), token(), '1 h')"], "inserted started", "scheduled"),
+        (vec![NEW, FETCH, "jobs.release(job(), token())"], "inserted started", "available"),
         (
             vec![NEW, FETCH, CANCEL, "jobs.release(job(), token())"],
             "inserted started cancelled",
@@ -178,21 +142,9 @@ fn moves() -> Vec<(Vec<&'static str>, &'static str, &'static str)> {
             "cancelled",
         ),
         (vec![NEW, CANCEL], "inserted cancelled", "cancelled"),
-        (
-            vec![LATE, "jobs.cancel_many(kind => kind())"],
-            "inserted cancelled",
-            "cancelled",
-        ),
-        (
-            vec![NEW, LOSE, LATER, MAINTAIN],
-            "inserted started failed",
-            "retryable",
-        ),
-        (
-            vec![LAST_TRY, LOSE, LATER, MAINTAIN],
-            "inserted started failed discarded",
-            "discarded",
-        ),
+        (vec![LATE, "jobs.cancel_many(kind => kind())"], "inserted cancelled", "cancelled"),
+        (vec![NEW, LOSE, LATER, MAINTAIN], "inserted started failed", "retryable"),
+        (vec![LAST_TRY, LOSE, LATER, MAINTAIN], "inserted started failed discarded", "discarded"),
         (
             vec![
                 "jobs.insert(kind(), queue => 'q', expires_at => clock_timestamp() + '1 ms')",
@@ -221,49 +173,18 @@ fn moves() -> Vec<(Vec<&'static str>, &'static str, &'static str)> {
             "inserted started failed",
             "available",
         ),
+        (vec![PENDING, "jobs.activate(job())"], "inserted", "available"),
+        (vec![NEW, "jobs.update(job(), queue => 'r')"], "inserted", "available"),
+        (vec![NEW, "jobs.update(job(), priority => 7)"], "inserted", "available"),
+        (vec![NEW, "jobs.update(job(), args => '2')"], "inserted", "available"),
         (
-            vec![PENDING, "jobs.activate(job())"],
+            vec![LATE, "jobs.update(job(), scheduled_at => clock_timestamp())"],
             "inserted",
             "available",
         ),
-        (
-            vec![NEW, "jobs.update(job(), queue => 'r')"],
-            "inserted",
-            "available",
-        ),
-        (
-            vec![NEW, "jobs.update(job(), priority => 7)"],
-            "inserted",
-            "available",
-        ),
-        (
-            vec![NEW, "jobs.update(job(), args => '2')"],
-            "inserted",
-            "available",
-        ),
-        (
-            vec![
-                LATE,
-                "jobs.update(job(), scheduled_at => clock_timestamp())",
-            ],
-            "inserted",
-            "available",
-        ),
-        (
-            vec![LATE, "jobs.update(job(), args => '2')"],
-            "inserted",
-            "scheduled",
-        ),
+        (vec![LATE, "jobs.update(job(), args => '2')"], "inserted", "scheduled"),
         (vec![NEW, "jobs.delete(job())"], "inserted", "gone"),
-        (
-            vec![NEW, CANCEL, "jobs.delete_many(kind => kind())"],
-            "inserted cancelled",
-            "gone",
-        ),
-        (
-            vec![NEW, FETCH, COMPLETE, AGE, MAINTAIN],
-            "inserted started completed",
-            "gone",
-        ),
+        (vec![NEW, CANCEL, "jobs.delete_many(kind => kind())"], "inserted cancelled", "gone"),
+        (vec![NEW, FETCH, COMPLETE, AGE, MAINTAIN], "inserted started completed", "gone"),
     ]
 }

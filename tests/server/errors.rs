@@ -11,11 +11,8 @@ const LONGEST: usize = 1000;
 
 /// Stands for a text of 200,000 characters.
 const HUGE: &str = "@";
-const HUGE_TEXTS: [&str; 3] = [
-    "repeat('x', 200000)",
-    "repeat('日本', 100000)",
-    "repeat('0', 200000)",
-];
+const HUGE_TEXTS: [&str; 3] =
+    ["repeat('x', 200000)", "repeat('日本', 100000)", "repeat('0', 200000)"];
 
 /// Huge values of a type.
 fn values(parameter: &Parameter) -> Vec<&'static str> {
@@ -133,14 +130,10 @@ fn calls(function: &Function, huge: &Parameter) -> Vec<String> {
     for value in values(huge) {
         for text in HUGE_TEXTS {
             let arguments = function.parameters.iter().filter_map(|parameter| {
-                let Parameter {
-                    name, type_name, ..
-                } = parameter;
+                let Parameter { name, type_name, .. } = parameter;
                 if name == &huge.name {
                     let value = value.replace('\n', "\\n").replace("\\\\", "\\\\\\\\");
-                    Some(format!(
-                        "{name} => replace(e'{value}', '{HUGE}', {text})::{type_name}"
-                    ))
+                    Some(format!("{name} => replace(e'{value}', '{HUGE}', {text})::{type_name}"))
                 } else if parameter.has_default {
                     None
                 } else {
@@ -157,11 +150,7 @@ fn calls(function: &Function, huge: &Parameter) -> Vec<String> {
     // A number of so many digits as Postgres can hold.
     if huge.type_name == "jsonb" && ["unique_opts", "retry", "jobs"].contains(&huge.name.as_str()) {
         for (opts, retry, jobs) in [
-            (
-                r#"{"by_period": 1@}"#,
-                r#"{"initial": 1@}"#,
-                r#"[{"kind": "k", "priority": 1@}]"#,
-            ),
+            (r#"{"by_period": 1@}"#, r#"{"initial": 1@}"#, r#"[{"kind": "k", "priority": 1@}]"#),
             (
                 r#"{"by_period": 0.1@}"#,
                 r#"{"coefficient": 1@}"#,
@@ -188,23 +177,16 @@ fn calls(function: &Function, huge: &Parameter) -> Vec<String> {
                 "retry" => retry,
                 _ => jobs,
             };
-            let value = format!(
-                "{} => replace('{value}', '@', repeat('7', 15000))::jsonb",
-                huge.name
-            );
+            let value =
+                format!("{} => replace('{value}', '@', repeat('7', 15000))::jsonb", huge.name);
             let others = function
                 .parameters
                 .iter()
                 .filter(|parameter| !parameter.has_default && parameter.name != huge.name);
-            let mut arguments: Vec<String> = others
-                .map(|p| format!("{} => '{}'::{}", p.name, good(p), p.type_name))
-                .collect();
+            let mut arguments: Vec<String> =
+                others.map(|p| format!("{} => '{}'::{}", p.name, good(p), p.type_name)).collect();
             arguments.push(value);
-            calls.push(format!(
-                "select from jobs.{}({})",
-                function.name,
-                arguments.join(", ")
-            ));
+            calls.push(format!("select from jobs.{}({})", function.name, arguments.join(", ")));
         }
     }
     calls
@@ -216,9 +198,8 @@ async fn is_refused(db: &Client, call: &str) -> bool {
     let Err(error) = db.simple_query(call).await else {
         return false;
     };
-    let error = error
-        .as_db_error()
-        .unwrap_or_else(|| panic!("the session is lost after {call}: {error}"));
+    let error =
+        error.as_db_error().unwrap_or_else(|| panic!("the session is lost after {call}: {error}"));
     let code = error.code().code();
     assert!(!code.starts_with("XX"), "{call}: {error:?}");
     for text in [Some(error.message()), error.detail(), error.hint()] {
@@ -228,11 +209,7 @@ async fn is_refused(db: &Client, call: &str) -> bool {
     // Others are Postgres' own: of what a cast does not take.
     if error.routine() == Some("jobs") {
         let name = error.column().unwrap_or_default();
-        assert_eq!(
-            ["22023", "22004"].contains(&code),
-            !name.is_empty(),
-            "{call}: {error:?}"
-        );
+        assert_eq!(["22023", "22004"].contains(&code), !name.is_empty(), "{call}: {error:?}");
         let is_ours = |c: char| c.is_ascii_lowercase() || c == '_' || c == '*';
         assert!(name.chars().all(is_ours), "{call}: {name}");
     }

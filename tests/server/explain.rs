@@ -98,10 +98,7 @@ async fn a_job_that_moves_is_always_somewhere() {
     pairs.await.unwrap();
     let one_of = set(&["running", "scheduled", "next", "behind 2 jobs"]);
     assert!(found.is_subset(&one_of), "{found:?}");
-    assert!(
-        found.len() >= 3,
-        "control: hardly anything moved: {found:?}"
-    );
+    assert!(found.len() >= 3, "control: hardly anything moved: {found:?}");
     assert!(count(&db, "jobs.check()").await == 0);
 }
 
@@ -112,11 +109,7 @@ async fn who_fetched_last_is_known_after_a_restart() {
     insert(&db, "'done', queue => 'q'").await;
     run(&db, "select jobs.complete(id, token) from jobs.fetch('q')").await;
     let id = insert(&db, "'waits', queue => 'q'").await;
-    run(
-        &db,
-        "update jobs.finished set attempted_at = attempted_at - interval '10 minutes'",
-    )
-    .await;
+    run(&db, "update jobs.finished set attempted_at = attempted_at - interval '10 minutes'").await;
     let why = format!(
         "select concat_ws(': ', reason, regexp_replace(detail, ' since .*', ' since ..')) from jobs.explain({id})"
     );

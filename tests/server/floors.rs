@@ -57,11 +57,9 @@ async fn go_on(db: &Client, rounds: usize) {
 /// The pages that a fetch of one job looks at.
 async fn pages(db: &Client) -> i64 {
     run(db, "select jobs.insert('one', queue => 'q')").await;
-    let plan: serde_json::Value = scalar(
-        db,
-        "explain (analyze, buffers, format json) select * from jobs.fetch('q', 1)",
-    )
-    .await;
+    let plan: serde_json::Value =
+        scalar(db, "explain (analyze, buffers, format json) select * from jobs.fetch('q', 1)")
+            .await;
     let plan = &plan[0]["Plan"];
     plan["Shared Hit Blocks"].as_i64().unwrap() + plan["Shared Read Blocks"].as_i64().unwrap()
 }
@@ -147,10 +145,7 @@ async fn a_serializable_fetch_that_found_nothing_is_known_to_have_looked_everywh
     .await;
     run(&db, "select pg_sleep(1.5)").await;
     let all = "select count(*) from jobs.fetch('q', 10000)";
-    poll_until("all are fetched", SOON, async || {
-        number(&db, all).await == 0
-    })
-    .await;
+    poll_until("all are fetched", SOON, async || number(&db, all).await == 0).await;
     for _ in 0..3 {
         pages(&db).await;
     }
@@ -171,11 +166,7 @@ async fn a_serializable_fetch_that_found_nothing_is_known_to_have_looked_everywh
         run(&other, &format!("insert into jobs.job (id, kind, args, queue, priority, max_attempts, created_at) values ({id}, 'k', '{{}}', 'q', 1, 1, now()); {rows}"))
             .await;
         run(&db, "commit").await;
-        assert_eq!(
-            sqlstate(other.batch_execute("commit").await),
-            "40001",
-            "{rows}"
-        );
+        assert_eq!(sqlstate(other.batch_execute("commit").await), "40001", "{rows}");
         run(&db, "update switch set is_on = false").await;
     }
 }
@@ -204,11 +195,8 @@ async fn a_late_commit(cluster: &Cluster, statements: &[&str], end: &str) -> i64
     }
     go_on(&db, 3).await;
     run(&late, end).await;
-    run(
-        &db,
-        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')",
-    )
-    .await;
+    run(&db, "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')")
+        .await;
     let found = kept(&db).await;
     drop(holder);
     found
@@ -224,10 +212,7 @@ async fn what_is_committed_late_comes_first() {
 #[tokio::test]
 async fn what_is_prepared_and_committed_late_comes_first() {
     let prepare = [INSERT[0], "prepare transaction 'p'"];
-    assert_eq!(
-        a_late_commit(&quiet(), &prepare, "commit prepared 'p'").await,
-        1
-    );
+    assert_eq!(a_late_commit(&quiet(), &prepare, "commit prepared 'p'").await, 1);
 }
 
 #[tokio::test]
@@ -236,15 +221,9 @@ async fn what_a_rolled_back_fetch_had_comes_first() {
     let fetch = [insert, "begin; select jobs.fetch('q', 1)"];
     assert_eq!(a_late_commit(&quiet(), &fetch, "rollback").await, 1);
     // Also in a savepoint, after it had taken others.
-    let fetch = [
-        insert,
-        "begin; savepoint s; select jobs.fetch('q', 1)",
-        "select jobs.fetch('q', 5)",
-    ];
-    assert_eq!(
-        a_late_commit(&quiet(), &fetch, "rollback to s; commit").await,
-        1
-    );
+    let fetch =
+        [insert, "begin; savepoint s; select jobs.fetch('q', 1)", "select jobs.fetch('q', 5)"];
+    assert_eq!(a_late_commit(&quiet(), &fetch, "rollback to s; commit").await, 1);
 }
 
 #[tokio::test]
@@ -261,11 +240,8 @@ async fn what_a_transaction_took_back_itself_comes_first() {
         run(&db, "select from jobs.fetch('q', 3)").await;
     }
     run(&db, "rollback").await;
-    run(
-        &db,
-        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')",
-    )
-    .await;
+    run(&db, "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')")
+        .await;
     assert_eq!(kept(&db).await, 1);
     drop(holder);
 }
@@ -275,16 +251,9 @@ async fn a_job_that_is_released_or_tried_again_is_found() {
     let cluster = quiet();
     let db = cluster.database("back").await;
     let holder = holder(&cluster, "back").await;
-    for give_back in [
-        "jobs.release(id, token)",
-        "jobs.fail(id, token, 'e', retry_in => '0 s')",
-    ] {
+    for give_back in ["jobs.release(id, token)", "jobs.fail(id, token, 'e', retry_in => '0 s')"] {
         run(&db, "select jobs.insert('kept', queue => 'q')").await;
-        run(
-            &db,
-            "create temp table f as select id, token from jobs.fetch('q', 1)",
-        )
-        .await;
+        run(&db, "create temp table f as select id, token from jobs.fetch('q', 1)").await;
         go_on(&db, 3).await;
         run(&db, &format!("select {give_back} from f; drop table f")).await;
         assert_eq!(kept(&db).await, 1, "{give_back}");
@@ -299,22 +268,13 @@ async fn a_higher_priority_is_found_at_once_below_and_above_known_lanes() {
     let holder = holder(&cluster, "lanes").await;
     go_on(&db, 3).await;
     for priority in [-32768, 0, 32767, 2, 1, -5] {
-        run(
-            &db,
-            &format!("select jobs.insert('kept', queue => 'q', priority => {priority})"),
-        )
-        .await;
+        run(&db, &format!("select jobs.insert('kept', queue => 'q', priority => {priority})"))
+            .await;
         assert_eq!(kept(&db).await, 1, "{priority}");
         // More of them than there are floors for.
         for n in 0..12 {
-            run(
-                &db,
-                &format!(
-                    "select jobs.insert('kept', queue => 'q', priority => {})",
-                    100 + n
-                ),
-            )
-            .await;
+            run(&db, &format!("select jobs.insert('kept', queue => 'q', priority => {})", 100 + n))
+                .await;
         }
         assert_eq!(count(&db, "jobs.fetch('q', 100)").await, 12);
     }
@@ -345,29 +305,20 @@ async fn a_batch_whose_ids_are_not_in_order_is_found_whole() {
     let batch = cluster.connect("order").await;
     let element =
         |n: i32| format!(r#"{{"kind": "b", "args": {n}, "unique_opts": {OPTIONS}, "queue": "q"}}"#);
-    let jobs = format!(
-        r#"[{}, {}, {{"kind": "kept", "queue": "q"}}]"#,
-        element(second),
-        element(first)
-    );
+    let jobs =
+        format!(r#"[{}, {}, {{"kind": "kept", "queue": "q"}}]"#, element(second), element(first));
     let inserts =
         tokio::spawn(
             async move { run(&batch, &format!("select jobs.insert_many('{jobs}')")).await },
         );
     let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'insert_many'";
-    poll_until("the batch waits", SOON, async || {
-        number(&db, waits).await == 1
-    })
-    .await;
+    poll_until("the batch waits", SOON, async || number(&db, waits).await == 1).await;
     run(&db, &format!("select jobs.insert('b', '{second}', '{OPTIONS}', queue => 'other', scheduled_at => '2999-01-01')")).await;
     go_on(&db, 3).await;
     run(&rival, "rollback").await;
     inserts.await.unwrap();
-    run(
-        &db,
-        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')",
-    )
-    .await;
+    run(&db, "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')")
+        .await;
     let order = "select count(*) from jobs.jobs a join jobs.jobs b on b.kind = 'kept' and a.kind = 'b' and a.queue = 'q' and a.id > b.id";
     assert_eq!(number(&db, order).await, 1, "this is what it is about");
     assert_eq!(kept(&db).await, 1);
@@ -407,11 +358,7 @@ async fn rows_that_come_without_the_extension_knowing_are_found_after_a_moment()
     let db = cluster.database("copied").await;
     let holder = holder(&cluster, "copied").await;
     run(&db, "select jobs.insert('kept', queue => 'q')").await;
-    run(
-        &db,
-        "create table saved as select * from jobs.ready; delete from jobs.ready",
-    )
-    .await;
+    run(&db, "create table saved as select * from jobs.ready; delete from jobs.ready").await;
     go_on(&db, 4).await;
     run(&db, "insert into jobs.ready select * from saved").await;
     poll_until("the job is found", SOON, async || kept(&db).await == 1).await;
@@ -491,11 +438,7 @@ async fn sessions_that_commit_and_roll_back_at_random_lose_nothing() {
     }
     // At once, not only after a look without floors.
     let left = count(&db, "jobs.fetch('q', 10000)").await;
-    assert_eq!(
-        (completed + left, count(&db, "jobs.ready").await),
-        (inserted, 0),
-        "seed {seed}"
-    );
+    assert_eq!((completed + left, count(&db, "jobs.ready").await), (inserted, 0), "seed {seed}");
     drop(holder);
 }
 
@@ -507,10 +450,7 @@ async fn control_a_floor_that_is_raised_blindly_is_found() {
         1,
         "without the fault"
     );
-    assert_eq!(
-        a_late_commit(&with(Some(&path), "raise_blindly"), &INSERT, "commit").await,
-        0
-    );
+    assert_eq!(a_late_commit(&with(Some(&path), "raise_blindly"), &INSERT, "commit").await, 0);
 }
 
 /// A trigger is honoured: then statements do what is otherwise done without, with the same answers.
@@ -523,11 +463,7 @@ async fn what_is_attached_to_a_table_is_honoured() {
         from jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q', tags => '{a}') i, lateral (select * from jobs.fetch('q', (i.id - i.id + 1)::int)) f";
     let plain: String = scalar(&db, life).await;
     assert_eq!(count(&db, "seen").await, 0);
-    run(
-        &db,
-        "select jobs.delete(id) from jobs.jobs; select from jobs.maintain()",
-    )
-    .await;
+    run(&db, "select jobs.delete(id) from jobs.jobs; select from jobs.maintain()").await;
     for table in ["job", "ready", "running", "finished", "unique_claim"] {
         run(&db, &format!("create trigger see after insert or delete on jobs.{table} for each row execute function see()")).await;
     }
@@ -558,35 +494,20 @@ async fn many_commits_wake_the_worker_a_few_times() {
     let db = cluster.database("awake").await;
     run(&db, "select jobs.insert('k')").await;
     let pid = "select pid::bigint from pg_stat_activity where backend_type = 'jobs worker'";
-    poll_until("there is a worker", SOON, async || {
-        db.query_opt(pid, &[]).await.unwrap().is_some()
-    })
-    .await;
+    poll_until("there is a worker", SOON, async || db.query_opt(pid, &[]).await.unwrap().is_some())
+        .await;
     let pid = number(&db, pid).await;
     let switches = || {
         let status =
             std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the worker runs");
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("voluntary_ctxt_switches"))
-            .unwrap();
-        line.split_whitespace()
-            .nth(1)
-            .unwrap()
-            .parse::<i64>()
-            .unwrap()
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<i64>().unwrap()
     };
     let (before, begun) = (switches(), std::time::Instant::now());
     for _ in 0..2000 {
         run(&db, "select jobs.insert('k')").await;
     }
-    let (woken, tenths) = (
-        switches() - before,
-        begun.elapsed().as_millis() as i64 / 100 + 1,
-    );
+    let (woken, tenths) = (switches() - before, begun.elapsed().as_millis() as i64 / 100 + 1);
     // 20 times a second, and what it does then may wait a few times itself.
-    assert!(
-        woken < 100 + tenths * 20,
-        "{woken} times in {tenths} tenths of a second"
-    );
+    assert!(woken < 100 + tenths * 20, "{woken} times in {tenths} tenths of a second");
 }

@@ -79,30 +79,23 @@ async fn hints_about_the_background_worker_run() {
     let off = Cluster::builder().set("jobs.enabled", "off");
     let elsewhere = Cluster::builder().set("jobs.databases", "other, o'hara");
     let alone = Cluster::builder().without_preload();
-    for (builder, message) in [
-        (off, "jobs.enabled"),
-        (elsewhere, "jobs.databases"),
-        (alone, "not preloaded"),
-    ] {
+    for (builder, message) in
+        [(off, "jobs.enabled"), (elsewhere, "jobs.databases"), (alone, "not preloaded")]
+    {
         let cluster = builder.start();
         let db = cluster.database("hints, too").await;
         let mut hints = Hints::new(&db);
         hints.follow("", "worker_not_running", message, Mends).await;
         let databases = "select current_setting('jobs.databases')";
         if message == "jobs.databases" {
-            assert_eq!(
-                texts(&db, databases).await,
-                ["other, o'hara, \"hints, too\""]
-            );
+            assert_eq!(texts(&db, databases).await, ["other, o'hara, \"hints, too\""]);
         }
     }
 }
 
 #[tokio::test]
 async fn the_hint_of_a_database_without_a_place_runs() {
-    let few = Cluster::builder()
-        .postgres(&with_faults())
-        .set("jobs.fault", "few_places");
+    let few = Cluster::builder().postgres(&with_faults()).set("jobs.fault", "few_places");
     let cluster = few.start();
     for taken in ["a", "b"] {
         let db = cluster.database(taken).await;
@@ -122,29 +115,21 @@ async fn every_hint_has_a_command_that_runs() {
         .allow(1, "terminating connection due to administrator command")
         .start();
     let db = cluster.database("hints").await;
-    let other = cluster
-        .connect_with(cluster.config().dbname("hints").application_name("report"))
-        .await;
+    let other =
+        cluster.connect_with(cluster.config().dbname("hints").application_name("report")).await;
     run(&db, "select jobs.maintain()").await;
-    assert_eq!(
-        texts(&db, "select finding from jobs.health()").await,
-        [""; 0]
-    );
+    assert_eq!(texts(&db, "select finding from jobs.health()").await, [""; 0]);
     let mut hints = Hints::new(&db);
 
     // Of maintenance.
     let paused = "select jobs.pause_maintenance()";
-    hints
-        .after(paused, "", "maintenance_paused", Mends, "")
-        .await;
+    hints.after(paused, "", "maintenance_paused", Mends, "").await;
     run(&other, "set application_name = 'pg_restore'").await;
     hints.follow("", "restoring", "", Shows).await;
     run(&other, "set application_name = 'report'").await;
     let fails = "update jobs.maintenance_task set failures = 1, last_error = 'x', last_error_at = now() where task = 'prune'";
     let well = "update jobs.maintenance_task set failures = 0";
-    hints
-        .after(fails, "", "maintenance_failing", Shows, well)
-        .await;
+    hints.after(fails, "", "maintenance_failing", Shows, well).await;
     let lost = "select jobs.insert('k'); select jobs.fetch();
         update jobs.running set lease_expires_at = now() - interval '2 minutes'";
     hints.after(lost, "", "expired_leases", Mends, CLEAR).await;
@@ -152,16 +137,12 @@ async fn every_hint_has_a_command_that_runs() {
     // Of jobs and queues.
     let insert = "select jobs.insert('k', queue => 'q')";
     let at_once = "oldest_available => '0'";
-    hints
-        .after(insert, at_once, "oldest_available", Mends, CLEAR)
-        .await;
+    hints.after(insert, at_once, "oldest_available", Mends, CLEAR).await;
     let discarded = "select jobs.insert('k'); select jobs.fail(id, token, 'x', retryable => false) from jobs.fetch()";
     hints.after(discarded, "", "discarded", Mends, CLEAR).await;
     let failing = "select jobs.insert_batch('f', array_fill('1'::jsonb, '{10}'), queue => 'it''s');
         select jobs.fail(id, token, 'x', '1 hour') from jobs.fetch('it''s', 10)";
-    hints
-        .after(failing, "", "mostly_failing", Shows, CLEAR)
-        .await;
+    hints.after(failing, "", "mostly_failing", Shows, CLEAR).await;
     assert!(is(&db, "paused from jobs.queues where queue = 'it''s'").await);
     let long = "select jobs.insert_batch('l', array_fill('1'::jsonb, '{21}'), queue => 'l', timeout => '-1 second');
         select jobs.complete(id, token) from jobs.fetch('l', 20); select jobs.fetch('l', lease => '1 day');
@@ -194,39 +175,27 @@ async fn every_hint_has_a_command_that_runs() {
         "count(*) = 3 from jobs.health(old_snapshot => '0') where finding = 'old_snapshot' and message ~ '{open}'"
     );
     comes_true(&db, &all).await;
-    hints
-        .follow("old_snapshot => '0'", "old_snapshot", open, Mends)
-        .await;
+    hints.follow("old_snapshot => '0'", "old_snapshot", open, Mends).await;
     assert_eq!(count(&db, "jobs.jobs where kind = 'x'").await, 1);
     let holder = cluster.connect("hints").await;
     let unique = "select jobs.insert('u', unique_opts => '{\"by_kind\": true}')";
     run(&holder, &format!("begin; {unique}")).await;
     let waiter = cluster.connect("hints").await;
     let waiting = tokio::spawn(async move { waiter.batch_execute(unique).await });
-    comes_true(
-        &db,
-        "count(*) = 1 from jobs.health(lock_wait => '0') where finding = 'lock_wait'",
-    )
-    .await;
-    hints
-        .follow("lock_wait => '0'", "lock_wait", "", Shows)
+    comes_true(&db, "count(*) = 1 from jobs.health(lock_wait => '0') where finding = 'lock_wait'")
         .await;
+    hints.follow("lock_wait => '0'", "lock_wait", "", Shows).await;
     run(&holder, "rollback").await;
     waiting.await.unwrap().unwrap();
     let dead = "select jobs.insert_batch('k', array_fill('1'::jsonb, '{300}')); select jobs.delete_many(kind => 'k')";
     run(&db, dead).await;
     run(&db, "select pg_stat_force_next_flush()").await;
-    hints
-        .follow("dead_rows => 200", "bloat", "jobs.ready", Mends)
-        .await;
+    hints.follow("dead_rows => 200", "bloat", "jobs.ready", Mends).await;
 
     // Of the extension's objects.
     run(&db, "create role app; create function public.see() returns trigger language plpgsql as $$ begin return null; end $$").await;
     for (change, finding) in [
-        (
-            "alter table jobs.finished add column note text",
-            "table_changed",
-        ),
+        ("alter table jobs.finished add column note text", "table_changed"),
         ("grant insert on jobs.job to app", "foreign_right"),
         (
             "create trigger t after insert on jobs.ready for each row execute function public.see()",

@@ -85,15 +85,8 @@ async fn group(task: Arc<Task>, clients: Vec<Client>, parity: u64) {
         if number >= task.histories {
             return;
         }
-        let seed = task
-            .seed
-            .unwrap_or((task.base + number as u64) * 2 + parity);
-        let plan = Plan::new(
-            seed,
-            number,
-            &mut StdRng::seed_from_u64(seed),
-            !gone.is_empty(),
-        );
+        let seed = task.seed.unwrap_or((task.base + number as u64) * 2 + parity);
+        let plan = Plan::new(seed, number, &mut StdRng::seed_from_u64(seed), !gone.is_empty());
         let history = run::run(&plan, &clients, gone).await;
         let checked = search::check(&history);
         let mut found = task.found.lock().expect("what was found");
@@ -101,9 +94,7 @@ async fn group(task: Arc<Task>, clients: Vec<Client>, parity: u64) {
         found.counts.add(&history);
         if let Err(wrong) = checked {
             let story = count::tell(&history);
-            found
-                .unexplained
-                .push(format!("JOBS_SEED={seed} ({plan:?}): {wrong}\n{story}"));
+            found.unexplained.push(format!("JOBS_SEED={seed} ({plan:?}): {wrong}\n{story}"));
             task.stop.fetch_or(task.stop_at_first, Ordering::Relaxed);
         }
     }
@@ -117,11 +108,7 @@ async fn many(
 ) -> Found {
     let number = |name: &str| {
         let value = std::env::var(name).ok();
-        value.map(|value| {
-            value
-                .parse::<u64>()
-                .unwrap_or_else(|_| panic!("{name} is a number"))
-        })
+        value.map(|value| value.parse::<u64>().unwrap_or_else(|_| panic!("{name} is a number")))
     };
     let seed = number("JOBS_SEED");
     let task = Arc::new(Task {
@@ -216,11 +203,7 @@ async fn control_without_a_fault_the_build_with_faults_is_explained() {
 async fn control(fault: &str) {
     // It is over with the first one that is found, which may take long.
     let found = many(Some(&with_faults()), Some(fault), 20 * HISTORIES, true).await;
-    assert!(
-        !found.unexplained.is_empty(),
-        "{fault} is not found in {} histories",
-        found.histories
-    );
+    assert!(!found.unexplained.is_empty(), "{fault} is not found in {} histories", found.histories);
     println!("{fault} is found after {} histories", found.histories);
 }
 

@@ -16,9 +16,7 @@ const LOAD: &str = include_str!("history/load.sql");
 
 /// A server on which nobody but the test works.
 fn server() -> Builder {
-    Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("max_prepared_transactions", 20)
+    Cluster::builder().set("jobs.enabled", "off").set("max_prepared_transactions", 20)
 }
 
 async fn prepare(cluster: &Cluster) -> Client {
@@ -49,11 +47,7 @@ async fn work(cluster: &Cluster, number: u64, seed: u64) {
         for statement in split(&act) {
             let done = db.batch_execute(statement).await;
             if let Err(error) = done {
-                assert_eq!(
-                    error.code().map(|code| code.code()),
-                    Some("P0001"),
-                    "{error:?}"
-                );
+                assert_eq!(error.code().map(|code| code.code()), Some("P0001"), "{error:?}");
                 run(&db, "rollback").await;
             }
         }
@@ -152,11 +146,7 @@ async fn what_is_counted_is_what_rows_say() {
         run(&db, "rollback prepared 'maintained'").await;
         for _ in 0..5 {
             run(&db, "begin; select jobs.maintain(); rollback").await;
-            run(
-                &db,
-                "begin; savepoint s; select jobs.maintain(); rollback to s; commit",
-            )
-            .await;
+            run(&db, "begin; savepoint s; select jobs.maintain(); rollback to s; commit").await;
         }
         run(&db, "begin; select jobs.maintain(), jobs.maintain()").await;
         run(&db, "prepare transaction 'maintained'").await;
@@ -209,10 +199,7 @@ async fn without_shared_memory_it_is_the_same() {
 /// Control: what was rolled back would be noticed.
 #[tokio::test]
 async fn what_is_rolled_back_would_be_noticed() {
-    let cluster = server()
-        .postgres(&with_faults())
-        .set("jobs.fault", "count_rolled_back")
-        .start();
+    let cluster = server().postgres(&with_faults()).set("jobs.fault", "count_rolled_back").start();
     let db = prepare(&cluster).await;
     for back in [
         "begin; select jobs.insert('k', queue => 'q'); rollback",
@@ -224,11 +211,8 @@ async fn what_is_rolled_back_would_be_noticed() {
         }
         assert_eq!(count(&db, "wrong()").await, 1, "{back}");
         run(&db, "drop extension jobs cascade; create extension jobs").await;
-        run(
-            &db,
-            &format!("drop table attempt; drop function act, act_or_not, wrong; {LOAD}"),
-        )
-        .await;
+        run(&db, &format!("drop table attempt; drop function act, act_or_not, wrong; {LOAD}"))
+            .await;
     }
 }
 
@@ -257,11 +241,7 @@ async fn what_shared_memory_has_no_room_for_counts_as_well() {
     // What is of an extension that is not there any more is of no other.
     run(&db, "drop extension jobs cascade; create extension jobs").await;
     assert_eq!(count(&db, "jobs.history()").await, 0);
-    run(
-        &db,
-        "select jobs.insert('k' || n, queue => 'many') from generate_series(1, 10) n",
-    )
-    .await;
+    run(&db, "select jobs.insert('k' || n, queue => 'many') from generate_series(1, 10) n").await;
     assert_eq!(count(&db, "jobs.history()").await, 10);
     assert_eq!(count(&db, "jobs.history_delta").await, 0);
 }
@@ -278,11 +258,7 @@ async fn a_database_that_nobody_maintains_leaves_room_for_others() {
         .await;
     }
     let db = cluster.database("third").await;
-    run(
-        &db,
-        "select jobs.insert('k' || n) from generate_series(1, 20) n",
-    )
-    .await;
+    run(&db, "select jobs.insert('k' || n) from generate_series(1, 20) n").await;
     assert_eq!(count(&db, "jobs.history()").await, 20);
     let deltas = "select count(*) from jobs.history_delta";
     assert_eq!(number(&db, deltas).await, 0);
@@ -309,10 +285,7 @@ async fn a_database_that_is_closed_for_a_while_keeps_what_was_counted() {
     run(&other, "select jobs.insert('k')").await;
     allow(true).await;
     let db = cluster.connect("closed").await;
-    assert_eq!(
-        number(&db, "select sum(inserted)::bigint from jobs.history()").await,
-        1
-    );
+    assert_eq!(number(&db, "select sum(inserted)::bigint from jobs.history()").await, 1);
 }
 
 /// A week of many pairs is more than a session is to have in memory at once.
@@ -351,10 +324,7 @@ async fn the_worker_writes_minutes_and_forgets_them() {
     )
     .await;
     let kept = "select count(*) from jobs.history_bucket where queue = 'r'";
-    poll_until("the minute is written", 4 * SOON, async || {
-        number(&db, kept).await == 1
-    })
-    .await;
+    poll_until("the minute is written", 4 * SOON, async || number(&db, kept).await == 1).await;
     let old = count(&db, "jobs.history_bucket where queue = 'q'").await;
     assert!((3..=7).contains(&old), "{old} of 16 minutes are left");
 }
@@ -389,10 +359,7 @@ async fn a_minute_that_a_commit_holds_back_is_written_after_it() {
         "exists(select from jobs.maintenance
           where task = 'statistics' and last_run_at >= timestamptz '{over}' + interval '1 second')"
     );
-    poll_until("the worker looks again", 4 * SOON, async || {
-        is(&db, &again).await
-    })
-    .await;
+    poll_until("the worker looks again", 4 * SOON, async || is(&db, &again).await).await;
     cluster.set("synchronous_standby_names", "");
     cluster.reload();
     held.await.unwrap();
@@ -402,10 +369,7 @@ async fn a_minute_that_a_commit_holds_back_is_written_after_it() {
 #[tokio::test]
 async fn minutes_that_could_not_be_written_are_written_soon_after() {
     let refused = "jobs worker .*maintenance task statistics failed: .*not now";
-    let cluster = Cluster::builder()
-        .without_visits()
-        .allow(100, refused)
-        .start();
+    let cluster = Cluster::builder().without_visits().allow(100, refused).start();
     let db = cluster.database("refused").await;
     run(
         &db,

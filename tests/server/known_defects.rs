@@ -18,11 +18,7 @@ struct Answer {
 
 impl Answer {
     fn skipped(id: i64) -> Answer {
-        Answer {
-            id: Some(id),
-            skipped: true,
-            replaced: None,
-        }
+        Answer { id: Some(id), skipped: true, replaced: None }
     }
 }
 
@@ -38,11 +34,7 @@ fn call(batch: bool, args: &str, options: &str) -> String {
 
 async fn try_insert(db: &Client, sql: &str) -> Result<Answer, Error> {
     let row = db.query_one(sql, &[]).await?;
-    Ok(Answer {
-        id: row.get(0),
-        skipped: row.get(1),
-        replaced: row.get(2),
-    })
+    Ok(Answer { id: row.get(0), skipped: row.get(1), replaced: row.get(2) })
 }
 
 async fn insert(db: &Client, args: &str, options: &str) -> Answer {
@@ -58,11 +50,7 @@ async fn inserted(db: &Client, args: &str, options: &str) -> i64 {
 }
 
 async fn state(db: &Client, id: i64) -> String {
-    scalar(
-        db,
-        &format!("select state::text from jobs.jobs where id = {id}"),
-    )
-    .await
+    scalar(db, &format!("select state::text from jobs.jobs where id = {id}")).await
 }
 
 async fn forget_all(db: &Client) {
@@ -152,20 +140,12 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
         ));
     }
     // Those that would be replaced but are final are left alone as well.
-    duplicates.push(format!(
-        "select jobs.insert('k', '2', {})",
-        policy(r#", "on_conflict": "replace""#)
-    ));
+    duplicates
+        .push(format!("select jobs.insert('k', '2', {})", policy(r#", "on_conflict": "replace""#)));
     for rejecting in [
-        format!(
-            "jobs.insert('k', '1', {})",
-            policy(r#", "on_conflict": "reject""#)
-        ),
+        format!("jobs.insert('k', '1', {})", policy(r#", "on_conflict": "reject""#)),
         r#"jobs.insert('k', '1', '{"ojs": {"keys": ["args"]}}')"#.into(),
-        format!(
-            "jobs.insert_batch('k', '{{1, 1}}', {})",
-            policy(r#", "on_conflict": "reject""#)
-        ),
+        format!("jobs.insert_batch('k', '{{1, 1}}', {})", policy(r#", "on_conflict": "reject""#)),
     ] {
         duplicates.push(format!(
             "do $$ begin perform {rejecting}; raise 'inserted'; exception when unique_violation then null; end $$"
@@ -174,16 +154,10 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
     let mut fetched = 0;
     for level in LEVELS {
         let id = inserted(&db, "1", r#"{"by_args": true}"#).await;
-        let done: i64 = scalar(
-            &db,
-            "select id from jobs.insert('k', '2', '{\"by_args\": true}', 'done')",
-        )
-        .await;
-        run(
-            &db,
-            "select jobs.complete(id, token) from jobs.fetch('done')",
-        )
-        .await;
+        let done: i64 =
+            scalar(&db, "select id from jobs.insert('k', '2', '{\"by_args\": true}', 'done')")
+                .await;
+        run(&db, "select jobs.complete(id, token) from jobs.fetch('done')").await;
         assert_eq!(state(&db, done).await, "completed");
         for duplicate in &duplicates {
             // Whatever is written at the first use of a session or a page.
@@ -221,11 +195,7 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
             run(&db, "rollback").await;
         }
         // And finishes it, also when it was fetched before.
-        run(
-            &db,
-            &format!("begin isolation level {level}; {}", duplicates[0]),
-        )
-        .await;
+        run(&db, &format!("begin isolation level {level}; {}", duplicates[0])).await;
         run(&worker, "select jobs.complete(id, token) from jobs.fetch()").await;
         run(&db, "commit").await;
         assert_eq!(state(&db, id).await, "completed");
@@ -275,11 +245,7 @@ fn assert_met(options: &str, existing: i64, answer: Result<Answer, Error>) {
     }
     let answer = answer.expect(options);
     if options.contains("replace") {
-        assert_eq!(
-            (answer.skipped, answer.replaced),
-            (false, Some(existing)),
-            "{options}"
-        );
+        assert_eq!((answer.skipped, answer.replaced), (false, Some(existing)), "{options}");
         assert_ne!(answer.id, Some(existing), "{options}");
     } else {
         assert_eq!(answer, Answer::skipped(existing), "{options}");
@@ -292,11 +258,7 @@ async fn callers_whose_policies_differ_under_one_key_do_not_pass_each_other_by()
     let holder = cluster.connect("differ").await;
     for level in LEVELS {
         let other = cluster.connect("differ").await;
-        run(
-            &other,
-            &format!("set default_transaction_isolation = '{level}'"),
-        )
-        .await;
+        run(&other, &format!("set default_transaction_isolation = '{level}'")).await;
         let other = std::sync::Arc::new(other);
         for first in SAME_KEY {
             for second in SAME_KEY {
@@ -316,11 +278,8 @@ async fn callers_whose_policies_differ_under_one_key_do_not_pass_each_other_by()
                     let again = try_insert(&other, &call(batch, "1", second)).await;
                     assert_met(second, id, again);
                 }
-                let live: i64 = scalar(
-                    &db,
-                    "select count(*) from jobs.jobs where finalized_at is null",
-                )
-                .await;
+                let live: i64 =
+                    scalar(&db, "select count(*) from jobs.jobs where finalized_at is null").await;
                 assert_eq!(live, 1, "{level}: {first}, {second}");
                 forget_all(&db).await;
             }
@@ -335,11 +294,7 @@ async fn a_snapshot_that_is_older_than_a_rivals_commit_never_lets_a_second_job_i
     for level in LEVELS {
         for options in SAME_KEY {
             for batch in [false, true] {
-                run(
-                    &other,
-                    &format!("begin isolation level {level}; select from jobs.jobs"),
-                )
-                .await;
+                run(&other, &format!("begin isolation level {level}; select from jobs.jobs")).await;
                 let id = inserted(&db, "1", SAME_KEY[0]).await;
                 let answer = try_insert(&other, &call(batch, "1", options)).await;
                 if level == LEVELS[0] {
@@ -350,11 +305,7 @@ async fn a_snapshot_that_is_older_than_a_rivals_commit_never_lets_a_second_job_i
                 run(&other, "rollback").await;
                 // Also when the job is done by then, and the policy does not mind it any more:
                 // trying again is the answer.
-                run(
-                    &other,
-                    &format!("begin isolation level {level}; select from jobs.jobs"),
-                )
-                .await;
+                run(&other, &format!("begin isolation level {level}; select from jobs.jobs")).await;
                 run(&db, &format!("select jobs.cancel({id})")).await;
                 let answer = try_insert(&other, &call(batch, "1", options)).await;
                 if level == LEVELS[0] {
@@ -386,17 +337,11 @@ async fn of_many_that_wait_for_a_rival_that_rolls_back_exactly_one_inserts() {
             run(&holder, "begin").await;
             let (holds, waits) = (ways[0], ways[1]);
             let options = r#"{"by_args": true}"#;
-            let lost = try_insert(&holder, &call(holds, "1", options))
-                .await
-                .unwrap();
+            let lost = try_insert(&holder, &call(holds, "1", options)).await.unwrap();
             let mut tasks = Vec::new();
             for _ in 0..8 {
                 let client = cluster.connect("waiters").await;
-                run(
-                    &client,
-                    &format!("set default_transaction_isolation = '{level}'"),
-                )
-                .await;
+                run(&client, &format!("set default_transaction_isolation = '{level}'")).await;
                 tasks.push(tokio::spawn(async move {
                     let sql = call(waits, "1", options);
                     loop {
@@ -441,10 +386,7 @@ async fn same(db: &Client, one: (&str, &str), other: (&str, &str)) -> bool {
     }
     let key = |of: (&str, &str)| format!("jobs.unique_key('k', '{}', '{}')", of.1, of.0);
     answers.push(scalar(db, &format!("select {} = {}", key(one), key(other))).await);
-    assert!(
-        answers.iter().all(|answer| *answer == answers[0]),
-        "{one:?}, {other:?}: {answers:?}"
-    );
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{one:?}, {other:?}: {answers:?}");
     answers[0]
 }
 
@@ -504,17 +446,9 @@ async fn args_that_differ_are_never_one_key() {
         ),
         (
             all,
-            vec![
-                "0.1",
-                "0.10000000000000000001",
-                "0.1000000000000000055511151231257827",
-                "0.11",
-            ],
+            vec!["0.1", "0.10000000000000000001", "0.1000000000000000055511151231257827", "0.11"],
         ),
-        (
-            all,
-            vec!["1e400", "1e401", "-1e400", "1e-400", "1e-401", "0"],
-        ),
+        (all, vec!["1e400", "1e401", "-1e400", "1e-400", "1e-401", "0"]),
         (
             all,
             vec![
@@ -556,25 +490,10 @@ async fn args_that_differ_are_never_one_key() {
         ),
         (
             r#"{"by_args": ["a.b"]}"#,
-            vec![
-                r#"{"a": {"b": null}}"#,
-                r#"{"a": {"b": ""}}"#,
-                r#"{"a": {"b": {}}}"#,
-            ],
+            vec![r#"{"a": {"b": null}}"#, r#"{"a": {"b": ""}}"#, r#"{"a": {"b": {}}}"#],
         ),
         // Types.
-        (
-            all,
-            vec![
-                "1",
-                r#""1""#,
-                "true",
-                r#""true""#,
-                "[1]",
-                r#"{"1": 1}"#,
-                "1.5",
-            ],
-        ),
+        (all, vec!["1", r#""1""#, "true", r#""true""#, "[1]", r#"{"1": 1}"#, "1.5"]),
         // Dots and backslashes in names.
         (
             all,
@@ -592,36 +511,14 @@ async fn args_that_differ_are_never_one_key() {
         ),
         (
             r#"{"by_args": ["a.b", "a\\.b"]}"#,
-            vec![
-                r#"{"a.b": 1}"#,
-                r#"{"a": {"b": 1}}"#,
-                r#"{"a.b": 1, "a": {"b": 1}}"#,
-            ],
+            vec![r#"{"a.b": 1}"#, r#"{"a": {"b": 1}}"#, r#"{"a.b": 1, "a": {"b": 1}}"#],
         ),
         // Text: compatibility forms, case and blanks mean something.
         (
             all,
-            vec![
-                r#""fi""#,
-                r#""ﬁ""#,
-                r#""FI""#,
-                r#"" fi""#,
-                r#""fi ""#,
-                r#""f i""#,
-                r#""f\ni""#,
-            ],
+            vec![r#""fi""#, r#""ﬁ""#, r#""FI""#, r#"" fi""#, r#""fi ""#, r#""f i""#, r#""f\ni""#],
         ),
-        (
-            all,
-            vec![
-                r#""²""#,
-                r#""2""#,
-                r#""é""#,
-                r#""e""#,
-                r#""E\u0301""#,
-                r#""\u00e9\u0301""#,
-            ],
-        ),
+        (all, vec![r#""²""#, r#""2""#, r#""é""#, r#""e""#, r#""E\u0301""#, r#""\u00e9\u0301""#]),
     ] {
         for (n, one) in args.iter().enumerate() {
             for other in &args[n + 1..] {
@@ -643,24 +540,8 @@ async fn args_that_are_equal_are_always_one_key() {
     let (_cluster, db) = quiet("equal").await;
     let all = r#"{"by_args": true}"#;
     for (options, args) in [
-        (
-            all,
-            vec![
-                "1.1",
-                "1.10",
-                "11e-1",
-                "0.11e1",
-                "1.1000000000000000000000000",
-            ],
-        ),
-        (
-            all,
-            vec![
-                "9007199254740993",
-                "9007199254740993.0",
-                "9007199254740993000e-3",
-            ],
-        ),
+        (all, vec!["1.1", "1.10", "11e-1", "0.11e1", "1.1000000000000000000000000"]),
+        (all, vec!["9007199254740993", "9007199254740993.0", "9007199254740993000e-3"]),
         (all, vec!["0", "-0", "0.0", "-0.00", "0e7"]),
         (all, vec!["100", "1e2", "1E+2", "100.000"]),
         (
@@ -676,11 +557,7 @@ async fn args_that_are_equal_are_always_one_key() {
         (all, vec![r#""K""#, r#""\u212a""#]),
         (
             r#"{"by_args": ["a"]}"#,
-            vec![
-                r#"{"a": 1}"#,
-                r#"{"a": 1.0, "b": 5}"#,
-                r#"{"b": null, "a": 1}"#,
-            ],
+            vec![r#"{"a": 1}"#, r#"{"a": 1.0, "b": 5}"#, r#"{"b": null, "a": 1}"#],
         ),
         (
             r#"{"oban": {"fields": ["args"], "keys": ["a"]}}"#,
@@ -700,10 +577,7 @@ async fn args_that_are_equal_are_always_one_key() {
             r#"{"by_args": ["a.b"]}"#,
             vec![r#"{"a": {"b": 1}}"#, r#"{"a": {"b": 1, "c": 2}, "a.b": 3}"#],
         ),
-        (
-            r#"{"by_args": ["a\\.b"]}"#,
-            vec![r#"{"a.b": 1}"#, r#"{"a": {"b": 2}, "a.b": 1}"#],
-        ),
+        (r#"{"by_args": ["a\\.b"]}"#, vec![r#"{"a.b": 1}"#, r#"{"a": {"b": 2}, "a.b": 1}"#]),
     ] {
         for (n, one) in args.iter().enumerate() {
             for other in &args[n + 1..] {
@@ -719,11 +593,7 @@ async fn args_that_are_equal_are_always_one_key() {
 #[tokio::test]
 async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
     let (_cluster, db) = quiet("back").await;
-    run(
-        &db,
-        "create table pair (how text, n int, away bigint, there bigint)",
-    )
-    .await;
+    run(&db, "create table pair (how text, n int, away bigint, there bigint)").await;
     // What takes the first job of each key out of `available`, while a second one is inserted, and
     // what it is afterwards.
     let ways = [
@@ -756,21 +626,13 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
                 "cancelled" => run(&db, &format!("select jobs.cancel({first})")).await,
                 "running" => {
                     let lease = if how == "rescued" { "0.2 s" } else { "1 hour" };
-                    run(
-                        &db,
-                        &format!("select jobs.fetch('{how}', lease => '{lease}')"),
-                    )
-                    .await;
+                    run(&db, &format!("select jobs.fetch('{how}', lease => '{lease}')")).await;
                 }
                 _ => {}
             }
             assert_eq!(state(&db, first).await, away, "{how}");
             let second = inserted(&db, &args, options).await;
-            run(
-                &db,
-                &format!("insert into pair values ('{how}', {n}, {first}, {second})"),
-            )
-            .await;
+            run(&db, &format!("insert into pair values ('{how}', {n}, {first}, {second})")).await;
         }
     }
     // Some that have nothing to do with keys are in the same batches.
@@ -791,11 +653,8 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
         .await;
     }
     seconds(0.3).await;
-    let failing: i64 = scalar(
-        &db,
-        "select count(*) from jobs.maintain() where error is not null",
-    )
-    .await;
+    let failing: i64 =
+        scalar(&db, "select count(*) from jobs.maintain() where error is not null").await;
     assert_eq!(failing, 0);
     for (how, _) in ways {
         let expected = match how {
@@ -811,19 +670,13 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
         .await;
         assert_eq!(states, format!("{expected} available"), "{how}");
     }
-    let plain: i64 = scalar(
-        &db,
-        "select count(*) from jobs.jobs where kind = 'plain' and state = 'available'",
-    )
-    .await;
+    let plain: i64 =
+        scalar(&db, "select count(*) from jobs.jobs where kind = 'plain' and state = 'available'")
+            .await;
     assert_eq!(plain, 20);
     assert_eq!(scalar::<String>(&db, versions).await, untouched);
     // The rescued ones are due by a retry, like any other.
-    run(
-        &db,
-        "select jobs.retry(away) from pair where how = 'rescued'",
-    )
-    .await;
+    run(&db, "select jobs.retry(away) from pair where how = 'rescued'").await;
     // Both count, and the newest answers; without it, the one that has returned does.
     let pairs = rows_of(&db, "select how, n, away, there from pair").await;
     assert_eq!(pairs.len(), 160);
@@ -831,11 +684,7 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
         let (how, n): (&str, i32) = (row.get(0), row.get(1));
         let (away, there): (i64, i64) = (row.get(2), row.get(3));
         let args = format!(r#"{{"how": "{how}", "n": {n}}}"#);
-        assert_eq!(
-            insert(&db, &args, options).await,
-            Answer::skipped(there),
-            "{args}"
-        );
+        assert_eq!(insert(&db, &args, options).await, Answer::skipped(there), "{args}");
         run(&db, &format!("select jobs.cancel({there})")).await;
         let answer = insert(&db, &args, options).await;
         if ["expired", "cancelled"].contains(&how) {
@@ -851,17 +700,11 @@ async fn two_running_jobs_of_a_key_are_both_rescued() {
     let (_cluster, db) = quiet("rescued").await;
     // Neither minds the other, but each minds one that is retryable, which both become.
     let options = r#"{"by_kind": true, "by_state": ["retryable"]}"#;
-    let ids = [
-        inserted(&db, "1", options).await,
-        inserted(&db, "2", options).await,
-    ];
+    let ids = [inserted(&db, "1", options).await, inserted(&db, "2", options).await];
     run(&db, "select jobs.fetch(max_jobs => 2, lease => '0.1 s')").await;
     seconds(0.2).await;
-    let failing: i64 = scalar(
-        &db,
-        "select count(*) from jobs.maintain() where error is not null",
-    )
-    .await;
+    let failing: i64 =
+        scalar(&db, "select count(*) from jobs.maintain() where error is not null").await;
     assert_eq!(failing, 0);
     for id in ids {
         assert_eq!(state(&db, id).await, "retryable");
@@ -884,10 +727,7 @@ async fn the_period_is_that_of_scheduled_at_and_not_that_of_the_insert() {
     assert_eq!(insert("'2999-01-05 23:59:59.999999Z'").await, (fifth, true));
     assert_eq!(insert("'2999-01-06 00:00Z'").await, (sixth, true));
     let (past, skipped) = insert("'2001-01-05 12:00Z'").await;
-    assert!(
-        !skipped && past != today,
-        "also one that was due long since"
-    );
+    assert!(!skipped && past != today, "also one that was due long since");
     assert_eq!(insert("'2001-01-05 00:00Z'").await, (past, true));
     // The elements of a batch each have their own.
     let rows = rows_of(&db, "select unique_skipped_as_duplicate
@@ -922,11 +762,7 @@ async fn a_job_that_ends_does_not_give_back_a_key_that_another_one_has_by_now() 
         }
         run(&db, &format!("select {end}")).await;
         for _ in 0..2 {
-            assert_eq!(
-                insert(&db, "3", options).await,
-                Answer::skipped(second),
-                "{end}"
-            );
+            assert_eq!(insert(&db, "3", options).await, Answer::skipped(second), "{end}");
             // Also when it is pruned, and its key is looked after.
             run(&db, "update jobs.finished set finalized_at = finalized_at - '30 days'::interval; select jobs.maintain()").await;
         }
@@ -956,11 +792,7 @@ async fn a_replaced_job_does_not_give_back_the_key_of_the_one_in_its_place() {
             assert_eq!(sqlstate(db.batch_execute(&late).await), "55000");
         }
         assert_eq!(insert(&db, "3", skip).await, Answer::skipped(second));
-        run(
-            &db,
-            &format!("select jobs.delete({first}); select jobs.maintain()"),
-        )
-        .await;
+        run(&db, &format!("select jobs.delete({first}); select jobs.maintain()")).await;
         assert_eq!(insert(&db, "3", skip).await, Answer::skipped(second));
         // A chain of them, of which the middle returns: both count, nobody fails.
         let third = insert(&db, "3", replace).await.id.unwrap();

@@ -90,11 +90,8 @@ async fn a_transaction_inserts_5_000_unique_jobs_in_a_subtransaction_each() {
     for _ in 0..2 {
         run(&db, "begin").await;
         run(&db, sql).await;
-        let locks = count(
-            &db,
-            "pg_locks where pid = pg_backend_pid() and locktype = 'advisory'",
-        )
-        .await;
+        let locks =
+            count(&db, "pg_locks where pid = pg_backend_pid() and locktype = 'advisory'").await;
         assert!(locks <= 16, "{locks} advisory locks");
         run(&db, "commit").await;
         assert_one_job_a_key(&db, 5000 - 5000 / 3).await;

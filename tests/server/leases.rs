@@ -35,11 +35,7 @@ async fn readings(db: &Client) -> i64 {
 async fn with_dead_rows(cluster: &Cluster) -> (Client, Client) {
     let db = cluster.database("dead").await;
     let holder = cluster.connect("dead").await;
-    run(
-        &holder,
-        "begin isolation level repeatable read; select count(*) from jobs.job",
-    )
-    .await;
+    run(&holder, "begin isolation level repeatable read; select count(*) from jobs.job").await;
     run(
         &db,
         "insert into jobs.running (job_id, token, attempted_at, lease_expires_at, attempt, worker)
@@ -52,10 +48,7 @@ async fn with_dead_rows(cluster: &Cluster) -> (Client, Client) {
 
 #[tokio::test]
 async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time() {
-    let cluster = Cluster::builder()
-        .set("autovacuum", "off")
-        .set("jobs.interval", "200ms")
-        .start();
+    let cluster = Cluster::builder().set("autovacuum", "off").set("jobs.interval", "200ms").start();
     let (db, _holder) = with_dead_rows(&cluster).await;
     // The worker cannot be faster than its readings, on a machine where one takes long.
     let begun = Instant::now();
@@ -102,10 +95,8 @@ async fn a_lease_that_runs_out_is_noticed_without_reading_all_leases_each_time()
     for _ in 0..20 {
         let due = "'due soon', queue => 'other', scheduled_at => clock_timestamp() + '50 ms'";
         let due = insert(&db, due).await;
-        poll_until("a pass", soon, async || {
-            state(&db, due).await.as_deref() == Some("available")
-        })
-        .await;
+        poll_until("a pass", soon, async || state(&db, due).await.as_deref() == Some("available"))
+            .await;
     }
     seconds(1.5).await;
     let read = readings(&db).await - before;
@@ -119,11 +110,7 @@ async fn what_jobs_maintain_finds_does_not_depend_on_what_is_known() {
     let id = running(&db, "1 hour").await;
     run(&db, "select jobs.maintain()").await;
     assert_eq!(state(&db, id).await.as_deref(), Some("running"));
-    run(
-        &db,
-        "update jobs.running set lease_expires_at = clock_timestamp()",
-    )
-    .await;
+    run(&db, "update jobs.running set lease_expires_at = clock_timestamp()").await;
     run(&db, "select jobs.maintain()").await;
     assert_eq!(state(&db, id).await.as_deref(), Some("discarded"));
 }
@@ -134,18 +121,12 @@ async fn many_locked(db: &Client, holder: &Client, count: i64) {
         "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{count}]), timeout => '-1 second')"
     );
     run(db, &insert).await;
-    while number(
-        db,
-        "select count(*) from jobs.fetch(max_jobs => 1000, lease => '1 microsecond')",
-    )
-    .await
+    while number(db, "select count(*) from jobs.fetch(max_jobs => 1000, lease => '1 microsecond')")
+        .await
         > 0
     {}
     run(holder, "begin").await;
-    assert_eq!(
-        number(holder, "select jobs.cancel_many(kind => 'k')").await,
-        count
-    );
+    assert_eq!(number(holder, "select jobs.cancel_many(kind => 'k')").await, count);
 }
 
 /// All running jobs send a heartbeat.
@@ -159,10 +140,9 @@ fn beat(lease: &str) -> String {
 async fn a_heartbeat_that_was_answered_counts_however_many_jobs_are_locked() {
     const MANY: i64 = 6000;
     let running = "select count(*) from jobs.running";
-    for builder in [
-        Cluster::builder().set("jobs.enabled", "off"),
-        Cluster::builder().without_preload(),
-    ] {
+    for builder in
+        [Cluster::builder().set("jobs.enabled", "off"), Cluster::builder().without_preload()]
+    {
         let cluster = builder.start();
         let db = cluster.database("locked").await;
         let holder = cluster.connect("locked").await;
@@ -172,10 +152,7 @@ async fn a_heartbeat_that_was_answered_counts_however_many_jobs_are_locked() {
         run(&holder, "rollback").await;
         run(&db, "select jobs.maintain()").await;
         assert_eq!(number(&db, running).await, MANY, "the rescue takes none");
-        assert_eq!(
-            number(&db, "select count(*) from jobs.heartbeat_note").await,
-            0
-        );
+        assert_eq!(number(&db, "select count(*) from jobs.heartbeat_note").await, 0);
         assert_eq!(number(&db, &beat("1 hour")).await, MANY);
         assert_eq!(
             number(&db, "select count(*) from jobs.heartbeat_note").await,
@@ -198,16 +175,10 @@ async fn of_several_heartbeats_for_a_locked_job_the_latest_that_committed_counts
         3,
         "nobody can write them yet"
     );
-    run(
-        &db,
-        "select jobs.heartbeat(job_id, token, '1 microsecond') from jobs.running limit 1",
-    )
-    .await;
+    run(&db, "select jobs.heartbeat(job_id, token, '1 microsecond') from jobs.running limit 1")
+        .await;
     run(&holder, "rollback").await;
     run(&db, "select jobs.maintain()").await;
     assert_eq!(number(&db, "select count(*) from jobs.running").await, 2);
-    assert_eq!(
-        number(&db, "select count(*) from jobs.heartbeat_note").await,
-        0
-    );
+    assert_eq!(number(&db, "select count(*) from jobs.heartbeat_note").await, 0);
 }

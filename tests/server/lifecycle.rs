@@ -17,18 +17,12 @@ const CROWD: i64 = 1_200;
 
 /// Passes in small steps: many short transactions, and the next pass soon after.
 fn small_steps() -> Builder {
-    Cluster::builder()
-        .set("jobs.batch_size", 10)
-        .set("jobs.interval", "10ms")
+    Cluster::builder().set("jobs.batch_size", 10).set("jobs.interval", "10ms")
 }
 
 /// A job that is due in a moment, in a queue of its own.
 async fn soon_due(db: &Client) -> i64 {
-    insert(
-        db,
-        "'x', queue => 'own', scheduled_at => clock_timestamp() + '0.1 s'",
-    )
-    .await
+    insert(db, "'x', queue => 'own', scheduled_at => clock_timestamp() + '0.1 s'").await
 }
 
 async fn waiting(db: &Client) -> i64 {
@@ -51,10 +45,7 @@ async fn keep_busy(db: &Client) {
     .await;
     flood(db, CROWD).await;
     let all = waiting(db).await;
-    poll_until("the worker has begun", SOON, async || {
-        waiting(db).await < all
-    })
-    .await;
+    poll_until("the worker has begun", SOON, async || waiting(db).await < all).await;
     assert!(waiting(db).await > 0, "and is not done yet");
 }
 
@@ -76,10 +67,7 @@ async fn keep_idle(db: &Client, database: &str) {
 
 async fn nothing_waits(db: &Client) {
     hurry(db).await;
-    poll_until("all that was due is available", SOON, async || {
-        waiting(db).await == 0
-    })
-    .await;
+    poll_until("all that was due is available", SOON, async || waiting(db).await == 0).await;
 }
 
 /// So many jobs there are, each in exactly one place.
@@ -89,10 +77,7 @@ async fn assert_each_in_one_place(db: &Client, jobs: i64) {
                      union all select job_id from jobs.running union all select job_id from jobs.finished) place
                left join jobs.job j on j.id = place.job_id").await;
     let counts: Vec<i64> = (0..4).map(|column| row.get(column)).collect();
-    assert_eq!(
-        counts, [jobs; 4],
-        "places, jobs in them, those that are known, all jobs"
-    );
+    assert_eq!(counts, [jobs; 4], "places, jobs in them, those that are known, all jobs");
 }
 
 // --- databases that change under the worker ------------------------------------------------------
@@ -112,10 +97,7 @@ async fn a_closed_database_is_left_alone_until_it_is_open_again() {
             "alter database closed allow_connections false",
             "alter database closed allow_connections true",
         ),
-        (
-            "alter database closed is_template true",
-            "alter database closed is_template false",
-        ),
+        ("alter database closed is_template true", "alter database closed is_template false"),
         // What is left of a DROP DATABASE that was interrupted.
         (
             "update pg_database set datconnlimit = -2 where datname = 'closed'",
@@ -166,11 +148,8 @@ async fn a_copied_database_and_its_copy_are_both_cared_for() {
     let postgres = cluster.connect("postgres").await;
     for (name, jobs) in [("idle", 0), ("busy", CROWD)] {
         let db = cluster.database(name).await;
-        let later = insert(
-            &db,
-            "'x', queue => 'own', scheduled_at => clock_timestamp() + '4 s'",
-        )
-        .await;
+        let later =
+            insert(&db, "'x', queue => 'own', scheduled_at => clock_timestamp() + '4 s'").await;
         if jobs == 0 {
             keep_idle(&db, name).await;
         } else {
@@ -178,11 +157,7 @@ async fn a_copied_database_and_its_copy_are_both_cared_for() {
         }
         drop(db);
         let copy = format!("copy_of_{name}");
-        promptly(
-            &postgres,
-            &format!("create database {copy} template {name}"),
-        )
-        .await;
+        promptly(&postgres, &format!("create database {copy} template {name}")).await;
         for database in [name, &copy] {
             let db = cluster.connect(database).await;
             hurry(&db).await;
@@ -225,20 +200,14 @@ async fn a_renamed_database_is_known_by_its_new_name() {
 
 #[tokio::test]
 async fn a_database_is_moved_to_another_tablespace_under_the_worker() {
-    let cluster = small_steps()
-        .set("allow_in_place_tablespaces", "on")
-        .start();
+    let cluster = small_steps().set("allow_in_place_tablespaces", "on").start();
     let postgres = cluster.connect("postgres").await;
     run(&postgres, "create tablespace elsewhere location ''").await;
     let mut db = cluster.database("moved").await;
     keep_idle(&db, "moved").await;
     for (round, tablespace) in ["elsewhere", "pg_default"].into_iter().enumerate() {
         drop(db);
-        promptly(
-            &postgres,
-            &format!("alter database moved set tablespace {tablespace}"),
-        )
-        .await;
+        promptly(&postgres, &format!("alter database moved set tablespace {tablespace}")).await;
         db = cluster.connect("moved").await;
         hurry(&db).await;
         worker_goes_on(&db).await;
@@ -252,9 +221,7 @@ async fn a_database_is_moved_to_another_tablespace_under_the_worker() {
 
 #[tokio::test]
 async fn the_list_of_databases_takes_any_name_and_changes_at_work() {
-    let cluster = small_steps()
-        .set("jobs.databases", " plain,Two Words , UPPER,,\"a, b\"")
-        .start();
+    let cluster = small_steps().set("jobs.databases", " plain,Two Words , UPPER,,\"a, b\"").start();
     let plain = cluster.database("plain").await;
     let words = cluster.database("Two Words").await;
     let upper = cluster.database("UPPER").await;
@@ -311,20 +278,14 @@ async fn workers_do_not_come_and_go_while_the_extension_is_being_dropped() {
 /// The process of this kind, which may have to be waited for.
 async fn process(db: &Client, kind: &str) -> i32 {
     let sql = "select pid from pg_stat_activity where backend_type = $1";
-    poll_until(kind, SOON, async || {
-        db.query_opt(sql, &[&kind]).await.unwrap().is_some()
-    })
-    .await;
+    poll_until(kind, SOON, async || db.query_opt(sql, &[&kind]).await.unwrap().is_some()).await;
     db.query_one(sql, &[&kind]).await.unwrap().get(0)
 }
 
 /// A connection, as soon as the server lets one in.
 async fn reconnect(cluster: &Cluster, database: &str) -> Client {
     let config = cluster.config().dbname(database).clone();
-    poll_until("the server is back", SOON, async || {
-        config.connect(NoTls).await.is_ok()
-    })
-    .await;
+    poll_until("the server is back", SOON, async || config.connect(NoTls).await.is_ok()).await;
     cluster.connect(database).await
 }
 
@@ -334,17 +295,8 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
     let cluster = small_steps().start();
     cluster.allow(u32::MAX, "57P03 .* FATAL: +the database system is");
     let mut db = cluster.database("crash").await;
-    run(
-        &db,
-        "select jobs.schedule('tick', 'every 1 second', 'tick', queue => 'ticks')",
-    )
-    .await;
-    let victims = [
-        Some("client backend"),
-        Some("jobs worker"),
-        Some("jobs launcher"),
-        None,
-    ];
+    run(&db, "select jobs.schedule('tick', 'every 1 second', 'tick', queue => 'ticks')").await;
+    let victims = [Some("client backend"), Some("jobs worker"), Some("jobs launcher"), None];
     for (round, victim) in (1..).zip(victims) {
         // Leases that run out while the server is down.
         run(
@@ -386,28 +338,16 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
         .await;
         let counts = "select count(*) from jobs.jobs where";
         assert_eq!(
-            number(
-                &db,
-                &format!("{counts} kind = 'flood' and state = 'available'")
-            )
-            .await,
+            number(&db, &format!("{counts} kind = 'flood' and state = 'available'")).await,
             round * CROWD,
             "{what}"
         );
         assert_eq!(
-            number(
-                &db,
-                &format!("{counts} kind = 'held' and state = 'discarded'")
-            )
-            .await,
+            number(&db, &format!("{counts} kind = 'held' and state = 'discarded'")).await,
             round * HELD,
             "{what}"
         );
-        assert_eq!(
-            count(&db, "jobs.errors").await,
-            round * HELD,
-            "{what}: each lost lease once"
-        );
+        assert_eq!(count(&db, "jobs.errors").await, round * HELD, "{what}: each lost lease once");
         let ticks = number(&db, &format!("{counts} kind = 'tick'")).await;
         poll_until("ticks go on", SOON, async || {
             number(&db, &format!("{counts} kind = 'tick'")).await > ticks
@@ -462,11 +402,7 @@ async fn a_fast_shutdown_ends_a_worker_that_waits_for_a_lock() {
     let cluster = Cluster::start();
     let db = cluster.database("locked").await;
     let id = soon_due(&db).await;
-    run(
-        &db,
-        "begin; lock table jobs.scheduled in access exclusive mode",
-    )
-    .await;
+    run(&db, "begin; lock table jobs.scheduled in access exclusive mode").await;
     let postgres = cluster.connect("postgres").await;
     comes_true(&postgres, "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and wait_event_type = 'Lock'")
     .await;
@@ -552,19 +488,15 @@ async fn the_log_level_changes_on_reload() {
     let said = |process: &str| {
         let of_process = format!(" {process} ");
         let log = cluster.log();
-        log.lines()
-            .filter(|line| line.contains(&of_process) && line.contains("DEBUG:"))
-            .count()
+        log.lines().filter(|line| line.contains(&of_process) && line.contains("DEBUG:")).count()
     };
     keep_idle(&db, "talk").await;
     assert_eq!((said("jobs worker"), said("jobs launcher")), (0, 0));
     // The worker is there and idle.
     change(&cluster, &db, "jobs.log_min_messages", "debug5").await;
     run(&db, "select jobs.installed()").await;
-    poll_until("they talk", SOON, async || {
-        said("jobs worker") > 0 && said("jobs launcher") > 0
-    })
-    .await;
+    poll_until("they talk", SOON, async || said("jobs worker") > 0 && said("jobs launcher") > 0)
+        .await;
     assert_eq!(said("client backend"), 0, "it is the worker's own level");
     change(&cluster, &db, "jobs.log_min_messages", "warning").await;
     let before = (said("jobs worker"), said("jobs launcher"));
@@ -583,10 +515,7 @@ async fn the_interval_changes_on_reload() {
         let id = insert(&db, r#"'k', unique_opts => '{"by_kind": true}'"#).await;
         run(&db, &format!("select jobs.delete({id})")).await;
         let claims = "select count(*) from jobs.unique_claims";
-        poll_until("the key is cleared away", SOON, async || {
-            number(&db, claims).await == 0
-        })
-        .await;
+        poll_until("the key is cleared away", SOON, async || number(&db, claims).await == 0).await;
     };
     let latency = async || {
         clear().await;
@@ -595,18 +524,13 @@ async fn the_interval_changes_on_reload() {
         begun.elapsed()
     };
     let becomes_short = async || {
-        poll_until("it is short", 2 * SOON, async || {
-            latency().await < Duration::from_secs(1)
-        })
-        .await;
+        poll_until("it is short", 2 * SOON, async || latency().await < Duration::from_secs(1))
+            .await;
     };
     becomes_short().await;
     change(&cluster, &db, "jobs.interval", "3s").await;
     // Not at once: with a new minute the worker writes what was counted, and clears keys, too.
-    poll_until("it is long", 2 * SOON, async || {
-        latency().await > Duration::from_secs(2)
-    })
-    .await;
+    poll_until("it is long", 2 * SOON, async || latency().await > Duration::from_secs(2)).await;
     change(&cluster, &db, "jobs.interval", "50ms").await;
     becomes_short().await;
 }
@@ -618,11 +542,7 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     let (cluster, db) = with("prepared", &[("jobs.interval", "50ms")]).await;
     // It has jobs locked: cancelled, updated, completed, and a claim.
     let unique = r#"unique_opts => '{"by_kind": true}'"#;
-    let cancelled = insert(
-        &db,
-        "'cancelled', scheduled_at => clock_timestamp() + '2 s'",
-    )
-    .await;
+    let cancelled = insert(&db, "'cancelled', scheduled_at => clock_timestamp() + '2 s'").await;
     let updated = insert(&db, "'updated', queue => 'never', expires_at => clock_timestamp() + '2 s', unique_opts => '{\"by_kind\": true}'").await;
     let completed = insert(&db, "'completed', queue => 'c'").await;
     let pruned = insert(&db, &format!("'pruned', {unique}")).await;
@@ -649,28 +569,18 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     // Now all of them are due, and cannot be handled. What else is due is, of every task.
     let id = soon_due(&db).await;
     becomes(&db, id, "available").await;
-    let expiring = insert(
-        &db,
-        "'x', queue => 'never', expires_at => clock_timestamp() + '0.1 s'",
-    )
-    .await;
+    let expiring =
+        insert(&db, "'x', queue => 'never', expires_at => clock_timestamp() + '0.1 s'").await;
     becomes(&db, expiring, "discarded").await;
     insert(&db, "'x', queue => 'r', max_attempts => 1").await;
     let rescued = number(&db, "select id from jobs.fetch('r', lease => '0.1 s')").await;
     becomes(&db, rescued, "discarded").await;
     let other = insert(&db, "'x', queue => 'never'").await;
     run(&db, &format!("select jobs.cancel({other})")).await;
-    poll_until("it is pruned", SOON, async || {
-        state(&db, other).await.is_none()
-    })
-    .await;
+    poll_until("it is pruned", SOON, async || state(&db, other).await.is_none()).await;
     let states = async || {
-        [
-            state(&db, cancelled).await,
-            state(&db, updated).await,
-            state(&db, completed).await,
-        ]
-        .map(|state| state.unwrap_or_default())
+        [state(&db, cancelled).await, state(&db, updated).await, state(&db, completed).await]
+            .map(|state| state.unwrap_or_default())
     };
     assert_eq!(states().await, ["scheduled", "available", "running"]);
     assert_eq!(state(&db, pruned).await, None, "only its claim is locked");
@@ -678,19 +588,14 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
 
     run(&db, "commit prepared 'locks'").await;
     // The completed job's lease ran out, but it was completed in time.
-    poll_until("the rest is done", SOON, async || {
-        states().await == ["", "discarded", "completed"]
-    })
-    .await;
+    poll_until("the rest is done", SOON, async || states().await == ["", "discarded", "completed"])
+        .await;
     // Of no use to anybody but the next pass, so nothing wakes the worker for it.
     run(&db, "select jobs.maintain()").await;
     comes_true(&db, "count(*) = 0 from jobs.unique_note where kind = 'o'").await;
     let holder = "select count(*) from jobs.unique_claims c join jobs.jobs j on array[j.id] = c.holders where kind = 'pruned'";
     assert_eq!(number(&db, holder).await, 1, "the claim is the other job's");
-    assert_eq!(
-        count(&db, &format!("jobs.errors where job_id = {completed}")).await,
-        0
-    );
+    assert_eq!(count(&db, &format!("jobs.errors where job_id = {completed}")).await, 0);
 }
 
 // --- what was prepared ---------------------------------------------------------------------------
@@ -753,11 +658,7 @@ async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
     history_is_written(&db).await;
     workers_become(&db, "prepared", 0).await;
     run(&db, "create table public.t (n int)").await;
-    run(
-        &db,
-        "begin; insert into public.t values (1); prepare transaction 't'",
-    )
-    .await;
+    run(&db, "begin; insert into public.t values (1); prepare transaction 't'").await;
     run(&db, "commit prepared 't'").await;
     for _ in 0..20 {
         seconds(0.05).await;
@@ -770,29 +671,19 @@ async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
 /// Both wait for the visit that comes once a minute, and so they wait together.
 #[tokio::test]
 async fn a_regular_visit_finds_what_wakes_nobody_and_costs_next_to_nothing() {
-    tokio::join!(
-        the_visit_finds_what_was_changed_by_hand(),
-        idling_costs_next_to_nothing()
-    );
+    tokio::join!(the_visit_finds_what_was_changed_by_hand(), idling_costs_next_to_nothing());
 }
 
 async fn the_visit_finds_what_was_changed_by_hand() {
     let cluster = Cluster::start();
     let db = cluster.database("by_hand").await;
-    insert(
-        &db,
-        "'late', queue => 'late', scheduled_at => clock_timestamp() + '1 day'",
-    )
-    .await;
+    insert(&db, "'late', queue => 'late', scheduled_at => clock_timestamp() + '1 day'").await;
     workers_become(&db, "by_hand", 1).await;
     workers_become(&db, "by_hand", 0).await;
     let begun = Instant::now();
     run(&db, "update jobs.scheduled set due_at = clock_timestamp()").await;
     assert_eq!(waiting(&db).await, 1);
-    poll_until("the regular visit", 4 * SOON, async || {
-        waiting(&db).await == 0
-    })
-    .await;
+    poll_until("the regular visit", 4 * SOON, async || waiting(&db).await == 0).await;
     println!("found by the visit after {:?}", begun.elapsed());
 }
 
@@ -873,10 +764,7 @@ async fn nothing_of_ours_runs_while_the_server_is_upgraded() {
     cluster.start_with("-b");
     let db = cluster.connect("upgraded").await;
     let later = soon_due(&db).await;
-    for sql in [
-        "begin; select jobs.insert('x'); prepare transaction 'x'",
-        "commit prepared 'x'",
-    ] {
+    for sql in ["begin; select jobs.insert('x'); prepare transaction 'x'", "commit prepared 'x'"] {
         run(&db, sql).await;
     }
     seconds(1.0).await;
@@ -891,14 +779,7 @@ async fn nothing_of_ours_runs_while_the_server_is_upgraded() {
     ] {
         run(&db, sql).await;
     }
-    assert_eq!(
-        number(
-            &db,
-            "select rows from jobs.maintain() where task = 'schedule'"
-        )
-        .await,
-        1
-    );
+    assert_eq!(number(&db, "select rows from jobs.maintain() where task = 'schedule'").await, 1);
     assert_eq!(state(&db, later).await.unwrap(), "available");
     drop(db);
     cluster.restart(Mode::Fast);
@@ -919,10 +800,8 @@ async fn shared_memory(db: &Client) -> i64 {
 #[tokio::test]
 async fn work_resumes_when_others_leave_processes() {
     // One for the server's own launcher of logical replication, one for ours, one for a worker.
-    let cluster = Cluster::builder()
-        .set("max_worker_processes", 3)
-        .set("max_parallel_workers", 3)
-        .start();
+    let cluster =
+        Cluster::builder().set("max_worker_processes", 3).set("max_parallel_workers", 3).start();
     cluster.allow(40, "57P01 parallel worker : FATAL: ");
     let complaints = || {
         let lines: Vec<String> = cluster.log().lines().map(String::from).collect();
@@ -936,10 +815,7 @@ async fn work_resumes_when_others_leave_processes() {
                 lines[*n]
             );
             let hint = lines.get(n + 1).expect("a hint");
-            assert!(
-                hint.contains("HINT:  Raise max_worker_processes."),
-                "{hint}"
-            );
+            assert!(hint.contains("HINT:  Raise max_worker_processes."), "{hint}");
         }
         at.len()
     };
@@ -993,11 +869,8 @@ async fn many_databases_share_few_processes() {
     let mut databases = Vec::new();
     for n in 0..DATABASES {
         let name = format!("db{n}");
-        promptly(
-            &postgres,
-            &format!("create database {name} template pattern strategy file_copy"),
-        )
-        .await;
+        promptly(&postgres, &format!("create database {name} template pattern strategy file_copy"))
+            .await;
         databases.push(cluster.connect(&name).await);
     }
     // All at once, and each has something to do every second.
@@ -1023,13 +896,7 @@ async fn many_databases_share_few_processes() {
     })
     .await;
     println!("the next one {:?}", begun.elapsed());
-    assert_eq!(
-        cluster
-            .log()
-            .matches("could not start a background worker")
-            .count(),
-        1
-    );
+    assert_eq!(cluster.log().matches("could not start a background worker").count(), 1);
 }
 
 async fn ticks(databases: &[Client]) -> Vec<i64> {
@@ -1057,11 +924,7 @@ async fn without_preload_nothing_runs_by_itself() {
     assert_nothing_by_itself(&db, ids).await;
     assert_eq!(ours(&db).await, 0);
     // Waiting, and telling others, do without shared memory.
-    run(
-        &db,
-        "call jobs.wait(timeout => '0.1 s', queue => 'nothing here')",
-    )
-    .await;
+    run(&db, "call jobs.wait(timeout => '0.1 s', queue => 'nothing here')").await;
     maintain_by_hand(&db, ids).await;
 }
 
@@ -1071,11 +934,7 @@ async fn switched_off_nothing_runs_by_itself() {
     let ids = due_and_lost(&db).await;
     run(&db, "load 'jobs'").await;
     assert_nothing_by_itself(&db, ids).await;
-    assert_eq!(
-        ours(&db).await,
-        1,
-        "the launcher alone, which waits for a reload"
-    );
+    assert_eq!(ours(&db).await, 1, "the launcher alone, which waits for a reload");
     maintain_by_hand(&db, ids).await;
 }
 

@@ -51,11 +51,8 @@ const FETCH: &str = "select from jobs.fetch('q', 1)";
 async fn who_stops_at_the_floors_of_a_queue_holds_up_nobody() {
     let cluster = quiet();
     let db = cluster.database("floors").await;
-    run(
-        &db,
-        "select jobs.insert_batch('k', array_fill('1'::jsonb, array[20]), queue => 'q')",
-    )
-    .await;
+    run(&db, "select jobs.insert_batch('k', array_fill('1'::jsonb, array[20]), queue => 'q')")
+        .await;
     run(&db, FETCH).await;
     let session = cluster.connect("floors").await;
     let stopping = Stopping::begin(session, "stop_under_lock", FETCH.into()).await;
@@ -63,11 +60,7 @@ async fn who_stops_at_the_floors_of_a_queue_holds_up_nobody() {
     for _ in 0..3 {
         promptly("a fetch", run(&db, FETCH)).await;
     }
-    promptly(
-        "an insert",
-        run(&db, "select jobs.insert('k', queue => 'q')"),
-    )
-    .await;
+    promptly("an insert", run(&db, "select jobs.insert('k', queue => 'q')")).await;
     stopping.go_on().await;
     assert_eq!(count(&db, "jobs.fetch('q', 100)").await, 16);
 }
@@ -108,11 +101,8 @@ async fn a_floor_that_is_to_be_lowered(fault: &str) -> (i64, i64) {
             run(&db, "select from jobs.fetch('q', 500)").await;
         }
     }
-    run(
-        &db,
-        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')",
-    )
-    .await;
+    run(&db, "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[50]), queue => 'q')")
+        .await;
     run(&rivals[1], "rollback").await;
     later.has_stopped().await;
     run(&rivals[0], "rollback").await;
@@ -125,18 +115,12 @@ async fn a_floor_that_is_to_be_lowered(fault: &str) -> (i64, i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_floor_is_lowered_also_if_somebody_has_stopped_at_it() {
-    assert_eq!(
-        a_floor_that_is_to_be_lowered("stop_under_lock").await,
-        (1, 1)
-    );
+    assert_eq!(a_floor_that_is_to_be_lowered("stop_under_lock").await, (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn control_who_trusts_its_floors_after_that_is_found() {
-    assert_eq!(
-        a_floor_that_is_to_be_lowered("stop_and_trust").await,
-        (1, 0)
-    );
+    assert_eq!(a_floor_that_is_to_be_lowered("stop_and_trust").await, (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -151,17 +135,11 @@ async fn who_stops_at_what_is_to_be_notified_holds_up_nobody() {
     };
     run(&db, "select jobs.insert('k', queue => 'before')").await;
     hear("before").await;
-    let (session, insert) = (
-        cluster.connect("notify").await,
-        "select jobs.insert('k', queue => 'stopped')",
-    );
+    let (session, insert) =
+        (cluster.connect("notify").await, "select jobs.insert('k', queue => 'stopped')");
     let stopping = Stopping::begin(session, "stop_under_lock", insert.into()).await;
     stopping.has_stopped().await;
-    promptly(
-        "an insert",
-        run(&db, "select jobs.insert('k', queue => 'behind')"),
-    )
-    .await;
+    promptly("an insert", run(&db, "select jobs.insert('k', queue => 'behind')")).await;
     hear("behind").await;
     stopping.go_on().await;
     run(&db, "select jobs.insert('k', queue => 'after')").await;

@@ -9,16 +9,10 @@ async fn a_lost_session_is_found_unless_declared() {
     let victim = cluster.connect("postgres").await;
     let pid: i32 = scalar(&victim, "select pg_backend_pid()").await;
     let other = cluster.connect("postgres").await;
-    other
-        .query_one("select pg_terminate_backend($1, 5000)", &[&pid])
-        .await
-        .unwrap();
+    other.query_one("select pg_terminate_backend($1, 5000)", &[&pid]).await.unwrap();
 
     let found = cluster.scan_log().expect_err("the FATAL line");
-    assert!(
-        found.contains("terminating connection due to administrator command"),
-        "{found}"
-    );
+    assert!(found.contains("terminating connection due to administrator command"), "{found}");
 
     cluster.allow(1, "terminating connection due to administrator command");
     cluster.assert_clean_log();
@@ -28,10 +22,7 @@ async fn a_lost_session_is_found_unless_declared() {
 async fn an_ordinary_error_and_a_shutdown_are_not() {
     let cluster = Cluster::builder().without_preload().start();
     let client = cluster.connect("postgres").await;
-    assert_eq!(
-        sqlstate(client.batch_execute("select 1 / 0").await),
-        "22012"
-    );
+    assert_eq!(sqlstate(client.batch_execute("select 1 / 0").await), "22012");
     cluster.restart(Mode::Fast); // ends the client's session
     cluster.assert_clean_log();
 }
@@ -54,10 +45,7 @@ async fn a_standby_follows_and_is_promoted() {
     run(&client, "create table t as select 1 as x").await;
     let standby = cluster.standby();
     let read = standby.connect("postgres").await;
-    assert_eq!(
-        sqlstate(read.batch_execute("insert into t values (2)").await),
-        "25006"
-    );
+    assert_eq!(sqlstate(read.batch_execute("insert into t values (2)").await), "25006");
     standby.promote();
     run(&read, "insert into t values (2)").await;
 }
@@ -67,9 +55,7 @@ async fn a_standby_follows_and_is_promoted() {
 async fn a_dropped_cluster_scans_its_log() {
     let cluster = Cluster::builder().without_preload().start();
     let client = cluster.connect("postgres").await;
-    let _ = client
-        .query_one("select pg_terminate_backend(pg_backend_pid())", &[])
-        .await;
+    let _ = client.query_one("select pg_terminate_backend(pg_backend_pid())", &[]).await;
 }
 
 #[tokio::test]

@@ -22,11 +22,7 @@ fn failures(cluster: &Cluster) -> usize {
 async fn runs_are_written_down_only_where_there_was_something_to_do() {
     let cluster = Cluster::start();
     let db = cluster.database("ledger").await;
-    run(
-        &db,
-        "select jobs.insert('x', scheduled_at => clock_timestamp() + '0.2 s')",
-    )
-    .await;
+    run(&db, "select jobs.insert('x', scheduled_at => clock_timestamp() + '0.2 s')").await;
     comes_true(
         &db,
         "(rows_total, failures) = (1, 0) from jobs.maintenance where task = 'schedule'",
@@ -43,23 +39,14 @@ async fn runs_are_written_down_only_where_there_was_something_to_do() {
     let written = "xmin::text from jobs.maintenance_task where task = 'schedule'";
     let before: String = scalar(&db, &format!("select {written}")).await;
     run(&db, "select jobs.installed()").await;
-    comes_true(
-        &db,
-        "rows = 0 and rows_total = 1 from jobs.maintenance where task = 'schedule'",
-    )
-    .await;
-    assert_eq!(
-        before,
-        scalar::<String>(&db, &format!("select {written}")).await
-    );
+    comes_true(&db, "rows = 0 and rows_total = 1 from jobs.maintenance where task = 'schedule'")
+        .await;
+    assert_eq!(before, scalar::<String>(&db, &format!("select {written}")).await);
     // In shared memory is the latest run of each task that found nothing; by now schedule has had
     // one as well.
     assert!(
-        is(
-            &db,
-            "count(*) = (select count(*) from jobs.maintenance_task) from jobs.idle_runs()"
-        )
-        .await
+        is(&db, "count(*) = (select count(*) from jobs.maintenance_task) from jobs.idle_runs()")
+            .await
     );
 }
 
@@ -89,13 +76,7 @@ async fn a_job_that_cannot_be_handled_stops_no_other() {
     .await;
     comes_true(&db, "count(*) = 5 from jobs.jobs where state = 'available'").await;
     comes_true(&db, "count(*) = 1 from jobs.jobs where state = 'discarded'").await;
-    assert!(
-        is(
-            &db,
-            "count(*) = 1 from jobs.health() where finding = 'maintenance_failing'"
-        )
-        .await
-    );
+    assert!(is(&db, "count(*) = 1 from jobs.health() where finding = 'maintenance_failing'").await);
     // It is left alone for a minute, not tried with every pass.
     seconds(3.0).await;
     assert!(failures(&cluster) <= 2, "{}", cluster.log());
@@ -117,20 +98,11 @@ async fn a_task_that_fails_stops_no_other_and_is_tried_again() {
         "failures >= 2 and last_error = 'refused' and failures_total >= failures from jobs.maintenance where task = 'prune'",
     )
     .await;
-    assert!(
-        is(
-            &db,
-            "sum(failures) = 0 from jobs.maintenance where task <> 'prune'"
-        )
-        .await
-    );
+    assert!(is(&db, "sum(failures) = 0 from jobs.maintenance where task <> 'prune'").await);
     // Less and less often.
     seconds(5.0).await;
-    let tries: i32 = scalar(
-        &db,
-        "select failures from jobs.maintenance where task = 'prune'",
-    )
-    .await;
+    let tries: i32 =
+        scalar(&db, "select failures from jobs.maintenance where task = 'prune'").await;
     assert!((2..=6).contains(&tries), "{tries}");
     run(&db, "drop trigger refuse on jobs.answer").await;
     comes_true(
@@ -191,19 +163,11 @@ async fn long_tables_are_counted_by_the_worker() {
     run(&db, "select jobs.maintain()").await;
     assert_eq!(before, scalar::<String>(&db, counted).await);
     // When something has changed, it is: only that table.
-    run(
-        &db,
-        "select jobs.insert('k', queue => 'a', scheduled_at => '2999-01-01 00:00Z')",
-    )
-    .await;
+    run(&db, "select jobs.insert('k', queue => 'a', scheduled_at => '2999-01-01 00:00Z')").await;
     run(&db, handed_in).await;
     poll_until("it is counted again", SOON, async || {
         run(&db, "select jobs.maintain()").await;
-        is(
-            &db,
-            "(available, scheduled) = (60000, 1) from jobs.queues where queue = 'a'",
-        )
-        .await
+        is(&db, "(available, scheduled) = (60000, 1) from jobs.queues where queue = 'a'").await
     })
     .await;
     let recounted = "array_agg(place) = '{scheduled}' from jobs.kept_count where counted_at > clock_timestamp() - interval '1 minute'";
@@ -211,11 +175,7 @@ async fn long_tables_are_counted_by_the_worker() {
     // But not at once.
     comes_true(&db, worker_has_counted).await;
     let before: String = scalar(&db, counted).await;
-    run(
-        &db,
-        "select jobs.insert('k', queue => 'a', scheduled_at => '2999-01-01 00:00Z')",
-    )
-    .await;
+    run(&db, "select jobs.insert('k', queue => 'a', scheduled_at => '2999-01-01 00:00Z')").await;
     run(&db, handed_in).await;
     seconds(1.0).await;
     run(&db, "select jobs.maintain()").await;
@@ -244,31 +204,22 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
         })
         .await;
     };
-    maintained(&format!(
-        "(count(*), sum(available)) = ({QUEUES}, {QUEUES}) from jobs.queues"
-    ))
-    .await;
+    maintained(&format!("(count(*), sum(available)) = ({QUEUES}, {QUEUES}) from jobs.queues"))
+        .await;
     let one = "(available, running, estimated, counted_at is not null) = (1, 0, enum_range(null::jobs.state), true) and now() - oldest_available_at > '59 minutes'
         from jobs.queues where queue = 'queue 77'";
     assert!(is(&db, one).await);
     // One finding for all of them.
     let findings = "select finding from jobs.health() where finding in ('oldest_available', 'no_worker') and message ~ '^at least 1,000 queues have .*; the worst: .*queue' order by 1";
-    assert_eq!(
-        texts(&db, findings).await,
-        ["no_worker", "oldest_available"]
-    );
+    assert_eq!(texts(&db, findings).await, ["no_worker", "oldest_available"]);
     // By name as far as there is room, and nothing is left out of the sums.
     let metrics = |what: &str| format!("{what} from jobs.metrics() where ");
     let named = metrics("count(*) between 40000 and 50500") + "metric <> ''";
     assert!(is(&db, &named).await);
-    let jobs = metrics(&format!(
-        "sum(value) = {QUEUES} and bool_or(labels ->> 'queue' = '(others)')"
-    ));
+    let jobs =
+        metrics(&format!("sum(value) = {QUEUES} and bool_or(labels ->> 'queue' = '(others)')"));
     for metric in ["jobs_queue_jobs", "jobs_kind_inserted_total"] {
-        assert!(
-            is(&db, &format!("{jobs} metric = '{metric}'")).await,
-            "{metric}"
-        );
+        assert!(is(&db, &format!("{jobs} metric = '{metric}'")).await, "{metric}");
     }
     let series = metrics("count(*) = count(distinct (metric, labels))") + "true";
     assert!(is(&db, &series).await);
@@ -289,13 +240,7 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
          = '{\"(\\\"queue 77\\\",0,1,1,0,t)\",\"(\\\"queue 78\\\",0,0,0,1,t)\"}' from jobs.queues where queue in ('queue 77', 'queue 78', 'queue 79')",
     )
     .await;
-    assert!(
-        is(
-            &db,
-            &format!("count(*) = {QUEUES} - 1 from jobs.kept_queue")
-        )
-        .await
-    );
+    assert!(is(&db, &format!("count(*) = {QUEUES} - 1 from jobs.kept_queue")).await);
     // Few again: they are counted right then.
     run(
         &db,
@@ -304,25 +249,13 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
     )
     .await;
     maintained("count(*) = 0 from jobs.kept_queue").await;
-    assert!(
-        is(
-            &db,
-            "count(*) = 1 and min(queue) = 'queue 77' from jobs.queues"
-        )
-        .await
-    );
+    assert!(is(&db, "count(*) = 1 and min(queue) = 'queue 77' from jobs.queues").await);
 }
 
 #[tokio::test]
 async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
-    let (cluster, db) = with(
-        "circles",
-        &[
-            ("jobs.interval", "50ms"),
-            ("jobs.retention_completed", "1s"),
-        ],
-    )
-    .await;
+    let (cluster, db) =
+        with("circles", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "1s")]).await;
     run(&db, REFUSE).await;
     run(
         &db,
@@ -351,9 +284,7 @@ async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
     let warnings = || {
         let log = cluster.log();
         let lines = log.lines();
-        lines
-            .filter(|line| line.contains(" jobs worker ") && line.contains("WARNING"))
-            .count()
+        lines.filter(|line| line.contains(" jobs worker ") && line.contains("WARNING")).count()
     };
     let (failed_before, logged_before) = (number(&db, failed).await, warnings());
     let pid = number(&db, worker).await as u32;
@@ -364,14 +295,8 @@ async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
     let (failed, logged) = (number(&db, failed).await, warnings());
     assert!(used < Duration::from_millis(500), "{used:?} in 3 s");
     assert!(failed > 0 && logged > 0, "control: it fails");
-    assert!(
-        failed - failed_before <= 10,
-        "{failed_before}, then {failed}"
-    );
-    assert!(
-        logged - logged_before <= 20,
-        "{logged_before}, then {logged}"
-    );
+    assert!(failed - failed_before <= 10, "{failed_before}, then {failed}");
+    assert!(logged - logged_before <= 20, "{logged_before}, then {logged}");
     worker_goes_on(&db).await;
     let by_hand = cluster.connect("circles").await;
     returns(&by_hand, "select jobs.maintain()").await;
@@ -382,11 +307,8 @@ async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
     run(&db, "drop trigger refuse on jobs.answer").await;
     poll_until("it is done by hand", SOON, async || {
         run(&by_hand, "select jobs.maintain()").await;
-        is(
-            &db,
-            "not exists (select from jobs.answer) and not exists (select from jobs.finished)",
-        )
-        .await
+        is(&db, "not exists (select from jobs.answer) and not exists (select from jobs.finished)")
+            .await
     })
     .await;
 }
@@ -422,11 +344,8 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
     seconds(3.1).await;
     run(&db, "select jobs.resume_maintenance()").await;
     comes_true(&db, "count(*) = 1100 from public.log").await;
-    for (what, rows) in [
-        ("ready INSERT", 400),
-        ("finished INSERT", 200),
-        ("finished DELETE", 500),
-    ] {
+    for (what, rows) in [("ready INSERT", 400), ("finished INSERT", 200), ("finished DELETE", 500)]
+    {
         let of = format!("from public.log where what = '{what}'");
         assert_eq!(number(&db, &format!("select count(*) {of}")).await, rows);
         let most = format!("select max(n) from (select count(*) n {of} group by xid) t");
@@ -541,18 +460,12 @@ async fn neither_answers_nor_other_states_keep_final_jobs_from_being_pruned() {
 
 #[tokio::test]
 async fn a_job_that_cannot_be_handled_keeps_no_queue_waiting() {
-    let (_cluster, db) = with(
-        "queues",
-        &[("jobs.interval", "50ms"), ("jobs.batch_size", "500")],
-    )
-    .await;
+    let (_cluster, db) =
+        with("queues", &[("jobs.interval", "50ms"), ("jobs.batch_size", "500")]).await;
     run(&db, "select jobs.pause_maintenance()").await;
     run(&db, REFUSE).await;
-    let poisoned = insert(
-        &db,
-        "'k', queue => 'z', scheduled_at => clock_timestamp() + '0.1 s'",
-    )
-    .await;
+    let poisoned =
+        insert(&db, "'k', queue => 'z', scheduled_at => clock_timestamp() + '0.1 s'").await;
     run(
         &db,
         &format!(
@@ -564,21 +477,14 @@ async fn a_job_that_cannot_be_handled_keeps_no_queue_waiting() {
     .await;
     seconds(0.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    comes_true(
-        &db,
-        "count(*) = 5 from jobs.jobs where queue = 'm' and state = 'available'",
-    )
-    .await;
+    comes_true(&db, "count(*) = 5 from jobs.jobs where queue = 'm' and state = 'available'").await;
     comes_true(&db, &format!(
             "count(*) = 1 from jobs.maintenance where task = 'schedule' and last_error = 'job {poisoned}: refused'"
         ),
     )
     .await;
-    comes_true(
-        &db,
-        "count(*) = 1000 from jobs.jobs where queue = 'a' and state = 'available'",
-    )
-    .await;
+    comes_true(&db, "count(*) = 1000 from jobs.jobs where queue = 'a' and state = 'available'")
+        .await;
 }
 
 #[tokio::test]
@@ -617,11 +523,8 @@ async fn a_final_job_that_cannot_be_pruned_keeps_no_other_state_waiting() {
 
 #[tokio::test]
 async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_away() {
-    let (cluster, db) = with(
-        "busy_keys",
-        &[("jobs.enabled", "off"), ("jobs.batch_size", "5")],
-    )
-    .await;
+    let (cluster, db) =
+        with("busy_keys", &[("jobs.enabled", "off"), ("jobs.batch_size", "5")]).await;
     run(
         &db,
         "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 20) n), '{\"by_args\": true}');
@@ -650,18 +553,10 @@ async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -
     )
     .await;
     let locker = cluster.connect(database).await;
-    run(
-        db,
-        "select jobs.complete(id, token) from jobs.fetch('old', 30)",
-    )
-    .await;
+    run(db, "select jobs.complete(id, token) from jobs.fetch('old', 30)").await;
     run(&locker, "begin; lock table jobs.finished in share mode").await;
     let left = "select count(*) from jobs.finished";
-    assert_eq!(
-        number(db, left).await,
-        30,
-        "none was pruned before the lock"
-    );
+    assert_eq!(number(db, left).await, 30, "none was pruned before the lock");
     // Until the retention is over, and a little more.
     seconds(6.5).await;
     assert_eq!(number(db, left).await, 30, "nor under it");
@@ -670,14 +565,8 @@ async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -
 
 #[tokio::test]
 async fn a_locked_table_delays_only_what_needs_it() {
-    let (cluster, db) = with(
-        "locked",
-        &[
-            ("jobs.interval", "50ms"),
-            ("jobs.retention_completed", "5s"),
-        ],
-    )
-    .await;
+    let (cluster, db) =
+        with("locked", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "5s")]).await;
     let locker = locked_past_retention(&cluster, &db, "locked").await;
     worker_goes_on(&db).await;
     // Again, wherever it was by now.
@@ -717,11 +606,7 @@ async fn who_is_cancelled_while_a_run_is_written_down_ends_at_once() {
     let (cluster, db) = quiet("cancelled").await;
     run(&db, "select from jobs.maintain()").await;
     let locker = cluster.connect("cancelled").await;
-    run(
-        &locker,
-        "begin; lock table jobs.maintenance_task in exclusive mode",
-    )
-    .await;
+    run(&locker, "begin; lock table jobs.maintenance_task in exclusive mode").await;
     run(&db, "set statement_timeout = '1s'").await;
     let maintained = tokio::time::timeout(SOON, db.batch_execute("select from jobs.maintain()"));
     let maintained = maintained.await.expect("it ends");
@@ -748,11 +633,7 @@ async fn a_locked_table_keeps_nobody_from_dropping_the_database() {
 
 #[tokio::test]
 async fn an_open_transaction_that_has_maintained_holds_up_nobody() {
-    let (cluster, db) = with(
-        "open",
-        &[("jobs.interval", "50ms"), ("jobs.enabled", "off")],
-    )
-    .await;
+    let (cluster, db) = with("open", &[("jobs.interval", "50ms"), ("jobs.enabled", "off")]).await;
     run(
         &db,
         "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'a');
@@ -762,20 +643,10 @@ async fn an_open_transaction_that_has_maintained_holds_up_nobody() {
     let holder = cluster.connect("open").await;
     run(&holder, "begin; select * from jobs.maintain()").await;
     assert!(
-        is(
-            &holder,
-            "count(*) = 2 from jobs.kept_count where counted_at is not null"
-        )
-        .await,
+        is(&holder, "count(*) = 2 from jobs.kept_count where counted_at is not null").await,
         "control: it has counted"
     );
-    assert!(
-        is(
-            &db,
-            "count(*) = 0 from jobs.kept_count where counted_at is not null"
-        )
-        .await
-    );
+    assert!(is(&db, "count(*) = 0 from jobs.kept_count where counted_at is not null").await);
     returns(&db, "select * from jobs.maintain()").await;
     cluster.set("jobs.enabled", "on");
     cluster.reload();
@@ -790,21 +661,13 @@ async fn an_open_transaction_that_has_maintained_holds_up_nobody() {
 #[tokio::test]
 async fn a_due_job_that_cannot_be_handled_keeps_no_other_from_being_fetched() {
     for enabled in ["off", "on"] {
-        let cluster = Cluster::builder()
-            .set("jobs.interval", "50ms")
-            .set("jobs.enabled", enabled)
-            .start();
+        let cluster =
+            Cluster::builder().set("jobs.interval", "50ms").set("jobs.enabled", enabled).start();
         let db = cluster.database("fetched").await;
         run(&db, REFUSE).await;
         for (queue, trigger) in [
-            (
-                "ready",
-                "insert on jobs.ready for each row when (new.job_id = ",
-            ),
-            (
-                "scheduled",
-                "delete on jobs.scheduled for each row when (old.job_id = ",
-            ),
+            ("ready", "insert on jobs.ready for each row when (new.job_id = "),
+            ("scheduled", "delete on jobs.scheduled for each row when (old.job_id = "),
         ] {
             let due = |kind: &str, at: &str| {
                 format!("'{kind}', queue => '{queue}', scheduled_at => clock_timestamp() + '{at}'")
@@ -846,11 +709,7 @@ async fn what_was_locked_is_looked_at_when_it_is_free() {
         // The worker knows of it, and comes to it while the table is locked.
         seconds(1.0).await;
         let locker = cluster.connect("free").await;
-        run(
-            &locker,
-            "begin; lock table jobs.maintenance_pause in access exclusive mode",
-        )
-        .await;
+        run(&locker, "begin; lock table jobs.maintenance_pause in access exclusive mode").await;
         seconds(held).await;
         run(&locker, "commit").await;
         becomes(&db, id, "available").await;
@@ -868,11 +727,7 @@ async fn a_long_interval_delays_nothing_that_becomes_due() {
     // The first job of a database in which the worker has been already, and had nothing to do.
     let db = cluster.database("new").await;
     run(&db, "select jobs.resume_maintenance()").await;
-    comes_true(
-        &db,
-        "bool_and(last_run_at is not null) from jobs.maintenance",
-    )
-    .await;
+    comes_true(&db, "bool_and(last_run_at is not null) from jobs.maintenance").await;
     worker_goes_on(&db).await;
 }
 
@@ -946,10 +801,7 @@ async fn nothing_is_maintained_once_it_is_paused() {
     let second = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.1 s'").await;
     seconds(1.5).await;
     assert_eq!(state(&db, second).await.as_deref(), Some("scheduled"));
-    assert_eq!(
-        count(&db, "jobs.health() where finding = 'maintenance_paused'").await,
-        1
-    );
+    assert_eq!(count(&db, "jobs.health() where finding = 'maintenance_paused'").await, 1);
     run(&db, "select jobs.resume_maintenance()").await;
     comes_true(&db, "count(*) = 2 from jobs.jobs where state = 'available'").await;
     // Also over a crash.
@@ -973,11 +825,7 @@ async fn nothing_is_maintained_by_hand_once_it_is_paused() {
         )
     };
     // What is to be committed yet would be so after it was paused.
-    run(
-        &other,
-        "begin; select jobs.insert('k'); select jobs.maintain()",
-    )
-    .await;
+    run(&other, "begin; select jobs.insert('k'); select jobs.maintain()").await;
     let pauser = cluster.connect("by_hand").await;
     let pausing = tokio::spawn(async move {
         run(&pauser, pause).await;
@@ -990,24 +838,13 @@ async fn nothing_is_maintained_by_hand_once_it_is_paused() {
     // It ends at once for who began before it did.
     for level in ["read committed", "repeatable read", "serializable"] {
         run(&db, "select jobs.resume_maintenance()").await;
-        run(
-            &other,
-            &format!("begin isolation level {level}; select count(*) from jobs.job"),
-        )
-        .await;
+        run(&other, &format!("begin isolation level {level}; select count(*) from jobs.job")).await;
         let due = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.05 s'").await;
         seconds(0.1).await;
         run(&db, pause).await;
-        assert!(
-            is(&other, &refused("maintenance was paused by")).await,
-            "{level}"
-        );
+        assert!(is(&other, &refused("maintenance was paused by")).await, "{level}");
         run(&other, "commit").await;
-        assert_eq!(
-            state(&db, due).await.as_deref(),
-            Some("scheduled"),
-            "{level}"
-        );
+        assert_eq!(state(&db, due).await.as_deref(), Some("scheduled"), "{level}");
     }
     // Nobody waits for who is about to pause it.
     run(&db, "select jobs.resume_maintenance()").await;
@@ -1015,13 +852,7 @@ async fn nothing_is_maintained_by_hand_once_it_is_paused() {
     run(&db, "set statement_timeout = '60s'").await;
     assert!(is(&db, &refused("maintenance is being paused")).await);
     run(&pauser, "rollback").await;
-    assert!(
-        is(
-            &db,
-            "bool_and(error is null) and sum(rows) = 3 from jobs.maintain()"
-        )
-        .await
-    );
+    assert!(is(&db, "bool_and(error is null) and sum(rows) = 3 from jobs.maintain()").await);
     // Who has paused it himself is no exception, nor is he in his own way.
     run(&db, &format!("begin; {pause}")).await;
     assert!(is(&db, &refused("maintenance was paused by")).await);
@@ -1034,34 +865,22 @@ async fn nothing_is_maintained_by_hand_once_it_is_paused() {
 async fn searches(db: &Client, table: &str) -> i64 {
     run(db, "select pg_stat_force_next_flush()").await;
     let counted = "select sum(idx_scan)::bigint from pg_stat_user_indexes where relid = ('jobs.' || $1)::regclass";
-    db.query_one(counted, &[&table])
-        .await
-        .expect(counted)
-        .get(0)
+    db.query_one(counted, &[&table]).await.expect(counted).get(0)
 }
 
 #[tokio::test]
 async fn queues_of_which_nothing_is_due_cost_nothing() {
-    let (_cluster, db) = with(
-        "names",
-        &[("jobs.interval", "200ms"), ("autovacuum", "off")],
-    )
-    .await;
+    let (_cluster, db) = with("names", &[("jobs.interval", "200ms"), ("autovacuum", "off")]).await;
     run(
         &db,
         "select count(*) from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'queue', 'q' || n, 'scheduled_at', '2999-01-01 00:00Z')) from generate_series(1, 10000) n))",
     )
     .await;
     let pass = async || {
-        let due = insert(
-            &db,
-            "'k', queue => 'due', scheduled_at => clock_timestamp() + '50 ms'",
-        )
-        .await;
-        poll_until("a pass", SOON, async || {
-            state(&db, due).await.as_deref() == Some("available")
-        })
-        .await;
+        let due =
+            insert(&db, "'k', queue => 'due', scheduled_at => clock_timestamp() + '50 ms'").await;
+        poll_until("a pass", SOON, async || state(&db, due).await.as_deref() == Some("available"))
+            .await;
     };
     // The worker tells its statistics at the end of a pass, if a second has gone by since.
     poll_until("control: searches are counted", SOON, async || {
@@ -1126,10 +945,7 @@ async fn a_batch_that_does_not_wait_keeps_one_subtransaction_at_most() {
             println!("{level}: {count}, more: {has_more}");
             match level {
                 "read committed" => assert!(!has_more && count <= 48, "{count}"),
-                _ => assert!(
-                    has_more,
-                    "{level}: {count}: then docs/uniqueness.md is wrong"
-                ),
+                _ => assert!(has_more, "{level}: {count}: then docs/uniqueness.md is wrong"),
             }
         }
         run(&session, "commit").await;

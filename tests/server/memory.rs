@@ -45,11 +45,7 @@ async fn growth(cluster: &Cluster, statement: impl Fn(usize) -> String) -> u64 {
     run(&db, &statement(MANY)).await;
     let grown = memory_of(pid, "VmHWM") - before;
     let left = memory_of(pid, "RssAnon");
-    println!(
-        "{} bytes, {left} left: {}",
-        grown / MANY as u64,
-        statement(1)
-    );
+    println!("{} bytes, {left} left: {}", grown / MANY as u64, statement(1));
     grown / MANY as u64
 }
 
@@ -95,10 +91,7 @@ async fn many_jobs_take_little_more_than_it_takes_to_read_them() {
         };
         for what in ["new", "once more"] {
             let grown = growth(&cluster, insert).await;
-            assert!(
-                grown < to_read + 600,
-                "{what}, {options:?}: {grown}, {to_read} to read it"
-            );
+            assert!(grown < to_read + 600, "{what}, {options:?}: {grown}, {to_read} to read it");
         }
     }
 }
@@ -170,10 +163,7 @@ async fn an_empty_meta_takes_no_memory_of_its_own() {
     let to_read = growth(&cluster, read).await;
     let most = to_read + with_none + 16;
     let to_insert = least_growth(&cluster, args, most).await;
-    assert!(
-        to_insert < most,
-        "{to_insert}, {to_read} to read it, {with_none} of a batch"
-    );
+    assert!(to_insert < most, "{to_insert}, {to_read} to read it, {with_none} of a batch");
 }
 
 #[tokio::test]
@@ -242,11 +232,7 @@ impl Watched {
         let other = cluster.database("memory").await;
         run(&other, "begin; select jobs.insert('kept')").await;
         let before = Watched::seen(&cluster, &other).await;
-        Watched {
-            cluster,
-            other,
-            before,
-        }
+        Watched { cluster, other, before }
     }
 
     async fn seen(cluster: &Cluster, other: &Client) -> (i32, String, u32) {
@@ -259,11 +245,7 @@ impl Watched {
     /// whether the session has outlived it.
     async fn becomes(&self, before: &str, statement: &str, more: u64) -> (String, bool) {
         let db = self.cluster.connect("memory").await;
-        run(
-            &db,
-            "select jobs.unique_key('k', unique_opts => '{\"by_kind\": true}')",
-        )
-        .await;
+        run(&db, "select jobs.unique_key('k', unique_opts => '{\"by_kind\": true}')").await;
         run(&db, before).await;
         limit(&self.cluster, pid_of(&db).await, more);
         let state = sqlstate(db.batch_execute(statement).await);
@@ -275,10 +257,7 @@ impl Watched {
         let after = Watched::seen(&self.cluster, &self.other).await;
         assert_eq!(after, self.before);
         run(&self.other, "commit").await;
-        assert_eq!(
-            number(&self.other, "select count(*) from jobs.jobs").await,
-            1
-        );
+        assert_eq!(number(&self.other, "select count(*) from jobs.jobs").await, 1);
         assert!(!self.cluster.log().contains("terminated by signal"));
     }
 }
@@ -340,11 +319,7 @@ async fn any_function_without_memory_fails_and_nobody_notices() {
         }
     }
     assert!(failed >= 10, "{failed}");
-    run(
-        &watched.cluster.connect("memory").await,
-        "select jobs.delete_many(queue => 'q')",
-    )
-    .await;
+    run(&watched.cluster.connect("memory").await, "select jobs.delete_many(queue => 'q')").await;
     watched.nothing_happened().await;
 }
 
@@ -367,11 +342,8 @@ async fn a_fetch_of_large_args_without_memory_fails_and_nobody_notices() {
         failed += u32::from(state == "53200");
     }
     assert!(failed >= 1, "{failed}");
-    run(
-        &watched.cluster.connect("memory").await,
-        "select jobs.delete_many(queue => 'large')",
-    )
-    .await;
+    run(&watched.cluster.connect("memory").await, "select jobs.delete_many(queue => 'large')")
+        .await;
     watched.nothing_happened().await;
 }
 
@@ -385,13 +357,7 @@ async fn a_session_whose_rust_code_gets_no_memory_ends_alone() {
         "create table large as select to_jsonb(repeat('x', 60000000)) as v",
     )
     .await;
-    assert_eq!(
-        watched.becomes("begin", key, 1 << 30).await,
-        ("00000".into(), true)
-    );
-    assert_eq!(
-        watched.becomes("begin", key, 100 << 20).await,
-        ("53200".into(), false)
-    );
+    assert_eq!(watched.becomes("begin", key, 1 << 30).await, ("00000".into(), true));
+    assert_eq!(watched.becomes("begin", key, 100 << 20).await, ("53200".into(), false));
     watched.nothing_happened().await;
 }

@@ -41,11 +41,7 @@ async fn a_prepared_transaction_notifies_when_it_commits() {
     run(&db, &prepare).await;
     assert_eq!(so_far(&mut listener, &db).await, [] as [Value; 0]);
     run(&db, "commit prepared 'p'").await;
-    let told = [
-        next(&mut listener).await,
-        next(&mut listener).await,
-        next(&mut listener).await,
-    ];
+    let told = [next(&mut listener).await, next(&mut listener).await, next(&mut listener).await];
     for wanted in [json!({"queue": "q"}), json!({"cancel": running})] {
         assert!(told.contains(&wanted), "{told:?} has no {wanted}");
     }
@@ -70,11 +66,7 @@ async fn the_payload_is_what_was_promised() {
     let mut listener = Listener::new(&cluster, "payload").await;
     run(&db, "select jobs.insert('k', queue => 'mail \"x\"')").await;
     assert_eq!(listener.next().await, r#"{"queue": "mail \"x\""}"#);
-    run(
-        &db,
-        "select jobs.fetch('mail \"x\"'); select jobs.cancel(1)",
-    )
-    .await;
+    run(&db, "select jobs.fetch('mail \"x\"'); select jobs.cancel(1)").await;
     assert_eq!(listener.next().await, r#"{"cancel": 1}"#);
 }
 
@@ -88,21 +80,9 @@ async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
     let finish = |call: &str| format!("select {call} from jobs.jobs where state = 'running'");
     for (before, statement, expected) in [
         ("", "select jobs.insert('k', queue => 'q')".into(), &q),
-        (
-            "",
-            "select jobs.insert_batch('k', '{1,2}', queue => 'q')".into(),
-            &q,
-        ),
-        (
-            "",
-            "begin; select jobs.insert('k', queue => 'q'); rollback".into(),
-            &nothing,
-        ),
-        (
-            "",
-            "select jobs.insert('k', queue => 'q', pending => true)".into(),
-            &nothing,
-        ),
+        ("", "select jobs.insert_batch('k', '{1,2}', queue => 'q')".into(), &q),
+        ("", "begin; select jobs.insert('k', queue => 'q'); rollback".into(), &nothing),
+        ("", "select jobs.insert('k', queue => 'q', pending => true)".into(), &nothing),
         (
             "",
             "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 h')"
@@ -116,16 +96,8 @@ async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
         ),
         (running, finish("jobs.release(id, token)"), &q),
         (running, finish("jobs.fail(id, token, 'x', '0')"), &q),
-        (
-            running,
-            finish("jobs.fail_many(array[id], array[token], '{x}', retry_in => '0')"),
-            &q,
-        ),
-        (
-            running,
-            finish("jobs.fail(id, token, 'x', '1 h')"),
-            &nothing,
-        ),
+        (running, finish("jobs.fail_many(array[id], array[token], '{x}', retry_in => '0')"), &q),
+        (running, finish("jobs.fail(id, token, 'x', '1 h')"), &nothing),
         (running, finish("jobs.complete(id, token)"), &nothing),
         (
             "select jobs.insert('k', queue => 'q', pending => true)",
@@ -149,16 +121,8 @@ async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
             "select jobs.cancel(max(id)) from jobs.job where queue <> 'that is all'".into(),
             &nothing,
         ),
-        (
-            "select jobs.insert('k', queue => 'q')",
-            "select jobs.fetch('q')".into(),
-            &nothing,
-        ),
-        (
-            "select jobs.insert('k', queue => 'q')",
-            "select jobs.pause_queue('q')".into(),
-            &nothing,
-        ),
+        ("select jobs.insert('k', queue => 'q')", "select jobs.fetch('q')".into(), &nothing),
+        ("select jobs.insert('k', queue => 'q')", "select jobs.pause_queue('q')".into(), &nothing),
         (
             "select jobs.insert('k', queue => 'q'); select jobs.pause_queue('q')",
             "select jobs.resume_queue('q')".into(),
@@ -180,11 +144,8 @@ async fn due_and_rescued_jobs_are_notified() {
     let cluster = Cluster::start();
     let db = cluster.database("due").await;
     let mut listener = Listener::new(&cluster, "due").await;
-    run(
-        &db,
-        "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 s')",
-    )
-    .await;
+    run(&db, "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 s')")
+        .await;
     assert_eq!(next(&mut listener).await, json!({"queue": "q"}));
     assert_eq!(number(&db, "select available from jobs.queues").await, 1);
     // The lease of the only attempt but one ends, and the next is due a second later.
@@ -200,29 +161,17 @@ async fn cancel_requests_of_running_jobs_are_notified() {
     let mut listener = Listener::new(&cluster, "cancels").await;
     so_far(&mut listener, &db).await;
     run(&db, "select jobs.cancel(200)").await;
-    assert_eq!(
-        so_far(&mut listener, &db).await,
-        Vec::<Value>::new(),
-        "it was not running"
-    );
+    assert_eq!(so_far(&mut listener, &db).await, Vec::<Value>::new(), "it was not running");
     run(&db, "select jobs.cancel(1)").await;
     assert_eq!(next(&mut listener).await, json!({"cancel": 1}));
-    run(
-        &db,
-        "begin; select jobs.cancel(2); rollback; begin; select jobs.cancel(3); commit",
-    )
-    .await;
+    run(&db, "begin; select jobs.cancel(2); rollback; begin; select jobs.cancel(3); commit").await;
     assert_eq!(next(&mut listener).await, json!({"cancel": 3}));
     // By force it is cancelled at once, and its worker may as well know.
     run(&db, "select jobs.cancel(4, force => true)").await;
     assert_eq!(next(&mut listener).await, json!({"cancel": 4}));
     // More at once than are remembered one by one.
     assert_eq!(
-        number(
-            &db,
-            "select jobs.cancel_many('default', states => '{running}')"
-        )
-        .await,
+        number(&db, "select jobs.cancel_many('default', states => '{running}')").await,
         196,
         "all but those that were asked already, and the cancelled one"
     );
@@ -233,11 +182,7 @@ async fn cancel_requests_of_running_jobs_are_notified() {
         assert!(left.remove(&told) || [1, 3].contains(&told), "{told}");
     }
     assert_eq!(
-        count(
-            &db,
-            "jobs.jobs where cancel_requested_at is not null and state = 'running'"
-        )
-        .await,
+        count(&db, "jobs.jobs where cancel_requested_at is not null and state = 'running'").await,
         198
     );
 }
@@ -254,9 +199,7 @@ async fn names_of_any_kind_and_number_are_notified() {
         "'; drop table jobs.job; --".into(),
         " ".into(),
     ] {
-        db.execute("select jobs.insert('k', queue => $1)", &[&name])
-            .await
-            .unwrap();
+        db.execute("select jobs.insert('k', queue => $1)", &[&name]).await.unwrap();
         assert_eq!(next(&mut listener).await, json!({"queue": name}));
     }
     // More names in one transaction than are remembered, and more than that from many.
@@ -267,10 +210,7 @@ async fn names_of_any_kind_and_number_are_notified() {
         run(&db, sql).await;
         let mut told = BTreeSet::new();
         while told.len() < 300 {
-            let name = next(&mut listener).await["queue"]
-                .as_str()
-                .unwrap()
-                .to_string();
+            let name = next(&mut listener).await["queue"].as_str().unwrap().to_string();
             if name.starts_with("a queue") {
                 told.insert(name);
             }
@@ -290,15 +230,8 @@ async fn many_commits_are_one_notification() {
     }
     let told = so_far(&mut listener, &db).await.len() as u128;
     let moments = begun.elapsed().as_millis() / 50 + 2;
-    println!(
-        "{told} notifications of 1000 commits in {:?}",
-        begun.elapsed()
-    );
-    assert!(
-        told >= 1 && told <= moments,
-        "{told} in {:?}",
-        begun.elapsed()
-    );
+    println!("{told} notifications of 1000 commits in {:?}", begun.elapsed());
+    assert!(told >= 1 && told <= moments, "{told} in {:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -326,11 +259,7 @@ async fn a_worker_that_has_gone_comes_back_to_notify() {
     let db = cluster.database("gone").await;
     let mut listener = Listener::new(&cluster, "gone").await;
     so_far(&mut listener, &db).await;
-    comes_true(
-        &db,
-        "count(*) = 0 from pg_stat_activity where backend_type = 'jobs worker'",
-    )
-    .await;
+    comes_true(&db, "count(*) = 0 from pg_stat_activity where backend_type = 'jobs worker'").await;
     run(&db, "select jobs.insert('k', queue => 'q')").await;
     assert_eq!(next(&mut listener).await, json!({"queue": "q"}));
 }
@@ -354,9 +283,7 @@ async fn no_producer_takes_the_lock_of_notifications() {
     let pid: i32 = scalar(&holder, "select pg_backend_pid()").await;
     let holding = tokio::spawn(async move {
         // A write: a commit of nothing but notifications does not wait for standbys.
-        let _ = holder
-            .batch_execute("begin; create table t (); notify other; commit")
-            .await;
+        let _ = holder.batch_execute("begin; create table t (); notify other; commit").await;
         holder
     });
     let locks = |mode: &str| {
@@ -371,10 +298,7 @@ async fn no_producer_takes_the_lock_of_notifications() {
     .await;
     run(&db, "set statement_timeout = '60s'").await;
     assert_eq!(
-        sqlstate(
-            db.batch_execute("set lock_timeout = '200ms'; notify other")
-                .await
-        ),
+        sqlstate(db.batch_execute("set lock_timeout = '200ms'; notify other").await),
         "55P03",
         "control"
     );
@@ -389,17 +313,11 @@ async fn no_producer_takes_the_lock_of_notifications() {
     ] {
         let ran = tokio::time::timeout(SOON, run(&db, sql)).await;
         ran.unwrap_or_else(|_| panic!("it waits: {sql}"));
-        let mine = format!(
-            "pid = {}",
-            number(&db, "select pg_backend_pid()::bigint").await
-        );
+        let mine = format!("pid = {}", number(&db, "select pg_backend_pid()::bigint").await);
         assert_eq!(number(&db, &locks(&mine)).await, 0);
     }
     // The worker waits for the lock, but not for long: maintenance goes on.
-    poll_until("it waits", SOON, async || {
-        number(&db, &locks("not granted")).await == 1
-    })
-    .await;
+    poll_until("it waits", SOON, async || number(&db, &locks("not granted")).await == 1).await;
     comes_true(&db, "count(*) = 1 from jobs.ready where queue = 'later'").await;
 
     run(&db, &format!("select pg_cancel_backend({pid})")).await;
@@ -410,9 +328,5 @@ async fn no_producer_takes_the_lock_of_notifications() {
             told.insert(name.to_string());
         }
     }
-    assert_eq!(
-        told,
-        ["later", "q"].map(String::from).into(),
-        "nothing is lost by it"
-    );
+    assert_eq!(told, ["later", "q"].map(String::from).into(), "nothing is lost by it");
 }

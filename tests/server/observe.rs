@@ -20,24 +20,15 @@ async fn health_says_who_keeps_an_old_snapshot() {
     let (cluster, db) = quiet("health").await;
     let arguments = "old_snapshot => '0.4 seconds'";
     assert_eq!(findings(&db, arguments, "old_snapshot").await, []);
-    let reporter = cluster
-        .connect_with(cluster.config().dbname("health").application_name("report"))
-        .await;
+    let reporter =
+        cluster.connect_with(cluster.config().dbname("health").application_name("report")).await;
     run(&reporter, "begin isolation level repeatable read; select 1").await;
     let pid: i32 = scalar(&reporter, "select pg_backend_pid()").await;
     let writer = cluster.connect("health").await;
-    run(
-        &writer,
-        "begin; select jobs.insert('x'); prepare transaction 'in doubt'",
-    )
-    .await;
+    run(&writer, "begin; select jobs.insert('x'); prepare transaction 'in doubt'").await;
     // One in another database keeps nothing here.
     let elsewhere = cluster.connect("postgres").await;
-    run(
-        &elsewhere,
-        "begin isolation level repeatable read; select 1",
-    )
-    .await;
+    run(&elsewhere, "begin isolation level repeatable read; select 1").await;
     seconds(0.6).await;
     let mut found = findings(&db, arguments, "old_snapshot").await;
     found.sort();
@@ -45,27 +36,13 @@ async fn health_says_who_keeps_an_old_snapshot() {
     let (severity, message) = &found[0];
     assert_eq!(severity, "warning");
     assert!(message.contains(&format!("process {pid} ")), "{message}");
-    assert!(
-        message.contains("user postgres, report, idle in transaction"),
-        "{message}"
-    );
-    assert!(
-        found[1]
-            .1
-            .contains("transaction 'in doubt' of user postgres"),
-        "{found:?}"
-    );
+    assert!(message.contains("user postgres, report, idle in transaction"), "{message}");
+    assert!(found[1].1.contains("transaction 'in doubt' of user postgres"), "{found:?}");
     assert_eq!(findings(&db, "", "old_snapshot").await, []);
-    assert_eq!(
-        findings(&db, "old_snapshot => null", "old_snapshot").await,
-        []
-    );
+    assert_eq!(findings(&db, "old_snapshot => null", "old_snapshot").await, []);
     seconds(0.5).await;
     let found = findings(&db, "old_snapshot => '0.05 seconds'", "old_snapshot").await;
-    assert!(
-        found.iter().all(|(severity, _)| severity == "critical"),
-        "{found:?}"
-    );
+    assert!(found.iter().all(|(severity, _)| severity == "critical"), "{found:?}");
     run(&reporter, "commit").await;
     run(&writer, "rollback prepared 'in doubt'").await;
     assert_eq!(findings(&db, arguments, "old_snapshot").await, []);
@@ -76,9 +53,8 @@ async fn health_says_who_waits_for_whose_unique_key() {
     let (cluster, db) = quiet("waits").await;
     let insert = "select jobs.insert('x', unique_opts => '{\"by_kind\": true}')";
     let batch = "select jobs.insert_batch('x', array['{}'::jsonb], '{\"by_kind\": true}')";
-    let holder = cluster
-        .connect_with(cluster.config().dbname("waits").application_name("holder"))
-        .await;
+    let holder =
+        cluster.connect_with(cluster.config().dbname("waits").application_name("holder")).await;
     let holder_pid: i32 = scalar(&holder, "select pg_backend_pid()").await;
     for waits_by in [insert, batch] {
         run(&holder, &format!("begin; {insert}")).await;
@@ -93,43 +69,25 @@ async fn health_says_who_waits_for_whose_unique_key() {
         let found = findings(&db, arguments, "lock_wait").await;
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].0, "warning");
+        assert!(found[0].1.starts_with(&format!("process {pid} ")), "{found:?}");
         assert!(
-            found[0].1.starts_with(&format!("process {pid} ")),
+            found[0].1.contains(&format!(" for a unique key of process {holder_pid} ")),
             "{found:?}"
         );
-        assert!(
-            found[0]
-                .1
-                .contains(&format!(" for a unique key of process {holder_pid} ")),
-            "{found:?}"
-        );
-        assert_eq!(
-            findings(&db, "lock_wait => '1 hour'", "lock_wait").await,
-            []
-        );
+        assert_eq!(findings(&db, "lock_wait => '1 hour'", "lock_wait").await, []);
         run(&holder, "rollback").await;
         waiting.await.unwrap().unwrap();
         assert_eq!(findings(&db, arguments, "lock_wait").await, []);
-        run(
-            &db,
-            "select jobs.cancel(id), jobs.delete(id) from jobs.jobs",
-        )
-        .await;
+        run(&db, "select jobs.cancel(id), jobs.delete(id) from jobs.jobs").await;
     }
     // Somebody who waits for something else is not meant.
     run(&holder, "begin; select pg_advisory_xact_lock(7)").await;
     let waiter = cluster.connect("waits").await;
-    let waiting = tokio::spawn(async move {
-        waiter
-            .batch_execute("select pg_advisory_xact_lock(7)")
-            .await
-    });
+    let waiting =
+        tokio::spawn(async move { waiter.batch_execute("select pg_advisory_xact_lock(7)").await });
     comes_true(&db, "count(*) = 1 from pg_locks where not granted").await;
     seconds(0.3).await;
-    assert_eq!(
-        findings(&db, "lock_wait => '0.1 seconds'", "lock_wait").await,
-        []
-    );
+    assert_eq!(findings(&db, "lock_wait => '0.1 seconds'", "lock_wait").await, []);
     run(&holder, "rollback").await;
     waiting.await.unwrap().unwrap();
 }
@@ -172,11 +130,7 @@ async fn health_says_that_nobody_maintains_the_database() {
 /// Every task has run, the last one so many minutes ago.
 async fn maintained(db: &Client, minutes: i32) {
     let moved = format!("last_run_at = clock_timestamp() - interval '{minutes} minutes'");
-    run(
-        db,
-        &format!("select jobs.maintain(); update jobs.maintenance_task set {moved}"),
-    )
-    .await;
+    run(db, &format!("select jobs.maintain(); update jobs.maintenance_task set {moved}")).await;
 }
 
 #[tokio::test]
@@ -255,11 +209,7 @@ async fn a_viewer_sees_everything_but_payload_on_a_standby() {
         union all select row_to_json(v)::text from jobs.maintenance v union all select row_to_json(v)::text from jobs.settings v
         union all select row_to_json(v)::text from jobs.health() v union all select row_to_json(v)::text from jobs.metrics() v) t";
     let all: String = scalar(&replica, shown).await;
-    assert_eq!(
-        all.matches("secret").count(),
-        8,
-        "control: the owner sees it"
-    );
+    assert_eq!(all.matches("secret").count(), 8, "control: the owner sees it");
     run(&replica, "set role clerk").await;
     let seen: String = scalar(&replica, shown).await;
     assert!(!seen.contains("secret"), "{seen}");
@@ -299,11 +249,7 @@ async fn what_operators_look_at_is_the_same_on_a_standby() {
         "select jobs.quiet_worker('v')",
         "select jobs.define_kind('l')",
     ] {
-        assert_eq!(
-            sqlstate(replica.batch_execute(call).await),
-            "25006",
-            "{call}"
-        );
+        assert_eq!(sqlstate(replica.batch_execute(call).await), "25006", "{call}");
     }
 }
 

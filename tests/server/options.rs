@@ -8,22 +8,10 @@ const OF_A_TICK: [&str; 3] = ["scheduled_at", "expires_at", "pending"];
 
 /// Where options are declared, one a line: a file, and what is before the first.
 const DECLARED: [(&str, &str); 5] = [
-    (
-        include_str!("../../clients/go/insert.go"),
-        "type InsertOpts struct {",
-    ),
-    (
-        include_str!("../../clients/python/src/postgres_jobs/produce.py"),
-        "class Options(",
-    ),
-    (
-        include_str!("../../clients/rust/src/new_job.rs"),
-        "pub struct NewJob {",
-    ),
-    (
-        include_str!("../../clients/typescript/src/insert.ts"),
-        "export interface InsertOptions<",
-    ),
+    (include_str!("../../clients/go/insert.go"), "type InsertOpts struct {"),
+    (include_str!("../../clients/python/src/postgres_jobs/produce.py"), "class Options("),
+    (include_str!("../../clients/rust/src/new_job.rs"), "pub struct NewJob {"),
+    (include_str!("../../clients/typescript/src/insert.ts"), "export interface InsertOptions<"),
     (include_str!("../../cli/src/insert.rs"), "struct Insert {"),
 ];
 
@@ -45,11 +33,7 @@ async fn whatever_inserts_has_every_option() {
     // Control.
     let (file, begin) = DECLARED[0];
     assert_eq!(
-        lacking(
-            &["queue".into(), "time_out".into(), "colour".into()],
-            file,
-            begin
-        ),
+        lacking(&["queue".into(), "time_out".into(), "colour".into()], file, begin),
         ["colour"]
     );
 }
@@ -67,29 +51,14 @@ fn lacking<'a>(options: &'a [String], file: &str, begin: &str) -> Vec<&'a str> {
     let is_inside = |line: &&str| line.is_empty() || line.starts_with([' ', '\t']);
     let name = |line: &str| {
         let line = line.trim_start().trim_start_matches("pub ");
-        let name = line
-            .split(|c: char| !c.is_alphanumeric() && c != '_')
-            .next();
+        let name = line.split(|c: char| !c.is_alphanumeric() && c != '_').next();
         name.unwrap_or_default().replace('_', "").to_lowercase()
     };
-    let names: Vec<String> = declared
-        .lines()
-        .skip(1)
-        .take_while(is_inside)
-        .map(name)
-        .collect();
+    let names: Vec<String> = declared.lines().skip(1).take_while(is_inside).map(name).collect();
     let is_there = |option: &str| {
-        [
-            option,
-            option.trim_end_matches("_opts"),
-            option.trim_start_matches("scheduled_"),
-        ]
-        .iter()
-        .any(|form| names.contains(&form.replace('_', "")))
+        [option, option.trim_end_matches("_opts"), option.trim_start_matches("scheduled_")]
+            .iter()
+            .any(|form| names.contains(&form.replace('_', "")))
     };
-    options
-        .iter()
-        .map(String::as_str)
-        .filter(|option| !is_there(option))
-        .collect()
+    options.iter().map(String::as_str).filter(|option| !is_there(option)).collect()
 }

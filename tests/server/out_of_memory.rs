@@ -37,11 +37,7 @@ impl Server {
         let cluster = builder.start();
         let db = cluster.database("memory").await;
         let started = text(&db, STARTED).await;
-        Server {
-            cluster,
-            db,
-            started,
-        }
+        Server { cluster, db, started }
     }
 
     /// No other session was ended.
@@ -94,10 +90,7 @@ async fn succeeds(cluster: &Cluster, first: &str, last: &str, more: u64) -> bool
     run(&db, first).await;
     limit(cluster, pid_of(&db).await, more);
     let state = sqlstate(db.batch_execute(last).await);
-    assert!(
-        ["00000", "53200"].contains(&state.as_str()),
-        "{last}: {state}"
-    );
+    assert!(["00000", "53200"].contains(&state.as_str()), "{last}: {state}");
     state == "00000"
 }
 
@@ -180,10 +173,7 @@ async fn a_commit_without_any_memory_fails_alone() {
 #[tokio::test]
 async fn control_a_server_without_the_reserve_is_started_anew() {
     let (cluster, _) = exhausted("exhaust,no_reserve").await;
-    cluster.allow(
-        u32::MAX,
-        "client backend memory: PANIC: |terminated by signal 6",
-    );
+    cluster.allow(u32::MAX, "client backend memory: PANIC: |terminated by signal 6");
     cluster.allow(u32::MAX, "XX000 client backend|57P0[23] .*FATAL: ");
     assert!(cluster.log().contains("client backend memory: PANIC: "));
 }

@@ -7,11 +7,7 @@ use jobs_tests::{
 
 /// What the task did; panics if it failed.
 async fn maintain(db: &Client) -> i64 {
-    let row = row_of(
-        db,
-        "select rows, error from jobs.maintain() where task = 'periodic'",
-    )
-    .await;
+    let row = row_of(db, "select rows, error from jobs.maintain() where task = 'periodic'").await;
     assert_eq!(row.get::<_, Option<String>>(1), None);
     row.get(0)
 }
@@ -38,11 +34,7 @@ const DUE: &str = "select count(*) from jobs.periodic where next_run_at <= clock
 
 /// Jobs of a kind.
 async fn count(db: &Client, kind: &str) -> i64 {
-    number(
-        db,
-        &format!("select count(*) from jobs.jobs where kind = '{kind}'"),
-    )
-    .await
+    number(db, &format!("select count(*) from jobs.jobs where kind = '{kind}'")).await
 }
 
 /// Sessions that do maintenance over and over, until they are dropped.
@@ -73,10 +65,7 @@ async fn many_schedulers_insert_one_job_a_tick() {
     let mut schedulers = schedulers(&cluster, "many", 4).await;
     for _ in 0..ROUNDS {
         hours_pass(&db, 1).await;
-        poll_until("all ticks are dealt with", SOON, async || {
-            number(&db, DUE).await == 0
-        })
-        .await;
+        poll_until("all ticks are dealt with", SOON, async || number(&db, DUE).await == 0).await;
         assert!(schedulers.try_join_next().is_none(), "a scheduler failed");
     }
     schedulers.shutdown().await;
@@ -122,10 +111,7 @@ async fn the_worker_and_other_schedulers_insert_each_second_once() {
     let schedulers = schedulers(&cluster, "seconds", 2).await;
     seconds(6.0).await;
     let least = "select min(jobs) from (select count(*) filter (where kind = n::text) as jobs from generate_series(1, 3) n left join jobs.jobs on true group by n) k";
-    poll_until("each kind has its jobs", SOON, async || {
-        number(&db, least).await >= 3
-    })
-    .await;
+    poll_until("each kind has its jobs", SOON, async || number(&db, least).await >= 3).await;
     drop(schedulers);
     let rows = rows_of(&db, "select kind, count(*), count(distinct scheduled_at), bool_and(scheduled_at = date_trunc('second', scheduled_at)),
                     extract(epoch from max(scheduled_at) - min(scheduled_at))::bigint + 1
@@ -145,11 +131,7 @@ async fn the_worker_comes_back_for_a_tick() {
     let cluster = Cluster::start();
     let db = cluster.database("back").await;
     // Longer than a worker without work stays.
-    run(
-        &db,
-        "select jobs.schedule('rare', 'every 8 seconds', 'rare')",
-    )
-    .await;
+    run(&db, "select jobs.schedule('rare', 'every 8 seconds', 'rare')").await;
     comes_true(&db, "count(*) = 2 from jobs.jobs where kind = 'rare'").await;
     let late = number(
         &db,
@@ -184,15 +166,9 @@ async fn a_crash_before_the_commit_leaves_the_tick_and_after_it_does_not_repeat_
     cluster.set("jobs.enabled", "on");
     cluster.restart(Mode::Fast);
     let db = cluster.connect("crash").await;
-    poll_until("the worker has dealt with it", SOON, async || {
-        number(&db, DUE).await == 0
-    })
-    .await;
+    poll_until("the worker has dealt with it", SOON, async || number(&db, DUE).await == 0).await;
     assert_eq!(count(&db, "c").await, 2, "the latest tick only");
-    assert_eq!(
-        number(&db, "select count(distinct scheduled_at) from jobs.jobs").await,
-        2
-    );
+    assert_eq!(number(&db, "select count(distinct scheduled_at) from jobs.jobs").await, 2);
 }
 
 #[tokio::test]
@@ -203,10 +179,7 @@ async fn a_failover_goes_on_where_the_primary_was() {
     assert_eq!(maintain(&db).await, 1);
     let standby = cluster.standby();
     let there = standby.connect("failover").await;
-    for call in [
-        "select jobs.schedule('f', '@daily', 'f')",
-        "select jobs.unschedule('f')",
-    ] {
+    for call in ["select jobs.schedule('f', '@daily', 'f')", "select jobs.unschedule('f')"] {
         assert_eq!(sqlstate(there.execute(call, &[]).await), "25006", "{call}");
     }
     hours_pass(&db, 1).await;
@@ -220,10 +193,7 @@ async fn a_failover_goes_on_where_the_primary_was() {
     assert_eq!(maintain(&there).await, 1);
     assert_eq!(maintain(&there).await, 0);
     assert_eq!(count(&there, "f").await, 2);
-    assert_eq!(
-        number(&there, "select count(distinct scheduled_at) from jobs.jobs").await,
-        2
-    );
+    assert_eq!(number(&there, "select count(distinct scheduled_at) from jobs.jobs").await, 2);
 }
 
 const UNIQUE: &str = r#"unique_opts => '{"by_kind": true}'"#;
@@ -248,11 +218,7 @@ async fn a_key_that_is_being_inserted_keeps_nobody_waiting() {
     )
     .await;
     hours_pass(&db, 1).await;
-    run(
-        &other,
-        &format!("begin; select jobs.insert('busy', {UNIQUE})"),
-    )
-    .await;
+    run(&other, &format!("begin; select jobs.insert('busy', {UNIQUE})")).await;
     run(&db, "set lock_timeout = '60s'").await;
     assert_eq!(maintain(&db).await, 8);
     assert_eq!(count(&db, "free").await, 5);
@@ -270,14 +236,7 @@ async fn a_key_that_is_being_inserted_keeps_nobody_waiting() {
     .await;
     assert_eq!(count(&db, "busy").await, 1);
     let row = row_of(&db, "select count(*) filter (where last_skipped), count(distinct last_job_id), count(last_error) from jobs.periodic where kind = 'busy'").await;
-    assert_eq!(
-        (
-            row.get::<_, i64>(0),
-            row.get::<_, i64>(1),
-            row.get::<_, i64>(2)
-        ),
-        (2, 1, 0)
-    );
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2)), (2, 1, 0));
 }
 
 #[tokio::test]
@@ -326,11 +285,7 @@ async fn whoever_replaces_a_definition_waits_for_the_scheduler_that_has_it() {
         assert_eq!(maintain(&db).await, 0);
         run(&scheduler, end).await;
         assert_eq!(replacing.await.unwrap(), "true");
-        assert_eq!(
-            count(&db, "old").await,
-            1,
-            "whoever it was, {committed}: the tick has its job"
-        );
+        assert_eq!(count(&db, "old").await, 1, "whoever it was, {committed}: the tick has its job");
         assert_eq!(maintain(&db).await, 0);
         assert_eq!(count(&db, "new").await, 0);
         assert_eq!(
@@ -379,10 +334,7 @@ async fn a_pause_stops_ticks_beside_schedulers_and_none_of_it_is_made_up_for() {
          select jobs.resume_periodic('p')",
     )
     .await;
-    poll_until("it ticks again", SOON, async || {
-        count(&db, "p").await > before
-    })
-    .await;
+    poll_until("it ticks again", SOON, async || count(&db, "p").await > before).await;
     drop(schedulers);
     let made_up = "select count(*) from jobs.jobs, pause where scheduled_at > paused_at and scheduled_at <= resumed_at";
     assert_eq!(number(&db, made_up).await, 0);
@@ -391,11 +343,8 @@ async fn a_pause_stops_ticks_beside_schedulers_and_none_of_it_is_made_up_for() {
 #[tokio::test]
 async fn programs_that_run_it_at_once_get_the_job_that_its_unique_options_allow() {
     let (cluster, db) = quiet("now").await;
-    run(
-        &db,
-        r#"select jobs.schedule('u', '@yearly', 'u', unique_opts => '{"by_kind": true}')"#,
-    )
-    .await;
+    run(&db, r#"select jobs.schedule('u', '@yearly', 'u', unique_opts => '{"by_kind": true}')"#)
+        .await;
     let mut programs = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let program = cluster.connect("now").await;
@@ -405,11 +354,7 @@ async fn programs_that_run_it_at_once_get_the_job_that_its_unique_options_allow(
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     assert_eq!(count(&db, "u").await, 1);
     assert_eq!(
-        number(
-            &db,
-            "select count(*) from jobs.audit where action = 'run_periodic'"
-        )
-        .await,
+        number(&db, "select count(*) from jobs.audit where action = 'run_periodic'").await,
         1,
         "who found the job there has changed nothing"
     );
@@ -434,11 +379,7 @@ async fn under_serializable_a_definition_that_changed_is_refused() {
             )
             .await;
             hours += 1;
-            run(
-                &db,
-                &format!("select jobs.schedule('s', 'every {hours} hours', 's')"),
-            )
-            .await;
+            run(&db, &format!("select jobs.schedule('s', 'every {hours} hours', 's')")).await;
             assert_eq!(sqlstate(other.execute(call, &[]).await), "40001", "{call}");
         }
     }
@@ -487,17 +428,10 @@ async fn a_dump_takes_definitions_along_and_a_restore_is_not_disturbed() {
     });
     program("pg_restore", &["-e", "-d", "awake", file]);
     let db = cluster.connect("awake").await;
-    poll_until("what is due is dealt with", SOON, async || {
-        number(&db, DUE).await == 0
-    })
-    .await;
+    poll_until("what is due is dealt with", SOON, async || number(&db, DUE).await == 0).await;
     maintenance.abort();
     assert_eq!(count(&db, "one").await, 1, "unique");
-    assert_eq!(
-        count(&db, "three").await,
-        2,
-        "the tick before, and one more"
-    );
+    assert_eq!(count(&db, "three").await, 2, "the tick before, and one more");
     let reply = "select string_agg(concat_ws(' ', name, last_skipped, last_job_id > 20000, last_error), ', ' order by name)
                   from jobs.periodic where name <> 'two'";
     assert_eq!(text(&db, reply).await, "one t f, three f t");

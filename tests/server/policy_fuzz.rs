@@ -34,10 +34,7 @@ impl Json {
             Value::String(text) => Json::Text(text.clone()),
             Value::Array(elements) => Json::List(elements.iter().map(Json::of).collect()),
             Value::Object(members) => Json::Object(
-                members
-                    .iter()
-                    .map(|(name, value)| (name.clone(), Json::of(value)))
-                    .collect(),
+                members.iter().map(|(name, value)| (name.clone(), Json::of(value))).collect(),
             ),
             word => Json::Word(word.to_string()),
         }
@@ -151,12 +148,7 @@ fn any_options(rng: &mut StdRng, depth: u32) -> Json {
         2 => Json::List((0..rng.random_range(0..4)).map(|_| scalar(rng)).collect()),
         _ => Json::Object(
             (0..rng.random_range(0..5))
-                .map(|_| {
-                    (
-                        FIELDS.choose(rng).unwrap().to_string(),
-                        any_options(rng, depth - 1),
-                    )
-                })
+                .map(|_| (FIELDS.choose(rng).unwrap().to_string(), any_options(rng, depth - 1)))
                 .collect(),
         ),
     }
@@ -179,11 +171,7 @@ fn mistyped(text: &str, rng: &mut StdRng) -> String {
 fn mutate(options: &mut Json, rng: &mut StdRng) {
     let kind = rng.random_range(0..7);
     let field = FIELDS.choose(rng).unwrap().to_string();
-    let new = if rng.random_bool(0.7) {
-        scalar(rng)
-    } else {
-        any_options(rng, 2)
-    };
+    let new = if rng.random_bool(0.7) { scalar(rng) } else { any_options(rng, 2) };
     let index = rng.random_range(0..8);
     let place = options.any_place(rng);
     match (kind, place) {
@@ -305,10 +293,7 @@ impl Probe {
     fn fault(&self) -> Option<&'static str> {
         let accepted = self.is_accepted();
         let faults = [
-            (
-                !accepted && self.explained != "22023",
-                "neither accepted nor refused with 22023",
-            ),
+            (!accepted && self.explained != "22023", "neither accepted nor refused with 22023"),
             (
                 !accepted && self.detail.as_deref().unwrap_or_default().is_empty(),
                 "refused without the rule",
@@ -317,18 +302,12 @@ impl Probe {
                 self.others.len() != 4 || self.others.iter().any(|other| *other != self.explained),
                 "not every way in answers the same",
             ),
-            (
-                self.other_keys.iter().any(|key| *key != self.key),
-                "another key than was shown",
-            ),
+            (self.other_keys.iter().any(|key| *key != self.key), "another key than was shown"),
             (
                 self.key.is_some() != self.policy.is_some(),
                 "a key without a policy, or a policy without a key",
             ),
-            (
-                self.key.as_ref().is_some_and(|key| key.len() != 64),
-                "no key",
-            ),
+            (self.key.as_ref().is_some_and(|key| key.len() != 64), "no key"),
             (
                 self.policy.is_some()
                     && self.beyond_native
@@ -344,9 +323,7 @@ impl Probe {
                 "the policy that is shown is not the one that was asked for",
             ),
         ];
-        faults
-            .into_iter()
-            .find_map(|(wrong, fault)| wrong.then_some(fault))
+        faults.into_iter().find_map(|(wrong, fault)| wrong.then_some(fault))
     }
 }
 
@@ -414,51 +391,35 @@ async fn options_that_are_deep_or_large_are_refused_or_read() {
     run(&db, PROBE).await;
     let deep = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
     let nested = |depth: usize| format!("{}1{}", "{\"a\": ".repeat(depth), "}".repeat(depth));
-    let long = |count: usize| {
-        (0..count)
-            .map(|n| format!("\"p{n}\""))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let long =
+        |count: usize| (0..count).map(|n| format!("\"p{n}\"")).collect::<Vec<_>>().join(", ");
     let mut options = Vec::new();
     for depth in [10, 127, 128, 129, 1000, 5000] {
         options.push(deep(depth));
         options.push(nested(depth));
         options.push(format!(r#"{{"by_args": {}}}"#, deep(depth)));
-        options.push(format!(
-            r#"{{"by_args": true, "on_conflict": {}}}"#,
-            nested(depth)
-        ));
+        options.push(format!(r#"{{"by_args": true, "on_conflict": {}}}"#, nested(depth)));
         options.push(format!(r#"{{"oban": {{"period": {}}}}}"#, deep(depth)));
         options.push(format!(r#"{{"ojs": {{"period": {}}}}}"#, nested(depth)));
         options.push(format!(r#"{{"by_kind": true, "x": {}}}"#, nested(depth)));
     }
     for probe in probe(&db, &options).await {
-        assert_eq!(
-            probe.fault(),
-            None,
-            "{:?}",
-            &probe.options[..probe.options.len().min(80)]
-        );
+        assert_eq!(probe.fault(), None, "{:?}", &probe.options[..probe.options.len().min(80)]);
         assert!(!probe.is_accepted());
     }
     let large = [
         format!(r#"{{"by_args": [{}, "a"]}}"#, long(20_000)),
         format!(r#"{{"key": "{}"}}"#, "x".repeat(1_000_000)),
         format!(r#"{{"by_meta": ["{}", "t"]}}"#, "a.".repeat(50_000) + "a"),
-        format!(
-            r#"{{"by_state": [{}"running"]}}"#,
-            r#""running", "#.repeat(20_000)
-        ),
+        format!(r#"{{"by_state": [{}"running"]}}"#, r#""running", "#.repeat(20_000)),
     ];
     for probe in probe(&db, &large).await {
         assert_eq!(probe.fault(), None, "{:?}", &probe.options[..80]);
         assert!(probe.is_accepted());
     }
-    for (name, value) in [
-        ("by_args", "x".repeat(1_000_000)),
-        ("x".repeat(1_000_000).as_str(), "y".into()),
-    ] {
+    for (name, value) in
+        [("by_args", "x".repeat(1_000_000)), ("x".repeat(1_000_000).as_str(), "y".into())]
+    {
         let probes = probe(&db, &[format!(r#"{{"{name}": "{value}"}}"#)]).await;
         assert_eq!((probes[0].fault(), probes[0].is_accepted()), (None, false));
     }
@@ -520,20 +481,8 @@ fn control_every_fault_is_found() {
 }
 
 /// Names that differ in every Unicode form.
-const NAMES: [&str; 12] = [
-    "",
-    "a",
-    "b",
-    "A",
-    "a.b",
-    "é",
-    "e",
-    "Å",
-    "\u{1e69}",
-    "가",
-    "\u{1f600}",
-    "\\\"",
-];
+const NAMES: [&str; 12] =
+    ["", "a", "b", "A", "a.b", "é", "e", "Å", "\u{1e69}", "가", "\u{1f600}", "\\\""];
 const CHARS: [&str; 14] = [
     "a", "e", "s", "K", "\u{212a}", "é", "\u{301}", "\u{323}", "\u{307}", "\u{fb01}", "\u{1100}",
     "\u{1161}", "\"", "\\",
@@ -557,19 +506,15 @@ fn any_number(rng: &mut StdRng) -> Json {
 
 fn any_value(rng: &mut StdRng, depth: u32) -> Json {
     let text = |rng: &mut StdRng| {
-        (0..rng.random_range(0..4))
-            .map(|_| *CHARS.choose(rng).unwrap())
-            .collect::<String>()
+        (0..rng.random_range(0..4)).map(|_| *CHARS.choose(rng).unwrap()).collect::<String>()
     };
     match rng.random_range(0..if depth == 0 { 4 } else { 8 }) {
         0 => Json::Word(["null", "true", "false"].choose(rng).unwrap().to_string()),
         1 | 2 => any_number(rng),
         3 => Json::Text(text(rng)),
-        4 | 5 => Json::List(
-            (0..rng.random_range(0..4))
-                .map(|_| any_value(rng, depth - 1))
-                .collect(),
-        ),
+        4 | 5 => {
+            Json::List((0..rng.random_range(0..4)).map(|_| any_value(rng, depth - 1)).collect())
+        }
         _ => {
             let count = rng.random_range(0..4);
             let names = NAMES.choose_multiple(rng, count).collect::<Vec<_>>();
@@ -585,17 +530,9 @@ fn respelled(value: &Json, rng: &mut StdRng) -> Json {
         Json::Word(word) => match word.split_once('e') {
             Some((mantissa, exponent)) if mantissa.parse::<i64>().is_ok() => {
                 let exponent: i32 = exponent.parse().unwrap();
-                let zeros = if mantissa == "0" {
-                    0
-                } else {
-                    rng.random_range(0..4)
-                };
+                let zeros = if mantissa == "0" { 0 } else { rng.random_range(0..4) };
                 Json::Word(match rng.random_range(0..3) {
-                    0 => format!(
-                        "{mantissa}{}e{}",
-                        "0".repeat(zeros),
-                        exponent - zeros as i32
-                    ),
+                    0 => format!("{mantissa}{}e{}", "0".repeat(zeros), exponent - zeros as i32),
                     1 => format!("{mantissa}.{}E{exponent:+}", "0".repeat(zeros + 1)),
                     _ => {
                         let (sign, digits) = match mantissa.strip_prefix('-') {
@@ -609,17 +546,12 @@ fn respelled(value: &Json, rng: &mut StdRng) -> Json {
             _ => value.clone(),
         },
         Json::Text(_) => value.clone(),
-        Json::List(elements) => Json::List(
-            elements
-                .iter()
-                .map(|element| respelled(element, rng))
-                .collect(),
-        ),
+        Json::List(elements) => {
+            Json::List(elements.iter().map(|element| respelled(element, rng)).collect())
+        }
         Json::Object(members) => {
-            let mut members: Vec<_> = members
-                .iter()
-                .map(|(name, value)| (name.clone(), respelled(value, rng)))
-                .collect();
+            let mut members: Vec<_> =
+                members.iter().map(|(name, value)| (name.clone(), respelled(value, rng))).collect();
             members.shuffle(rng);
             Json::Object(members)
         }
@@ -686,11 +618,7 @@ async fn args_have_one_key_exactly_if_they_are_one_value() {
             let (a, b): (&str, &str) = (row.get(0), row.get(1));
             let equal: bool = row.get(2);
             let (keys_a, keys_b): (Vec<String>, Vec<String>) = (row.get(3), row.get(4));
-            assert_eq!(
-                (keys_a.len(), keys_b.len()),
-                (1, 1),
-                "in every form: {a} and {b}"
-            );
+            assert_eq!((keys_a.len(), keys_b.len()), (1, 1), "in every form: {a} and {b}");
             assert_eq!(keys_a == keys_b, equal, "{a} and {b}");
             if equal {
                 same += 1;

@@ -25,11 +25,7 @@ async fn work(client: Client, level: &'static str, most: i32) -> i64 {
     while empty < 300 {
         let (batch, how, rolls_back) = {
             let mut rng = rand::rng();
-            (
-                rng.random_range(1..=most),
-                rng.random_range(0..8),
-                rng.random_bool(0.15),
-            )
+            (rng.random_range(1..=most), rng.random_range(0..8), rng.random_bool(0.15))
         };
         let begin = format!("begin isolation level {level}");
         run(&client, &begin).await;
@@ -109,11 +105,7 @@ async fn a_limit_that_is_lowered_while_jobs_end_is_kept_to() {
     let (cluster, db) = quiet("lowered").await;
     run(&db, "select jobs.configure_queue('q', concurrency => 20)").await;
     fill(&db, "q", 200).await;
-    run(
-        &db,
-        "create table held as select id, token from jobs.fetch('q', 100)",
-    )
-    .await;
+    run(&db, "create table held as select id, token from jobs.fetch('q', 100)").await;
     run(&db, "select jobs.configure_queue('q', concurrency => 4)").await;
     // Ten sessions finish two each at a time, and fetch.
     let mut tasks = Vec::new();
@@ -134,10 +126,7 @@ async fn a_limit_that_is_lowered_while_jobs_end_is_kept_to() {
     let running: i64 = scalar(&db, "select count(*) from jobs.running").await;
     assert!(running <= 4, "{running} run");
     run(&db, "select count(*) from jobs.fetch('q', 100)").await;
-    assert_eq!(
-        scalar::<i64>(&db, "select count(*) from jobs.running").await,
-        4
-    );
+    assert_eq!(scalar::<i64>(&db, "select count(*) from jobs.running").await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -187,11 +176,7 @@ async fn no_more_jobs_of_a_queue_start_in_any_period_than_its_rate() {
     .map(|row| row.get(0))
     .collect();
     // Of 4 seconds: 13 periods and the first burst, less what polling loses.
-    assert!(
-        starts.len() > 5 * RATE,
-        "control: only {} started",
-        starts.len()
-    );
+    assert!(starts.len() > 5 * RATE, "control: only {} started", starts.len());
     for window in starts.windows(RATE + 1) {
         let length = window[RATE] - window[0];
         assert!(length >= 300_000, "{} started within {length} us", RATE + 1);
@@ -220,32 +205,14 @@ async fn a_queue_is_set_and_reset_by_several_at_once() {
         });
     }
     programs.join_all().await;
-    run(
-        &db,
-        "select jobs.resume_queue('q'); select jobs.reset_queue('q')",
-    )
-    .await;
+    run(&db, "select jobs.resume_queue('q'); select jobs.reset_queue('q')").await;
     assert_eq!(
-        scalar::<i64>(
-            &db,
-            "select count(*) from jobs.queue where resumed_at is null"
-        )
-        .await,
+        scalar::<i64>(&db, "select count(*) from jobs.queue where resumed_at is null").await,
         0
     );
-    assert_eq!(
-        scalar::<i64>(&db, "select count(*) from jobs.check()").await,
-        0
-    );
-    let left: i64 = scalar(
-        &db,
-        "select count(*) from jobs.jobs where state = 'available'",
-    )
-    .await;
-    assert_eq!(
-        scalar::<i64>(&db, "select count(*) from jobs.fetch('q', 1000)").await,
-        left
-    );
+    assert_eq!(scalar::<i64>(&db, "select count(*) from jobs.check()").await, 0);
+    let left: i64 = scalar(&db, "select count(*) from jobs.jobs where state = 'available'").await;
+    assert_eq!(scalar::<i64>(&db, "select count(*) from jobs.fetch('q', 1000)").await, left);
 }
 
 #[tokio::test]
@@ -273,11 +240,7 @@ async fn a_pause_and_a_definition_are_known_to_every_session_from_its_next_call_
     run(&other, "commit").await;
     // An old snapshot remembers nothing for later transactions.
     run(&db, "select jobs.resume_queue('q')").await;
-    run(
-        &other,
-        "begin isolation level repeatable read; select count(*) from jobs.job",
-    )
-    .await;
+    run(&other, "begin isolation level repeatable read; select count(*) from jobs.job").await;
     run(&db, "select jobs.pause_queue('q')").await;
     run(&other, "select jobs.fetch('q'); commit").await;
     assert_eq!(fetched(&other).await, 0);
@@ -296,11 +259,7 @@ async fn a_limited_queue_with_many_waiting_jobs_is_not_slower() {
     for queue in ["limited", "free"] {
         fill(&db, queue, 60_000).await;
     }
-    run(
-        &db,
-        "select jobs.configure_queue('limited', concurrency => 2); analyze",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('limited', concurrency => 2); analyze").await;
     // Ten rounds of one after the other, so that a busy machine is busy for both.
     let mut spent: [Vec<Duration>; 2] = Default::default();
     for _ in 0..10 {
@@ -324,11 +283,7 @@ async fn a_limited_queue_with_many_waiting_jobs_is_not_slower() {
     assert!(ratio < 10.0, "{ratio}");
     // A full one says so at once, however much waits.
     run(&db, "select jobs.fetch('limited', 2)").await;
-    let none: i64 = scalar(
-        &db,
-        "select count(*) from jobs.fetch_any('{limited,free}', 3)",
-    )
-    .await;
+    let none: i64 = scalar(&db, "select count(*) from jobs.fetch_any('{limited,free}', 3)").await;
     assert_eq!(none, 3, "and does not keep other queues");
 }
 

@@ -29,26 +29,12 @@ async fn kept_and_passed_over(db: &Client, key: &str) {
 
 #[tokio::test]
 async fn a_final_job_that_gets_a_queue_where_it_is_kept_for_less_time_is_pruned() {
-    let (_cluster, db) = with(
-        "moved",
-        &[
-            ("jobs.interval", "50ms"),
-            ("max_prepared_transactions", "2"),
-        ],
-    )
-    .await;
-    run(
-        &db,
-        "select jobs.configure_queue('short', retention_completed => '0.1 s')",
-    )
-    .await;
-    for (begin, commit) in [
-        ("begin", "commit"),
-        (
-            "begin",
-            "prepare transaction 'moved'; commit prepared 'moved'",
-        ),
-    ] {
+    let (_cluster, db) =
+        with("moved", &[("jobs.interval", "50ms"), ("max_prepared_transactions", "2")]).await;
+    run(&db, "select jobs.configure_queue('short', retention_completed => '0.1 s')").await;
+    for (begin, commit) in
+        [("begin", "commit"), ("begin", "prepare transaction 'moved'; commit prepared 'moved'")]
+    {
         kept_and_passed_over(&db, "a").await;
         run(
             &db,
@@ -64,14 +50,8 @@ async fn a_final_job_that_gets_a_queue_where_it_is_kept_for_less_time_is_pruned(
 
 #[tokio::test]
 async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() {
-    let (_cluster, db) = with(
-        "rests",
-        &[
-            ("jobs.interval", "50ms"),
-            ("jobs.retention_completed", "0.1s"),
-        ],
-    )
-    .await;
+    let (_cluster, db) =
+        with("rests", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "0.1s")]).await;
     run(
         &db,
         "select count(jobs.configure_queue('q' || n, retention_completed => (n || ' hours')::interval)) from generate_series(1, 100) n;
@@ -83,18 +63,11 @@ async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() 
     .await;
     comes_true(&db, "count(*) = 100 from jobs.jobs").await;
     // What becomes final after them is still pruned in time.
-    run(
-        &db,
-        "select jobs.insert('k'); select jobs.complete(id, token) from jobs.fetch()",
-    )
-    .await;
+    run(&db, "select jobs.insert('k'); select jobs.complete(id, token) from jobs.fetch()").await;
     comes_true(&db, "count(*) = 100 from jobs.jobs").await;
     history_is_written(&db).await;
     // It is there for five seconds without work, and then goes, and nobody sends for another one.
-    poll_until("the worker goes", SOON, async || {
-        workers(&db, "rests").await == 0
-    })
-    .await;
+    poll_until("the worker goes", SOON, async || workers(&db, "rests").await == 0).await;
     for _ in 0..200 {
         assert_eq!(workers(&db, "rests").await, 0, "it comes back for nothing");
         seconds(0.02).await;
@@ -158,16 +131,9 @@ async fn final_jobs_that_stay_cost_nothing_however_many_queues_they_are_of() {
     };
     // What was to be noted is, and what was configured is followed.
     comes_true(&db, "count(*) = 0 from jobs.retention_change").await;
-    comes_true(
-        &db,
-        "count(*) = 9000 from jobs.finished where kept_until > now()",
-    )
-    .await;
+    comes_true(&db, "count(*) = 9000 from jobs.finished where kept_until > now()").await;
     let read = async || {
-        (
-            entries_read(&db, "finished_by_age").await,
-            entries_read(&db, "finished_kept").await,
-        )
+        (entries_read(&db, "finished_by_age").await, entries_read(&db, "finished_kept").await)
     };
     // The worker tells its statistics at the end of a pass, if a second has gone by since. It has
     // looked at all jobs of the queue "short" that are kept, and for the oldest ones of the others.
@@ -236,11 +202,7 @@ async fn a_retention_that_is_changed_counts_for_jobs_that_are_final_already() {
         configured("'b'").await;
         cluster.set("jobs.retention_completed", "0");
         cluster.reload();
-        comes_true(
-            &db,
-            "current_setting('jobs.retention_completed') in ('0', '0s')",
-        )
-        .await;
+        comes_true(&db, "current_setting('jobs.retention_completed') in ('0', '0s')").await;
         configured("'c', retention_completed => '1 day'").await;
         assert_eq!(left(&db).await, "c 3");
         configured("'c'").await;
@@ -256,10 +218,7 @@ async fn a_retention_that_is_changed_counts_for_jobs_that_are_final_already() {
 async fn a_setting_that_is_changed_counts_for_jobs_that_are_final_already() {
     let (cluster, db) = with("reloaded", &[("jobs.interval", "50ms")]).await;
     run(&db, &completed("a", 3)).await;
-    poll_until("the worker goes", SOON, async || {
-        workers(&db, "reloaded").await == 0
-    })
-    .await;
+    poll_until("the worker goes", SOON, async || workers(&db, "reloaded").await == 0).await;
     cluster.set("jobs.retention_completed", "1s");
     cluster.reload();
     run(&db, &completed("b", 1)).await;
@@ -268,11 +227,8 @@ async fn a_setting_that_is_changed_counts_for_jobs_that_are_final_already() {
 
 #[tokio::test]
 async fn who_is_just_completing_jobs_when_a_retention_is_changed_leaves_none_behind() {
-    let (cluster, db) = with(
-        "racing",
-        &[("jobs.enabled", "off"), ("max_prepared_transactions", "2")],
-    )
-    .await;
+    let (cluster, db) =
+        with("racing", &[("jobs.enabled", "off"), ("max_prepared_transactions", "2")]).await;
     let other = cluster.connect("racing").await;
     run(&db, "create table public.snapshot (n integer)").await;
     for (level, is_prepared) in [
@@ -296,37 +252,18 @@ async fn who_is_just_completing_jobs_when_a_retention_is_changed_leaves_none_beh
             if is_prepared {
                 run(&other, "prepare transaction 'racing'").await;
             }
-            run(
-                &db,
-                "select jobs.configure_queue('q', retention_completed => '0')",
-            )
-            .await;
+            run(&db, "select jobs.configure_queue('q', retention_completed => '0')").await;
             run(&db, "select jobs.maintain()").await;
             run(&db, "select jobs.maintain()").await;
-            run(
-                &other,
-                if is_prepared {
-                    "commit prepared 'racing'"
-                } else {
-                    "commit"
-                },
-            )
-            .await;
+            run(&other, if is_prepared { "commit prepared 'racing'" } else { "commit" }).await;
             assert_eq!(left(&db).await, format!("q {jobs}"), "{case}");
             run(&db, "select jobs.maintain()").await;
             assert_eq!(left(&db).await, "", "{case}");
             // By a snapshot that does not show the change.
             run(&db, "select jobs.configure_queue('q', retention_completed => '-1 s'); select jobs.maintain()").await;
-            run(
-                &other,
-                &format!("begin isolation level {level}; select * from public.snapshot"),
-            )
-            .await;
-            run(
-                &db,
-                "select jobs.configure_queue('q', retention_completed => '0')",
-            )
-            .await;
+            run(&other, &format!("begin isolation level {level}; select * from public.snapshot"))
+                .await;
+            run(&db, "select jobs.configure_queue('q', retention_completed => '0')").await;
             run(&db, "select jobs.maintain()").await;
             run(&other, &completed("q", jobs)).await;
             run(&other, "commit").await;
@@ -335,20 +272,12 @@ async fn who_is_just_completing_jobs_when_a_retention_is_changed_leaves_none_beh
         }
     }
     // Of one that somebody has locked it is noted later.
-    run(
-        &db,
-        "select jobs.configure_queue('q', retention_completed => '-1 s')",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('q', retention_completed => '-1 s')").await;
     run(&db, &completed("q", 5)).await;
     run(&db, "select jobs.maintain()").await;
     let older = cluster.connect("racing").await;
     run(&older, "begin; select pg_current_xact_id()").await;
-    run(
-        &db,
-        "select jobs.configure_queue('q', retention_completed => '0')",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('q', retention_completed => '0')").await;
     run(&db, "select jobs.maintain()").await;
     assert_eq!(left(&db).await, "q 5", "who is older is waited for");
     run(&other, "begin; select from jobs.finished where job_id = (select min(job_id) + 2 from jobs.finished) for update").await;
@@ -365,11 +294,7 @@ async fn who_is_just_completing_jobs_when_a_retention_is_changed_leaves_none_beh
 #[tokio::test(flavor = "multi_thread")]
 async fn however_short_a_retention_is_no_job_is_left_behind() {
     let (cluster, db) = with("short", &[("jobs.interval", "20ms")]).await;
-    run(
-        &db,
-        "select jobs.configure_queue('q', retention_completed => '1 ms')",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('q', retention_completed => '1 ms')").await;
     let mut workers = Vec::new();
     for _ in 0..3 {
         let session = cluster.connect("short").await;
@@ -377,11 +302,7 @@ async fn however_short_a_retention_is_no_job_is_left_behind() {
             for n in 0..200 {
                 run(
                     &session,
-                    &format!(
-                        "begin; {}; select pg_sleep(0.00{})",
-                        completed("q", 1),
-                        n % 10
-                    ),
+                    &format!("begin; {}; select pg_sleep(0.00{})", completed("q", 1), n % 10),
                 )
                 .await;
                 run(&session, "commit").await;
@@ -396,14 +317,8 @@ async fn however_short_a_retention_is_no_job_is_left_behind() {
 
 #[tokio::test]
 async fn what_was_locked_is_pruned_in_time_also_by_statements() {
-    let (cluster, db) = with(
-        "locked",
-        &[
-            ("jobs.interval", "50ms"),
-            ("jobs.retention_completed", "0.1s"),
-        ],
-    )
-    .await;
+    let (cluster, db) =
+        with("locked", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "0.1s")]).await;
     // With a trigger the table is not written directly.
     run(
         &db,
@@ -415,11 +330,7 @@ async fn what_was_locked_is_pruned_in_time_also_by_statements() {
     )
     .await;
     let locker = cluster.connect("locked").await;
-    run(
-        &locker,
-        "begin; select from jobs.finished where job_id in (2, 4) for update",
-    )
-    .await;
+    run(&locker, "begin; select from jobs.finished where job_id in (2, 4) for update").await;
     run(&db, "select jobs.resume_maintenance()").await;
     comes_true(&db, "count(*) = 2 from jobs.job").await;
     run(&locker, "commit").await;
@@ -441,14 +352,8 @@ async fn workers_come(db: &Client, within: Duration) -> bool {
 
 #[tokio::test]
 async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
-    let (_cluster, db) = with(
-        "kept",
-        &[
-            ("jobs.interval", "50ms"),
-            ("jobs.retention_completed", "1s"),
-        ],
-    )
-    .await;
+    let (_cluster, db) =
+        with("kept", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "1s")]).await;
     let complete = async |queue: &str| {
         let sql = format!(
             "select jobs.insert('k', queue => '{queue}'); select jobs.complete(id, token) from jobs.fetch('{queue}')"
@@ -474,20 +379,13 @@ async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
             && is(&db, "count(*) = 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'kept'").await
     })
     .await;
-    assert!(
-        !workers_come(&db, Duration::from_secs(8)).await,
-        "it comes back for nothing"
-    );
+    assert!(!workers_come(&db, Duration::from_secs(8)).await, "it comes back for nothing");
     // What finishes later is pruned in time.
     complete("mail").await;
     complete("mail").await;
     comes_true(&db, &left("audit,hour")).await;
     // What is set anew takes effect on what was passed over.
-    run(
-        &db,
-        "select jobs.configure_queue('audit', retention_completed => '0.1 s')",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('audit', retention_completed => '0.1 s')").await;
     comes_true(&db, &left("hour")).await;
     run(&db, "select jobs.configure_queue('hour')").await;
     comes_true(&db, "count(*) = 0 from jobs.jobs").await;
@@ -497,14 +395,8 @@ async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
 async fn rounds_of_a_backlog_do_not_each_walk_over_what_is_kept_on() {
     const KEPT: i64 = 2000;
     const BACKLOG: i64 = 1000;
-    let (_cluster, db) = with(
-        "backlog",
-        &[
-            ("jobs.batch_size", "100"),
-            ("jobs.retention_completed", "1s"),
-        ],
-    )
-    .await;
+    let (_cluster, db) =
+        with("backlog", &[("jobs.batch_size", "100"), ("jobs.retention_completed", "1s")]).await;
     run(&db, "select jobs.pause_maintenance()").await;
     // Those that their own window keeps became final before all others. No two did so in one
     // moment.
@@ -525,27 +417,15 @@ async fn rounds_of_a_backlog_do_not_each_walk_over_what_is_kept_on() {
     let walked =
         "select idx_tup_read from pg_stat_user_indexes where indexrelname = 'finished_by_age'";
     let walked = number(&db, walked).await;
-    assert!(
-        walked >= KEPT + BACKLOG,
-        "control: they are counted: {walked}"
-    );
+    assert!(walked >= KEPT + BACKLOG, "control: they are counted: {walked}");
     // Each a few times: when it is dealt with, and until its entry is known to be dead.
-    assert!(
-        walked < 5 * (KEPT + BACKLOG),
-        "{walked} entries in thirty rounds"
-    );
+    assert!(walked < 5 * (KEPT + BACKLOG), "{walked} entries in thirty rounds");
 }
 
 #[tokio::test]
 async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
-    let (cluster, db) = with(
-        "busy",
-        &[
-            ("jobs.interval", "50ms"),
-            ("jobs.retention_completed", "1s"),
-        ],
-    )
-    .await;
+    let (cluster, db) =
+        with("busy", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "1s")]).await;
     run(&db, "select jobs.pause_maintenance()").await;
     run(
         &db,
@@ -596,10 +476,7 @@ async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
     comes_true(&db, &format!("(select {}) = 0", finished("old"))).await;
     comes_true(&db, "count(*) = 0 from jobs.unique_claim").await;
     assert_eq!(count(&db, "jobs.job").await, 300);
-    assert_eq!(
-        number(&db, &format!("select {}", finished("kept"))).await,
-        300
-    );
+    assert_eq!(number(&db, &format!("select {}", finished("kept"))).await, 300);
 }
 
 #[tokio::test]
@@ -638,11 +515,7 @@ async fn a_job_that_gets_a_queue_where_it_is_kept_while_it_is_pruned_is_kept() {
     )
     .await;
     let pruning = tokio::spawn(async move {
-        number(
-            &pruner,
-            "select rows from jobs.maintain() where task = 'prune'",
-        )
-        .await
+        number(&pruner, "select rows from jobs.maintain() where task = 'prune'").await
     });
     blocked(&db, 1).await;
     run(&updater, "commit").await;
@@ -655,11 +528,8 @@ async fn a_job_that_gets_a_queue_where_it_is_kept_while_it_is_pruned_is_kept() {
 
 #[tokio::test]
 async fn pruning_waits_for_nobody_who_has_an_answer_locked() {
-    let (cluster, db) = with(
-        "answers",
-        &[("jobs.enabled", "off"), ("jobs.retention_completed", "1s")],
-    )
-    .await;
+    let (cluster, db) =
+        with("answers", &[("jobs.enabled", "off"), ("jobs.retention_completed", "1s")]).await;
     let id = insert(&db, "'k'").await;
     run(&db, "select jobs.release(id, token) from jobs.fetch()").await;
     run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
@@ -672,11 +542,7 @@ async fn pruning_waits_for_nobody_who_has_an_answer_locked() {
     assert!(is(&db, "count(*) = 0 from jobs.check()").await);
     // Nobody can ask for it any more; its age gets it.
     run(&locker, "rollback").await;
-    run(
-        &db,
-        "update jobs.answer set at = at - interval '2 hours'; select jobs.maintain()",
-    )
-    .await;
+    run(&db, "update jobs.answer set at = at - interval '2 hours'; select jobs.maintain()").await;
     assert_eq!(count(&db, "jobs.answer").await, 0);
 }
 
@@ -725,11 +591,8 @@ async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_prun
 
 #[tokio::test]
 async fn what_its_own_uniqueness_keeps_is_pruned_when_that_ends() {
-    let (_cluster, db) = with(
-        "kept",
-        &[("jobs.interval", "50ms"), ("jobs.retention_completed", "0")],
-    )
-    .await;
+    let (_cluster, db) =
+        with("kept", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "0")]).await;
     let window = 6.0;
     run(
         &db,
@@ -739,11 +602,8 @@ async fn what_its_own_uniqueness_keeps_is_pruned_when_that_ends() {
         ),
     )
     .await;
-    let created: String = scalar(
-        &db,
-        "select created_at::text from jobs.jobs where kind = 'unique'",
-    )
-    .await;
+    let created: String =
+        scalar(&db, "select created_at::text from jobs.jobs where kind = 'unique'").await;
     let is_over =
         format!("clock_timestamp() >= '{created}'::timestamptz + {window} * interval '1 s'");
     // The worker has gone past it by the time that what became final later is pruned.

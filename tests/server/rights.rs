@@ -55,18 +55,14 @@ async fn default_privileges_give_nothing_of_a_new_installation() {
     // Control: they are in force.
     run(&db, "create table public.given ()").await;
     assert!(
-        count(
-            &db,
-            "pg_class, aclexplode(relacl) where relname = 'given' and grantee <> relowner"
-        )
-        .await
+        count(&db, "pg_class, aclexplode(relacl) where relname = 'given' and grantee <> relowner")
+            .await
             > 10
     );
     // In a subtransaction, too.
-    for install in [
-        "create extension jobs",
-        "begin; savepoint a; create extension jobs; release a; commit",
-    ] {
+    for install in
+        ["create extension jobs", "begin; savepoint a; create extension jobs; release a; commit"]
+    {
         run(&db, "drop extension if exists jobs").await;
         run(&db, install).await;
         assert_eq!(texts(&db, FOREIGN).await, [""; 0], "{install}");
@@ -151,15 +147,8 @@ async fn an_upgrade_takes_what_default_privileges_gave_and_nothing_that_was_gran
     assert_eq!(new, [""; 0]);
     assert!(!after.iter().any(|line| line.ends_with(" planted")));
     let clerk = as_role(&cluster, "clerk", "old").await;
-    run(
-        &clerk,
-        "select jobs.insert('k'); table jobs.jobs; table jobs.job",
-    )
-    .await;
-    assert_eq!(
-        code(&clerk, "update jobs.job set args = '1'").await,
-        "42501"
-    );
+    run(&clerk, "select jobs.insert('k'); table jobs.jobs; table jobs.job").await;
+    assert_eq!(code(&clerk, "update jobs.job set args = '1'").await, "42501");
 
     // In a dump there is what was granted, and restored it is again.
     let file = programs::file(&cluster, "dump.sql");
@@ -168,10 +157,7 @@ async fn an_upgrade_takes_what_default_privileges_gave_and_nothing_that_was_gran
     programs::psql(&cluster, "restored", &file, &[]).await;
     let again = cluster.connect("restored").await;
     let of_clerk = |lines: Vec<String>| -> Vec<String> {
-        lines
-            .into_iter()
-            .filter(|line| line.starts_with("clerk"))
-            .collect()
+        lines.into_iter().filter(|line| line.starts_with("clerk")).collect()
     };
     assert_eq!(of_clerk(texts(&again, FOREIGN).await), of_clerk(after));
 }
@@ -242,17 +228,10 @@ async fn only_the_owner_and_superusers_grant_whatever_else_was_granted() {
     }
     let error = app.batch_execute(grants[0]).await.expect_err("refused");
     let error = error.as_db_error().expect("an error of the server");
-    assert_eq!(
-        error.message(),
-        "must be owner of extension jobs to grant and revoke"
-    );
+    assert_eq!(error.message(), "must be owner of extension jobs to grant and revoke");
     assert!(error.hint().is_some());
     for db in [&owner, &root, &as_role(&cluster, "heir", "rights").await] {
-        run(
-            db,
-            "select jobs.grant_producer('nobody'); select jobs.revoke('nobody')",
-        )
-        .await;
+        run(db, "select jobs.grant_producer('nobody'); select jobs.revoke('nobody')").await;
     }
     // What counts is the role that calls, whoever the session belongs to.
     run(
@@ -264,28 +243,12 @@ async fn only_the_owner_and_superusers_grant_whatever_else_was_granted() {
     )
     .await;
     for sql in grants {
-        assert_eq!(
-            sqlstate(root.query("select s.hers($1)", &[&sql]).await),
-            "42501",
-            "{sql}"
-        );
-        assert_eq!(
-            code(&root, &format!("set role app; {sql}")).await,
-            "42501",
-            "{sql}"
-        );
+        assert_eq!(sqlstate(root.query("select s.hers($1)", &[&sql]).await), "42501", "{sql}");
+        assert_eq!(code(&root, &format!("set role app; {sql}")).await, "42501", "{sql}");
         run(&root, "reset role").await;
     }
-    run(
-        &app,
-        "select s.his('select jobs.grant_producer(''nobody'')')",
-    )
-    .await;
-    run(
-        &root,
-        "set role owner; select jobs.revoke('nobody'); reset role",
-    )
-    .await;
+    run(&app, "select s.his('select jobs.grant_producer(''nobody'')')").await;
+    run(&root, "set role owner; select jobs.revoke('nobody'); reset role").await;
     // As is left: the role is what it was, also after an error.
     assert_eq!(texts(&app, "select current_user::text").await, ["app"]);
 }
@@ -416,17 +379,10 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
     for call in calls("jobs") {
         run(&used, &call).await;
     }
-    let prepared = used
-        .prepare("select id from jobs.insert('k')")
-        .await
-        .unwrap();
+    let prepared = used.prepare("select id from jobs.insert('k')").await.unwrap();
     used.query(&prepared, &[]).await.unwrap();
     let jobs = count(&db, "jobs.job").await;
-    run(
-        &db,
-        "select jobs.insert('due', scheduled_at => clock_timestamp() + '3 s')",
-    )
-    .await;
+    run(&db, "select jobs.insert('due', scheduled_at => clock_timestamp() + '3 s')").await;
 
     run(&db, "alter schema jobs rename to mine").await;
     let app = as_role(&cluster, "app", "renamed").await;
@@ -468,15 +424,9 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
             let error = answer.expect_err(&call);
             let error = error.as_db_error().expect("an error of the server");
             assert_eq!(error.code().code(), "55000", "{call}: {error:?}");
-            assert_eq!(
-                error.message(),
-                "schema \"jobs\" does not belong to extension \"jobs\""
-            );
+            assert_eq!(error.message(), "schema \"jobs\" does not belong to extension \"jobs\"");
             assert!(
-                error
-                    .hint()
-                    .unwrap()
-                    .contains("ALTER SCHEMA mine RENAME TO jobs"),
+                error.hint().unwrap().contains("ALTER SCHEMA mine RENAME TO jobs"),
                 "{error:?}"
             );
         }
@@ -492,41 +442,23 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
     .await;
     seconds(1.5).await;
     assert!(
-        cluster
-            .log()
-            .matches("jobs worker : WARNING:  schema")
-            .count()
-            <= 3,
+        cluster.log().matches("jobs worker : WARNING:  schema").count() <= 3,
         "{}",
         cluster.log()
     );
     assert_eq!(count(&db, "public.log").await, 0);
     // Control: the traps are traps.
-    run(
-        &db,
-        "insert into jobs.kind (kind) values ('k'); table jobs.ready",
-    )
-    .await;
+    run(&db, "insert into jobs.kind (kind) values ('k'); table jobs.ready").await;
     assert_eq!(count(&db, "public.log").await, 2);
 
     // A schema that was given away is no better.
     run(&db, "drop schema jobs cascade").await;
     assert_eq!(code(&used, "select mine.insert('k')").await, "55000");
-    run(
-        &db,
-        "alter schema mine rename to jobs; alter schema jobs owner to app",
-    )
-    .await;
-    let error = used
-        .batch_execute("select jobs.insert('k')")
-        .await
-        .expect_err("refused");
+    run(&db, "alter schema mine rename to jobs; alter schema jobs owner to app").await;
+    let error = used.batch_execute("select jobs.insert('k')").await.expect_err("refused");
     let error = error.as_db_error().expect("an error of the server");
     assert_eq!(error.code().code(), "55000");
-    assert!(
-        error.hint().unwrap().contains("ALTER SCHEMA jobs OWNER TO"),
-        "{error:?}"
-    );
+    assert!(error.hint().unwrap().contains("ALTER SCHEMA jobs OWNER TO"), "{error:?}");
     // As it was, all is well.
     run(&db, "alter schema jobs owner to postgres").await;
     for call in calls("jobs") {
@@ -535,28 +467,18 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
     }
     used.query(&prepared, &[]).await.unwrap();
     assert!(count(&db, "jobs.job").await > jobs);
-    comes_true(
-        &db,
-        "count(*) = 1 from jobs.jobs where kind = 'due' and state <> 'scheduled'",
-    )
-    .await;
+    comes_true(&db, "count(*) = 1 from jobs.jobs where kind = 'due' and state <> 'scheduled'")
+        .await;
 }
 
 /// What the owner of a database, or a superuser, has set for its sessions is not for the background
 /// worker.
 #[tokio::test]
 async fn no_setting_of_a_database_or_role_stops_maintenance() {
-    let (cluster, db) = with(
-        "set",
-        &[("jobs.interval", "50ms"), ("timezone", "Europe/Berlin")],
-    )
-    .await;
+    let (cluster, db) =
+        with("set", &[("jobs.interval", "50ms"), ("timezone", "Europe/Berlin")]).await;
     let other = cluster.connect("set").await;
-    run(
-        &db,
-        "create role app; alter role app set search_path = nowhere",
-    )
-    .await;
+    run(&db, "create role app; alter role app set search_path = nowhere").await;
     // Every setting that a session begins with: what it may be at worst.
     let mut settings: Vec<(String, String)> = [
         ("role", "app"),
@@ -635,17 +557,10 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
         "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity where backend_type = 'jobs worker'",
     )
     .await;
-    cluster.allow(
-        u32::MAX,
-        "jobs worker : FATAL: +terminating background worker",
-    );
+    cluster.allow(u32::MAX, "jobs worker : FATAL: +terminating background worker");
     let lines = cluster.log().len();
     // It has their settings before it is connected, and is held up there: by its client_encoding.
-    run(
-        &other,
-        "begin; lock table pg_catalog.pg_conversion in access exclusive mode",
-    )
-    .await;
+    run(&other, "begin; lock table pg_catalog.pg_conversion in access exclusive mode").await;
     run(&db, "select jobs.insert('k', queue => 'k')").await;
     comes_true(&db, "count(*) = 1 from pg_locks where relation = 'pg_catalog.pg_conversion'::regclass and not granted",
     )
@@ -655,14 +570,10 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
     work_for_every_task(&db).await;
     every_task_worked(&db).await;
     let log = cluster.log();
-    let said: Vec<&str> = log[lines..]
-        .lines()
-        .filter(|line| line.contains("jobs worker"))
-        .collect();
-    let said: Vec<&&str> = said
-        .iter()
-        .filter(|line| !line.contains("terminating background worker"))
-        .collect();
+    let said: Vec<&str> =
+        log[lines..].lines().filter(|line| line.contains("jobs worker")).collect();
+    let said: Vec<&&str> =
+        said.iter().filter(|line| !line.contains("terminating background worker")).collect();
     assert_eq!(said, [&""; 0]);
     // It has what the server's configuration says; the built-in default only where that says
     // nothing.
@@ -704,11 +615,7 @@ async fn a_plan_is_no_right_to_call() {
         // Taken away.
         run(&db, "revoke execute on function jobs.insert from app").await;
         assert_eq!(sqlstate(app.query(&prepared, &[]).await), "42501", "{call}");
-        assert_eq!(
-            code(&app, &format!("explain {call}")).await,
-            "42501",
-            "{call}"
-        );
+        assert_eq!(code(&app, &format!("explain {call}")).await, "42501", "{call}");
         run(&db, "select jobs.grant_producer('app')").await;
         app.query(&prepared, &[]).await.unwrap();
         // By another role.
@@ -736,11 +643,7 @@ async fn a_plan_is_no_right_to_call() {
         // A cursor was opened by who might.
         run(&app, "begin").await;
         assert_eq!(
-            code(
-                &app,
-                &format!("set local role other; declare c cursor for {call}")
-            )
-            .await,
+            code(&app, &format!("set local role other; declare c cursor for {call}")).await,
             "42501"
         );
         run(&app, "rollback").await;
@@ -753,14 +656,8 @@ async fn a_plan_is_no_right_to_call() {
          update pg_proc set probin = 'nowhere/no_such_library' where oid = 's.broken'::regproc",
     )
     .await;
-    assert_eq!(
-        code(&app, "explain select * from s.broken()").await,
-        "42501"
-    );
-    assert_eq!(
-        code(&app, "prepare p as select * from s.broken(); execute p").await,
-        "42501"
-    );
+    assert_eq!(code(&app, "explain select * from s.broken()").await, "42501");
+    assert_eq!(code(&app, "prepare p as select * from s.broken(); execute p").await, "42501");
 }
 
 /// The table of docs/security.md: a line for each function, with what each grant gives.
@@ -778,14 +675,7 @@ fn documented() -> Vec<String> {
 }
 
 /// In the order of that table's columns.
-const GRANTS: [&str; 6] = [
-    "producer",
-    "worker",
-    "viewer",
-    "application",
-    "operator",
-    "admin",
-];
+const GRANTS: [&str; 6] = ["producer", "worker", "viewer", "application", "operator", "admin"];
 
 /// A function that nobody has decided about is in no line of the table.
 #[tokio::test]
@@ -812,10 +702,7 @@ async fn grants_give_what_the_documentation_says_function_by_function() {
     // Nobody is given anything else than to read, and that column by column of each view.
     let rights = "select count(*) from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
                    where c.relnamespace = 'jobs'::regnamespace and c.relkind = 'v' and not has_column_privilege($, c.oid, a.attnum, 'select')";
-    for (grant, sees) in GRANTS
-        .into_iter()
-        .zip([false, false, true, true, true, true])
-    {
+    for (grant, sees) in GRANTS.into_iter().zip([false, false, true, true, true, true]) {
         let unseen = number(&db, &rights.replace('$', &format!("'{grant}'"))).await;
         assert_eq!(unseen == 0, sees, "{grant} does not see {unseen} columns");
         let writes = format!(
@@ -823,10 +710,6 @@ async fn grants_give_what_the_documentation_says_function_by_function() {
                 and has_table_privilege('{grant}', oid, 'insert, update, delete, truncate, references, trigger')"
         );
         assert_eq!(number(&db, &writes).await, 0, "{grant} writes");
-        run(
-            &db,
-            &format!("select jobs.revoke('{grant}'); drop role {grant}"),
-        )
-        .await;
+        run(&db, &format!("select jobs.revoke('{grant}'); drop role {grant}")).await;
     }
 }

@@ -63,11 +63,7 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
     let has_transaction_timeout =
         "select count(*) from pg_settings where name = 'transaction_timeout'";
     if number(&db, has_transaction_timeout).await == 1 {
-        run(
-            &mallory,
-            "alter database hers set transaction_timeout = '1 ms'",
-        )
-        .await;
+        run(&mallory, "alter database hers set transaction_timeout = '1 ms'").await;
     }
     for setting in [
         "search_path = evil, pg_temp, pg_catalog, public",
@@ -94,13 +90,8 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
     }
     // What only a superuser may set for others is not hers to set.
     for setting in ["session_preload_libraries = 'x'", "jobs.enabled = off"] {
-        let refused = mallory
-            .batch_execute(&format!("alter database hers set {setting}"))
-            .await;
-        assert!(
-            ["42501", "55P02"].contains(&sqlstate(refused).as_str()),
-            "{setting}"
-        );
+        let refused = mallory.batch_execute(&format!("alter database hers set {setting}")).await;
+        assert!(["42501", "55P02"].contains(&sqlstate(refused).as_str()), "{setting}");
     }
 
     // `db` is older than the settings. Work for every task, for a worker that begins now.
@@ -109,10 +100,7 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
         "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity where backend_type = 'jobs worker'",
     )
     .await;
-    cluster.allow(
-        u32::MAX,
-        "jobs worker : FATAL: +terminating background worker",
-    );
+    cluster.allow(u32::MAX, "jobs worker : FATAL: +terminating background worker");
     work_for_every_task(&db).await;
     every_task_worked(&db).await;
     assert_eq!(count(&db, "evil.log").await, 0, "nothing of hers was run");
@@ -131,11 +119,8 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
     .await;
     run(&careless, "select 1::int8 = 2::int8, clock_timestamp()").await;
     assert_eq!(
-        count(
-            &db,
-            "evil.log where who = 'postgres' and what in ('operator =', 'clock_timestamp')"
-        )
-        .await,
+        count(&db, "evil.log where who = 'postgres' and what in ('operator =', 'clock_timestamp')")
+            .await,
         2
     );
 }
@@ -147,11 +132,7 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
 async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
     let cluster = Cluster::builder().set("jobs.interval", "50ms").start();
     let postgres = cluster.connect("postgres").await;
-    run(
-        &postgres,
-        "create role mallory; create role installer login superuser",
-    )
-    .await;
+    run(&postgres, "create role mallory; create role installer login superuser").await;
     run(&postgres, "create database hers owner installer").await;
     let installer = as_role(&cluster, "installer", "hers").await;
     run(&installer, "create extension jobs").await;
@@ -194,11 +175,8 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
         "installer"
     );
     assert_eq!(
-        text(
-            &db,
-            "select string_agg(what, e'\\n' order by what collate \"C\") from public.log"
-        )
-        .await,
+        text(&db, "select string_agg(what, e'\\n' order by what collate \"C\") from public.log")
+            .await,
         [
             "42501: alter role installer superuser",
             "42501: create table jobs_trap_copy as table pg_authid",
@@ -220,14 +198,7 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
          begin; insert into public.bait default values",
     )
     .await;
-    assert!(
-        count(
-            &db,
-            "public.log where who = 'postgres' and what like 'done: %'"
-        )
-        .await
-            >= 4
-    );
+    assert!(count(&db, "public.log where who = 'postgres' and what like 'done: %'").await >= 4);
     run(&db, "rollback").await;
 }
 
@@ -283,11 +254,7 @@ async fn an_advisory_lock_that_a_stranger_holds_delays_and_decides_nothing() {
     // Who does not want to wait is told so; a batch takes no such lock.
     let busy = row_of(&producer, "select id is null and unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{\"by_kind\": true, \"wait\": false}')").await;
     assert!(busy.get::<_, bool>(0));
-    run(
-        &producer,
-        "select jobs.insert_batch('k', '{1,2}', '{\"by_kind\": true}')",
-    )
-    .await;
+    run(&producer, "select jobs.insert_batch('k', '{1,2}', '{\"by_kind\": true}')").await;
     assert_eq!(count(&db, "jobs.jobs").await, 1);
     // What is committed answers without the lock.
     run(&other, insert).await;
@@ -315,35 +282,22 @@ async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
     )
     .await;
     let reply = worker
-        .query_one(
-            "select cancel_requested from jobs.heartbeat($1, $2)",
-            &[&id, &token],
-        )
+        .query_one("select cancel_requested from jobs.heartbeat($1, $2)", &[&id, &token])
         .await
         .unwrap();
     assert!(!reply.get::<_, bool>(0));
-    assert!(
-        rows_of(&worker, "select id from jobs.fetch()")
-            .await
-            .is_empty()
-    );
+    assert!(rows_of(&worker, "select id from jobs.fetch()").await.is_empty());
     // A worker that waits is woken by commits, not by these.
     let before = std::time::Instant::now();
-    let (waited, ()) = tokio::join!(
-        worker.batch_execute("call jobs.wait(timeout => '700 ms')"),
-        async {
+    let (waited, ()) =
+        tokio::join!(worker.batch_execute("call jobs.wait(timeout => '700 ms')"), async {
             seconds(0.1).await;
             run(&mallory, "notify jobs, '{\"queue\": \"default\"}'").await;
-        }
-    );
+        });
     waited.unwrap();
     assert!(before.elapsed() >= Duration::from_millis(650));
     assert_eq!(
-        text(
-            &db,
-            &format!("select state::text from jobs.jobs where id = {id}")
-        )
-        .await,
+        text(&db, &format!("select state::text from jobs.jobs where id = {id}")).await,
         "running"
     );
 }
@@ -368,10 +322,7 @@ async fn waiting_runs_nothing_of_the_waiting_role() {
     )
     .await;
     let (waited, ()) = tokio::join!(
-        tokio::time::timeout(
-            SOON,
-            mallory.batch_execute("call jobs.wait(timeout => '1 h')")
-        ),
+        tokio::time::timeout(SOON, mallory.batch_execute("call jobs.wait(timeout => '1 h')")),
         async {
             seconds(0.3).await;
             run(&db, "select jobs.insert('k')").await;
@@ -399,18 +350,9 @@ async fn rights_are_changed_by_several_at_the_same_time() {
     let other = cluster.connect("rights").await;
     run(&db, "create role one; create role two").await;
     for (first, second) in [
-        (
-            "select jobs.grant_admin('one')",
-            "select jobs.grant_producer('two')",
-        ),
-        (
-            "select jobs.grant_viewer('two')",
-            "select jobs.revoke('one')",
-        ),
-        (
-            "select jobs.revoke('two')",
-            "select jobs.grant_worker('one')",
-        ),
+        ("select jobs.grant_admin('one')", "select jobs.grant_producer('two')"),
+        ("select jobs.grant_viewer('two')", "select jobs.revoke('one')"),
+        ("select jobs.revoke('two')", "select jobs.grant_worker('one')"),
     ] {
         run(&db, "begin").await;
         run(&db, first).await;
@@ -442,10 +384,7 @@ async fn a_library_with_a_function_of_the_same_name_is_not_taken_for_ours() {
         .args([&library, &source])
         .status();
     assert!(compiled.expect("cc").success());
-    cluster.set(
-        "shared_preload_libraries",
-        format!("{}, jobs", library.display()),
-    );
+    cluster.set("shared_preload_libraries", format!("{}, jobs", library.display()));
     cluster.start_again();
     let db = cluster.database("names").await;
     run(

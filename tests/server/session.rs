@@ -79,10 +79,7 @@ const ATTACH: &str = "
 async fn settings(db: &Client) -> BTreeMap<String, String> {
     let names: Vec<&str> = SETTINGS.iter().map(|(name, _)| *name).collect();
     let rows = db
-        .query(
-            "select n, current_setting(n) from unnest($1::text[]) as n",
-            &[&names],
-        )
+        .query("select n, current_setting(n) from unnest($1::text[]) as n", &[&names])
         .await
         .expect("settings");
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
@@ -128,9 +125,7 @@ async fn trigger(db: &Client, does: &str) {
 async fn call_all(db: &Client, mut after: impl AsyncFnMut(&str)) {
     let (mut id, mut token) = (0i64, 0i64);
     for call in CALLS {
-        let sql = call
-            .replace(":id", &id.to_string())
-            .replace(":token", &token.to_string());
+        let sql = call.replace(":id", &id.to_string()).replace(":token", &token.to_string());
         let rows = rows_of(db, &sql).await;
         if call.contains("jobs.fetch(") {
             (id, token) = (rows[0].get(0), rows[0].get(1));
@@ -155,11 +150,7 @@ async fn found(db: &Client, name: &str) -> Vec<(String, String)> {
 async fn what_triggers_set_for_their_transaction_ends_with_it() {
     let (_cluster, db) = quiet("local").await;
     let before = settings(&db).await;
-    trigger(
-        &db,
-        "perform set_config(':name', ':other', true); set local :name = ':other';",
-    )
-    .await;
+    trigger(&db, "perform set_config(':name', ':other', true); set local :name = ':other';").await;
     set(&db).await;
     call_all(&db, async |call| {
         assert_eq!(settings(&db).await, sessions_own(), "after {call}");
@@ -220,15 +211,7 @@ async fn triggers_run_with_what_the_session_has_set() {
     for (name, value) in &SETTINGS[1..] {
         let found = found(&db, name).await;
         let tables: Vec<&str> = found.iter().map(|(table, _)| table.as_str()).collect();
-        for table in [
-            "job",
-            "ready",
-            "scheduled",
-            "running",
-            "finished",
-            "error",
-            "unique_claim",
-        ] {
+        for table in ["job", "ready", "scheduled", "running", "finished", "error", "unique_claim"] {
             assert!(tables.contains(&table), "{table}: {tables:?}");
         }
         let others: Vec<_> = found.iter().filter(|(_, found)| found != value).collect();
@@ -270,11 +253,7 @@ async fn no_error_shows_a_backtrace() {
          create trigger fails before insert on jobs.job for each row execute function public.fails()",
     )
     .await;
-    for (kind, expected) in [
-        ("with", Some("a detail")),
-        ("without", None),
-        ("else", None),
-    ] {
+    for (kind, expected) in [("with", Some("a detail")), ("without", None), ("else", None)] {
         for call in [
             "insert('KIND')",
             "insert('KIND', unique_opts => '{\"by_kind\": true}')",
@@ -302,11 +281,7 @@ async fn calls_that_the_extension_is_dropped_under_say_so() {
     ] {
         let caller = cluster.connect("dropped").await;
         // What it remembers of the tables is about those that are dropped.
-        run(
-            &caller,
-            "select jobs.insert('first'); select jobs.fetch('none')",
-        )
-        .await;
+        run(&caller, "select jobs.insert('first'); select jobs.fetch('none')").await;
         run(&db, "begin; drop extension jobs").await;
         let calling = tokio::spawn(async move { sqlstate(caller.batch_execute(call).await) });
         blocked(&cluster.connect("postgres").await, 1).await;

@@ -20,11 +20,7 @@ async fn insert_fetch_complete() {
     assert_eq!(row.get::<_, &str>(1), "available");
     assert!(!row.get::<_, bool>(2));
 
-    let job = row_of(
-        &db,
-        "select id, token, attempt, kind, args from jobs.fetch()",
-    )
-    .await;
+    let job = row_of(&db, "select id, token, attempt, kind, args from jobs.fetch()").await;
     assert_eq!(job.get::<_, i64>(0), id);
     assert_eq!(job.get::<_, i32>(2), 1);
     assert_eq!(job.get::<_, &str>(3), "email.send");
@@ -32,15 +28,10 @@ async fn insert_fetch_complete() {
     assert!(rows_of(&db, "select id from jobs.fetch()").await.is_empty());
 
     let token: i64 = job.get(1);
-    let state = db
-        .query_one("select jobs.complete($1, $2)::text", &[&id, &token])
-        .await
-        .unwrap();
+    let state = db.query_one("select jobs.complete($1, $2)::text", &[&id, &token]).await.unwrap();
     assert_eq!(state.get::<_, &str>(0), "completed");
-    let state = db
-        .query_one("select state::text from jobs.jobs where id = $1", &[&id])
-        .await
-        .unwrap();
+    let state =
+        db.query_one("select state::text from jobs.jobs where id = $1", &[&id]).await.unwrap();
     assert_eq!(state.get::<_, &str>(0), "completed");
 }
 
@@ -51,11 +42,7 @@ async fn drop_leaves_nothing_behind() {
     let before = objects(&db).await;
     for _ in 0..2 {
         run(&db, "create extension jobs").await;
-        run(
-            &db,
-            "select jobs.insert('email.send', unique_opts => '{\"by_args\": true}')",
-        )
-        .await;
+        run(&db, "select jobs.insert('email.send', unique_opts => '{\"by_args\": true}')").await;
         assert_ne!(objects(&db).await, before);
         run(&db, "drop extension jobs").await;
         assert_eq!(objects(&db).await, before);

@@ -79,32 +79,19 @@ async fn attempts_end_whose_tokens_are_current_when_the_call_answers() {
     directly_and_by_statements(&db, async |way| {
         for (what, became) in [
             (json!({"do": "complete"}), "completed t"),
-            (
-                json!({"do": "fail", "error": "e", "retry_in": 3600}),
-                "retryable t",
-            ),
+            (json!({"do": "fail", "error": "e", "retry_in": 3600}), "retryable t"),
             (json!({"do": "snooze", "delay": 3600}), "scheduled t"),
         ] {
             run(&db, "select jobs.insert_batch('k', '{1,2}')").await;
             let first = fetch(&worker, "").await[0];
-            run(
-                &worker,
-                &format!("begin; select jobs.complete({}, {})", first.0, first.1),
-            )
-            .await;
+            run(&worker, &format!("begin; select jobs.complete({}, {})", first.0, first.1)).await;
             let second = fetch(&worker, "").await[0];
-            let results = [
-                result(second, what.clone()),
-                result(first, json!({"do": "complete"})),
-            ];
+            let results = [result(second, what.clone()), result(first, json!({"do": "complete"}))];
             let (told, ()) = tokio::join!(finish_many(&other, &results), async {
                 waits(&db).await;
                 run(&worker, "commit").await;
             });
-            let expected = [
-                (second.0, became.to_string()),
-                (first.0, "completed t".to_string()),
-            ];
+            let expected = [(second.0, became.to_string()), (first.0, "completed t".to_string())];
             assert_eq!(told.unwrap(), expected, "{way}");
         }
     })
@@ -129,18 +116,14 @@ async fn a_result_whose_job_stays_locked_keeps_no_other_one_waiting() {
             let held = fetch(&db, &format!("'{queue}', 5")).await;
             let becomes = [
                 (json!({"do": "complete"}), "completed"),
-                (
-                    json!({"do": "fail", "error": "e", "retry_in": 3600}),
-                    "retryable",
-                ),
+                (json!({"do": "fail", "error": "e", "retry_in": 3600}), "retryable"),
                 (json!({"do": "snooze", "delay": 3600}), "scheduled"),
                 (json!({"do": "release"}), "available"),
                 (json!({"do": "cancel"}), "cancelled"),
             ];
             let results = held.iter().zip(&becomes);
-            let mut results: Vec<Value> = results
-                .map(|(lease, (what, _))| result(*lease, what.clone()))
-                .collect();
+            let mut results: Vec<Value> =
+                results.map(|(lease, (what, _))| result(*lease, what.clone())).collect();
             // One row is changed, the other one is deleted.
             let locked = [n, n + 2];
             let [changed, gone] = locked.map(|n| held[n]);
@@ -194,16 +177,10 @@ async fn a_result_whose_job_is_locked_is_told_within_the_statement_timeout() {
         run(&db, "select jobs.insert_batch('k', '{1,2}')").await;
         let held = fetch(&db, "max_jobs => 2").await;
         let results = [0, 1].map(|n| result(held[n], json!({"do": "complete"})));
-        run(
-            &holder,
-            &format!("begin; select jobs.cancel({})", held[0].0),
-        )
-        .await;
+        run(&holder, &format!("begin; select jobs.cancel({})", held[0].0)).await;
         let told = finish_many(&caller, &results).await.expect(way);
-        let expected = [
-            (held[0].0, "running f locked".to_string()),
-            (held[1].0, "completed t".to_string()),
-        ];
+        let expected =
+            [(held[0].0, "running f locked".to_string()), (held[1].0, "completed t".to_string())];
         assert_eq!(told, expected, "{way}");
         run(&holder, "commit").await;
     })
@@ -225,11 +202,7 @@ async fn a_result_is_stored_whose_job_is_unlocked_in_time() {
                 let held = fetch(&db, "max_jobs => 2").await;
                 let results =
                     [&held[0], &held[1]].map(|lease| result(*lease, json!({"do": "complete"})));
-                run(
-                    &holder,
-                    &format!("begin; select jobs.cancel({})", held[0].0),
-                )
-                .await;
+                run(&holder, &format!("begin; select jobs.cancel({})", held[0].0)).await;
                 run(&caller, &format!("begin isolation level {level}")).await;
                 let (told, ()) = tokio::join!(finish_many(&caller, &results), async {
                     waits(&db).await;
@@ -241,9 +214,7 @@ async fn a_result_is_stored_whose_job_is_unlocked_in_time() {
                     run(&caller, "rollback").await;
                     finish_many(&caller, &results).await.expect(&what);
                 } else {
-                    let done = held
-                        .iter()
-                        .map(|lease| (lease.0, "completed t".to_string()));
+                    let done = held.iter().map(|lease| (lease.0, "completed t".to_string()));
                     assert_eq!(told.expect(&what), done.collect::<Vec<_>>(), "{what}");
                     run(&caller, "commit").await;
                 }
@@ -255,10 +226,7 @@ async fn a_result_is_stored_whose_job_is_unlocked_in_time() {
 
 /// Locks a job in a transaction that stays open.
 async fn lock(holder: &Client, lease: Lease) {
-    let sql = format!(
-        "begin; select from jobs.running where job_id = {} for update",
-        lease.0
-    );
+    let sql = format!("begin; select from jobs.running where job_id = {} for update", lease.0);
     run(holder, &sql).await;
 }
 
@@ -355,15 +323,9 @@ async fn a_job_is_final_no_earlier_than_its_cancel_request() {
 fn random_result(lease: Lease, rng: &mut StdRng) -> (Value, bool) {
     let (more, is_final) = match rng.random_range(0..8) {
         0..3 => (json!({"do": "complete", "output": {"of": lease.0}}), true),
-        3 => (
-            json!({"do": "fail", "error": "e", "retryable": false}),
-            true,
-        ),
+        3 => (json!({"do": "fail", "error": "e", "retryable": false}), true),
         4 => (json!({"do": "fail", "error": "e", "retry_in": 0}), false),
-        5 => (
-            json!({"do": "fail", "error": "e", "retry_in": "1 ms"}),
-            false,
-        ),
+        5 => (json!({"do": "fail", "error": "e", "retry_in": "1 ms"}), false),
         6 => (json!({"do": "snooze", "delay": 0.001}), false),
         _ => (json!({"do": "release"}), false),
     };
@@ -402,11 +364,7 @@ async fn work(client: Client, mut rng: StdRng, over: Arc<AtomicBool>) -> BTreeMa
             }
             let state = told.strip_suffix(" t").unwrap().to_string();
             let is_final = matches!(state.as_str(), "completed" | "discarded" | "cancelled");
-            assert_eq!(
-                is_final,
-                ends[id] || state == "cancelled",
-                "{result}: {told}"
-            );
+            assert_eq!(is_final, ends[id] || state == "cancelled", "{result}: {told}");
             if is_final {
                 assert_eq!(said.insert(*id, state), None, "twice: {result}");
             }
@@ -470,11 +428,7 @@ async fn each_job_ends_once_as_its_worker_was_told() {
     }
     assert!(said.len() > 1000);
     let wrong = "select count(*) from jobs.jobs where state = 'completed' and (output ->> 'of')::bigint is distinct from id";
-    assert_eq!(
-        number(&db, wrong).await,
-        0,
-        "outputs are those of their jobs"
-    );
+    assert_eq!(number(&db, wrong).await, 0, "outputs are those of their jobs");
     assert_eq!(number(&db, "select count(*) from jobs.check()").await, 0);
     let slots = "select count(*) from jobs.queue_slot where job_id is not null";
     assert_eq!(number(&db, slots).await, 0, "every slot is free");
@@ -571,11 +525,7 @@ async fn fetch_at_least(db: Client, most: usize, lingers: bool, over: Arc<Atomic
         let among = rows.len();
         assert!(among <= most, "{among} jobs");
         if among == 0 {
-            record.in_vain.push(InVain {
-                lingers,
-                began,
-                ended,
-            });
+            record.in_vain.push(InVain { lingers, began, ended });
         } else {
             assert!(lingers || among >= LEAST, "{among} jobs");
             let first = rows.iter().map(|row| row.get(2)).min().unwrap();
@@ -588,9 +538,8 @@ async fn fetch_at_least(db: Client, most: usize, lingers: bool, over: Arc<Atomic
                 first,
             }));
             let leases = rows.iter().map(|row| (row.get(0), row.get(1)));
-            let results: Vec<Value> = leases
-                .map(|lease| result(lease, json!({"do": "complete"})))
-                .collect();
+            let results: Vec<Value> =
+                leases.map(|lease| result(lease, json!({"do": "complete"}))).collect();
             finish_many(&db, &results).await.unwrap();
         }
         began = ended;
@@ -624,23 +573,14 @@ async fn nobody_gets_fewer_jobs_than_he_asks_for_before_the_time_nor_none_after_
     let began = clock(&db).await;
     let hour = format!("max_jobs => 10, min_jobs => {LEAST}, linger => '1 hour'");
     assert_eq!(fetch(&db, &hour).await, []);
-    let waits_for_longer = InVain {
-        lingers: true,
-        began,
-        ended: clock(&db).await,
-    };
+    let waits_for_longer = InVain { lingers: true, began, ended: clock(&db).await };
     let over = Arc::new(AtomicBool::new(false));
     let mut workers = Vec::new();
     for n in 0..16 {
         let client = cluster.connect("fewer").await;
         // Some take more than they need.
         let most = if n % 4 < 2 { 25 } else { LEAST };
-        workers.push(tokio::spawn(fetch_at_least(
-            client,
-            most,
-            n % 2 == 0,
-            over.clone(),
-        )));
+        workers.push(tokio::spawn(fetch_at_least(client, most, n % 2 == 0, over.clone())));
     }
     all_are_completed().await;
     for _ in 0..150 {
@@ -700,10 +640,8 @@ async fn late_fetches(fault: &str) -> i32 {
     for _ in 0..300 {
         let held = fetch(&db, "max_jobs => 20, min_jobs => 10, linger => '0'").await;
         late += i32::from(held.len() < 7);
-        let results: Vec<Value> = held
-            .into_iter()
-            .map(|lease| result(lease, json!({"do": "release"})))
-            .collect();
+        let results: Vec<Value> =
+            held.into_iter().map(|lease| result(lease, json!({"do": "release"}))).collect();
         finish_many(&db, &results).await.unwrap();
     }
     over.store(true, Ordering::Relaxed);
@@ -727,18 +665,10 @@ async fn control_out_of_turn_somebody_is_late() {
 async fn a_fetch_of_several_jobs_from_many_queues_takes_few_locks() {
     let (_cluster, db) = with(
         "queues",
-        &[
-            ("jobs.enabled", "off"),
-            ("max_connections", "10"),
-            ("max_locks_per_transaction", "10"),
-        ],
+        &[("jobs.enabled", "off"), ("max_connections", "10"), ("max_locks_per_transaction", "10")],
     )
     .await;
-    run(
-        &db,
-        "select jobs.insert('k', queue => 'q' || n) from unnest('{1,9999}'::int[]) n",
-    )
-    .await;
+    run(&db, "select jobs.insert('k', queue => 'q' || n) from unnest('{1,9999}'::int[]) n").await;
     let fetch = "select count(*) from jobs.fetch_any((select array_agg('q' || n) from generate_series(1, 10000) n), 10, min_jobs => 2)";
     assert_eq!(number(&db, fetch).await, 2);
 }

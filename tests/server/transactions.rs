@@ -56,11 +56,7 @@ impl Rival {
     async fn waiting(cluster: &Cluster, db: &Client, level: &str, way: Way, n: i32) -> Rival {
         let database: String = scalar(db, "select current_database()::text").await;
         let client = cluster.connect(&database).await;
-        run(
-            &client,
-            &format!("set default_transaction_isolation = '{level}'"),
-        )
-        .await;
+        run(&client, &format!("set default_transaction_isolation = '{level}'")).await;
         let pid = scalar(&client, "select pg_backend_pid()").await;
         let task = tokio::spawn(async move {
             let row = client.query_one(&way.sql(n, ""), &[]).await?;
@@ -87,10 +83,7 @@ impl Rival {
 
     /// What it was answered; it must come soon.
     async fn answer(self) -> Result<(i64, bool), Error> {
-        tokio::time::timeout(SOON, self.task)
-            .await
-            .expect("the rival still waits")
-            .unwrap()
+        tokio::time::timeout(SOON, self.task).await.expect("the rival still waits").unwrap()
     }
 
     /// Panics unless it inserts a job.
@@ -110,10 +103,7 @@ impl Rival {
         } else {
             assert_eq!(sqlstate(answer), "40001");
             // An error is told before the transaction is undone, with its locks.
-            poll_until("the rival has gone", SOON, async || {
-                count(db, &session).await == 0
-            })
-            .await;
+            poll_until("the rival has gone", SOON, async || count(db, &session).await == 0).await;
         }
     }
 }
@@ -155,11 +145,7 @@ pub(crate) async fn assert_one_job_a_key(db: &Client, jobs: i64) {
 }
 
 async fn forget_all(db: &Client) {
-    run(
-        db,
-        "select jobs.delete(id) from jobs.jobs; select jobs.maintain()",
-    )
-    .await;
+    run(db, "select jobs.delete(id) from jobs.jobs; select jobs.maintain()").await;
 }
 
 #[tokio::test]
@@ -178,20 +164,14 @@ async fn control_every_fault_is_found() {
             "1 keys with another number of jobs than one",
         ),
         ("delete from jobs.unique_claim", "3 jobs without a claim"),
-        (
-            "update jobs.unique_claim set jobs = '{7}'",
-            "3 claims without a job",
-        ),
+        ("update jobs.unique_claim set jobs = '{7}'", "3 claims without a job"),
         ("delete from jobs.ready", "3 jobs in no place"),
         ("select pg_advisory_xact_lock(1)", "1 locks left behind"),
     ] {
         run(&db, "begin").await;
         run(&db, doctored).await;
         let faults = faults(&db, 3).await;
-        assert!(
-            faults.contains(&found.to_string()),
-            "{doctored}: {faults:?}"
-        );
+        assert!(faults.contains(&found.to_string()), "{doctored}: {faults:?}");
         run(&db, "rollback").await;
     }
 }
@@ -265,11 +245,8 @@ async fn a_rival_gets_the_key_of_a_released_savepoint_inside_a_rolled_back_one()
         for way in WAYS {
             let insert = way.sql(1, "");
             for end in ["commit", "rollback"] {
-                run(
-                    &holder,
-                    &format!("begin; savepoint a; savepoint b; {insert}; release b"),
-                )
-                .await;
+                run(&holder, &format!("begin; savepoint a; savepoint b; {insert}; release b"))
+                    .await;
                 let rival = Rival::waiting(&cluster, &db, level, way, 1).await;
                 run(&holder, "rollback to a").await;
                 let id = match way {
@@ -375,11 +352,7 @@ async fn what_a_rolled_back_savepoint_replaced_or_updated_is_as_it_was() {
             r#", "on_conflict": {"update": {"*": ["args", "meta", "priority", "queue", "scheduled_at"]}}"#,
         ] {
             for running in [false, true] {
-                run(
-                    &db,
-                    "select jobs.insert('k', unique_opts => '{\"by_kind\": true}')",
-                )
-                .await;
+                run(&db, "select jobs.insert('k', unique_opts => '{\"by_kind\": true}')").await;
                 if running {
                     run(&db, "select jobs.fetch()").await;
                 }
@@ -459,9 +432,8 @@ async fn a_block_that_fails_after_its_insert_leaves_nothing_of_it() {
     let holder = cluster.connect("block").await;
     for level in LEVELS {
         for way in WAYS {
-            let insert = way
-                .sql(1, "")
-                .replace("select id, unique_skipped_as_duplicate", "perform");
+            let insert =
+                way.sql(1, "").replace("select id, unique_skipped_as_duplicate", "perform");
             run(&holder, &format!("begin isolation level {level}")).await;
             run(
                 &holder,
@@ -527,11 +499,7 @@ async fn triggers_insert_one_job_a_key_and_a_rolled_back_statement_none() {
             assert_one_job_a_key(&db, 300).await;
             forget_all(&db).await;
             // A transaction that does not commit.
-            run(
-                &db,
-                &format!("begin; {good}; set constraints all immediate"),
-            )
-            .await;
+            run(&db, &format!("begin; {good}; set constraints all immediate")).await;
             assert_eq!(count(&db, "jobs.jobs").await, 300);
             run(&db, "rollback").await;
             assert_one_job_a_key(&db, 0).await;
@@ -562,11 +530,7 @@ async fn a_deferred_trigger_that_fails_at_commit_leaves_no_job() {
     assert_one_job_a_key(&db, 2).await;
     // It decides at the commit, and waits there for a rival if it must.
     let holder = cluster.connect("deferred").await;
-    run(
-        &holder,
-        "begin; select jobs.insert('bill', '3', '{\"by_args\": true}')",
-    )
-    .await;
+    run(&holder, "begin; select jobs.insert('bill', '3', '{\"by_args\": true}')").await;
     let waiter = cluster.connect("deferred").await;
     run(&waiter, "begin; insert into orders values (3)").await;
     let committing = tokio::spawn(async move {
@@ -637,11 +601,9 @@ async fn a_prepared_insert_holds_its_key_until_it_is_committed_or_rolled_back() 
 #[tokio::test]
 async fn a_prepared_insert_holds_its_key_over_a_crash() {
     let (cluster, db) = quiet("crashed").await;
-    for (name, n, way) in [
-        ("single", 1, Way::Single),
-        ("batch", 2, Way::Batch),
-        ("gone", 3, Way::Single),
-    ] {
+    for (name, n, way) in
+        [("single", 1, Way::Single), ("batch", 2, Way::Batch), ("gone", 3, Way::Single)]
+    {
         run(&db, "begin").await;
         way.insert(&db, n).await;
         run(&db, &format!("prepare transaction '{name}'")).await;
@@ -671,11 +633,7 @@ async fn a_prepared_insert_holds_its_key_over_a_crash() {
         Rival::waiting(&cluster, &db, LEVELS[1], Way::Single, 2).await,
         Rival::waiting(&cluster, &db, LEVELS[2], Way::Batch, 3).await,
     ];
-    for end in [
-        "commit prepared 'single'",
-        "commit prepared 'batch'",
-        "rollback prepared 'gone'",
-    ] {
+    for end in ["commit prepared 'single'", "commit prepared 'batch'", "rollback prepared 'gone'"] {
         run(&db, end).await;
     }
     let [first, second, third] = rivals;
@@ -704,21 +662,13 @@ async fn large_batches_in_opposite_orders_do_not_deadlock() {
             );
             count(client, &from).await
         };
-        let (a, b, c, d) = tokio::join!(
-            batch(&a, "asc"),
-            batch(&b, "desc"),
-            batch(&c, "asc"),
-            batch(&d, "desc")
-        );
+        let (a, b, c, d) =
+            tokio::join!(batch(&a, "asc"), batch(&b, "desc"), batch(&c, "asc"), batch(&d, "desc"));
         assert_eq!(a + b + c + d, KEYS, "round {round}");
     }
     assert_one_job_a_key(&db, KEYS * ROUNDS).await;
     assert!(
-        is(
-            &db,
-            "deadlocks = 0 from pg_stat_database where datname = current_database()"
-        )
-        .await
+        is(&db, "deadlocks = 0 from pg_stat_database where datname = current_database()").await
     );
 }
 

@@ -25,12 +25,7 @@ async fn insert(db: &Client, kind: &str, by_state: &str) -> (i64, bool) {
 async fn complete(db: &Client, id: i64) {
     let row = row_of(db, "select id, token from jobs.fetch(max_jobs => 1)").await;
     assert_eq!(row.get::<_, i64>(0), id);
-    db.execute(
-        "select jobs.complete($1, $2)",
-        &[&id, &row.get::<_, i64>(1)],
-    )
-    .await
-    .unwrap();
+    db.execute("select jobs.complete($1, $2)", &[&id, &row.get::<_, i64>(1)]).await.unwrap();
 }
 
 #[tokio::test]
@@ -46,11 +41,7 @@ async fn a_retry_while_the_key_is_locked_waits_for_nobody_and_is_known_after_a_r
     for isolation in ["read committed", "repeatable read"] {
         run(&rival, "begin").await;
         assert!(!insert(&rival, "k", r#"["available"]"#).await.1);
-        run(
-            &db,
-            &format!("begin isolation level {isolation}; set lock_timeout = '60s'"),
-        )
-        .await;
+        run(&db, &format!("begin isolation level {isolation}; set lock_timeout = '60s'")).await;
         assert_eq!(
             sqlstate(db.execute("select jobs.retry($1)", &[&ids[0]]).await),
             "00000",
@@ -71,20 +62,14 @@ async fn a_reaper_does_not_touch_a_claim_that_it_has_not_locked() {
     // However it came to that: the job is past its retention, and has no claim.
     run(&db, "delete from jobs.unique_claim; update jobs.finished set finalized_at = now() - interval '2 days'").await;
     let holder = cluster.connect("reaper").await;
-    run(
-        &holder,
-        &format!("begin; select from jobs.job where id = {old} for update"),
-    )
-    .await;
+    run(&holder, &format!("begin; select from jobs.job where id = {old} for update")).await;
     let maintainer = cluster.connect("reaper").await;
     let maintaining =
         tokio::spawn(async move { maintainer.batch_execute("select jobs.maintain()").await });
     blocked(&db, 1).await;
     // Between its look and its reaping the key gets a claim, and a rival holds it.
     let (gone, _) = insert(&db, "k", r#"["available"]"#).await;
-    db.execute("select jobs.delete($1)", &[&gone])
-        .await
-        .unwrap();
+    db.execute("select jobs.delete($1)", &[&gone]).await.unwrap();
     let rival = cluster.connect("reaper").await;
     run(&rival, "begin").await;
     let (winner, skipped) = insert(&rival, "k", r#"["available"]"#).await;
@@ -206,10 +191,7 @@ async fn rows_whose_job_is_not_there_are_left_alone() {
          create table aside as select * from jobs.job; delete from jobs.job;
          select pg_sleep(0.3)"
     )).await;
-    assert_eq!(
-        scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await,
-        0
-    );
+    assert_eq!(scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await, 0);
     run(&db, "insert into jobs.job select * from aside").await;
     assert_eq!(
         scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await,
@@ -217,11 +199,7 @@ async fn rows_whose_job_is_not_there_are_left_alone() {
         "control: with their jobs they are dealt with"
     );
     // A job in no place holds no key.
-    run(
-        &db,
-        "insert into jobs.job select * from aside on conflict do nothing",
-    )
-    .await;
+    run(&db, "insert into jobs.job select * from aside on conflict do nothing").await;
     assert!(!insert(&db, "k", r#"["available"]"#).await.1);
 }
 
@@ -229,16 +207,9 @@ async fn rows_whose_job_is_not_there_are_left_alone() {
 async fn a_database_in_another_encoding_is_refused() {
     let cluster = Cluster::quiet();
     let db = cluster.connect("postgres").await;
-    run(
-        &db,
-        "create database latin encoding 'LATIN1' locale 'C' template template0",
-    )
-    .await;
+    run(&db, "create database latin encoding 'LATIN1' locale 'C' template template0").await;
     let latin = cluster.connect("latin").await;
-    assert_eq!(
-        sqlstate(latin.batch_execute("create extension jobs").await),
-        "0A000"
-    );
+    assert_eq!(sqlstate(latin.batch_execute("create extension jobs").await), "0A000");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -276,11 +247,8 @@ async fn a_sampler_never_sees_neither_or_both_of_a_replacement() {
     }
     let mut samples = 0;
     while !tasks.iter().all(|task| task.is_finished()) {
-        let live: i64 = scalar(
-            &db,
-            "select count(*) from jobs.jobs where finalized_at is null",
-        )
-        .await;
+        let live: i64 =
+            scalar(&db, "select count(*) from jobs.jobs where finalized_at is null").await;
         assert_eq!(live, 1, "neither or both");
         samples += 1;
         is_enough.store(samples > 50, Ordering::Relaxed);
@@ -293,10 +261,7 @@ async fn a_sampler_never_sees_neither_or_both_of_a_replacement() {
     replaced.sort_unstable();
     replaced.dedup();
     assert_eq!(replaced.len(), all, "each job is replaced once");
-    assert_eq!(
-        count(&db, "jobs.jobs where state = 'cancelled'").await,
-        all as i64
-    );
+    assert_eq!(count(&db, "jobs.jobs where state = 'cancelled'").await, all as i64);
 }
 
 #[tokio::test]
@@ -308,10 +273,7 @@ async fn a_replacement_chases_what_moves() {
     // then only a final job conflicts, and the new one is skipped.
     for (step, replaces) in [
         ("select jobs.fetch()", true),
-        (
-            "select jobs.complete(id, token) from jobs.jobs where state = 'running'",
-            false,
-        ),
+        ("select jobs.complete(id, token) from jobs.jobs where state = 'running'", false),
     ] {
         let kind = if replaces { "fetched" } else { "completed" };
         let first: i64 = scalar(&db, &format!("select id from jobs.insert('{kind}')")).await;
@@ -336,11 +298,7 @@ async fn a_replacement_chases_what_moves() {
         let answer: (Option<i64>, bool) = (row.get(0), row.get(1));
         if replaces {
             assert_eq!(answer, (Some(first), false));
-            run(
-                &db,
-                &format!("select jobs.cancel({})", row.get::<_, i64>(2)),
-            )
-            .await;
+            run(&db, &format!("select jobs.cancel({})", row.get::<_, i64>(2))).await;
         } else {
             assert_eq!((answer, row.get::<_, i64>(2)), ((None, true), first));
         }
@@ -361,11 +319,7 @@ async fn an_update_meets_a_job_on_its_way() {
     let (id, _) = insert(&db, "k", r#"["available", "running"]"#).await;
     run(&other, "select jobs.fetch()").await;
     run(&other, "begin").await;
-    run(
-        &other,
-        "select jobs.release(id, token) from jobs.jobs where state = 'running'",
-    )
-    .await;
+    run(&other, "select jobs.release(id, token) from jobs.jobs where state = 'running'").await;
     let updater = cluster.connect("moving").await;
     let sql = update(r#"{"running": ["queue"]}"#);
     let waiting = tokio::spawn(async move { sqlstate(updater.batch_execute(&sql).await) });
@@ -397,11 +351,7 @@ async fn an_update_meets_a_job_on_its_way() {
     run(&other, "commit").await;
     assert_eq!(waiting.await.unwrap(), "00000");
     assert_eq!(
-        scalar::<String>(
-            &db,
-            &format!("select args::text from jobs.jobs where id = {id}")
-        )
-        .await,
+        scalar::<String>(&db, &format!("select args::text from jobs.jobs where id = {id}")).await,
         "{}"
     );
 }
@@ -417,11 +367,7 @@ async fn a_batch_of_replacements_and_complete_many_take_jobs_in_one_order() {
     for n in 1..=2 {
         run(&db, &format!("select jobs.insert_many('[{}]')", job(n))).await;
     }
-    run(
-        &db,
-        "create table held as select id, token from jobs.fetch(max_jobs => 2)",
-    )
-    .await;
+    run(&db, "create table held as select id, token from jobs.fetch(max_jobs => 2)").await;
     // Somebody has the first job; a completion of both waits for it, then a batch that
     // replaces the second one first.
     let blocker = cluster.connect("lock_order").await;
@@ -452,11 +398,7 @@ async fn a_batch_of_replacements_and_complete_many_take_jobs_in_one_order() {
 
 /// A claim under which nothing is left is gone after maintenance, with all notes on it.
 async fn assert_reaped(db: &Client) {
-    run(
-        db,
-        "select jobs.delete(id) from jobs.jobs; select jobs.maintain()",
-    )
-    .await;
+    run(db, "select jobs.delete(id) from jobs.jobs; select jobs.maintain()").await;
     for table in ["claim", "note"] {
         let left = format!("select count(*) from jobs.unique_{table}");
         assert_eq!(scalar::<i64>(db, &left).await, 0, "{table}");
@@ -481,11 +423,7 @@ async fn old_snapshot_of_a_deleted_job(
     id: i64,
 ) -> Client {
     let old = cluster.connect(name).await;
-    run(
-        &old,
-        &format!("begin isolation level {level}; select count(*) from jobs.job"),
-    )
-    .await;
+    run(&old, &format!("begin isolation level {level}; select count(*) from jobs.job")).await;
     let sql = format!("select jobs.cancel({id}); select jobs.delete({id}); select jobs.maintain()");
     let other = cluster.connect(name).await;
     run(&other, &sql).await;
@@ -514,13 +452,7 @@ async fn a_job_that_comes_back_while_another_one_is_inserted_is_known() {
     let db = cluster.database("listed").await;
     let first = cancelled(&db).await;
     cancelled(&db).await;
-    between_look_and_write(
-        &cluster,
-        &db,
-        "listed",
-        &format!("select jobs.retry({first})"),
-    )
-    .await;
+    between_look_and_write(&cluster, &db, "listed", &format!("select jobs.retry({first})")).await;
     assert_eq!(insert(&db, "k", AVAILABLE).await, (first, true));
     assert_reaped(&db).await;
 
@@ -586,11 +518,7 @@ async fn a_batch_of_an_old_snapshot_goes_by_the_claims_that_this_shows() {
         let old = old_snapshot_of_a_deleted_job(&cluster, "old", level, gone).await;
         assert_eq!(count(&db, "jobs.unique_claim").await, 0);
         let reply = batch(&old, "{1,2}", "available").await;
-        assert_eq!(
-            reply[0],
-            (gone, true),
-            "{level}: by its snapshot it is there"
-        );
+        assert_eq!(reply[0], (gone, true), "{level}: by its snapshot it is there");
         assert!(!reply[1].1, "{level}");
         let own = batch(&old, "{1,3}", "running").await;
         assert!(own.iter().all(|(_, skipped)| !skipped), "{level}");
@@ -618,11 +546,7 @@ async fn a_batch_that_does_not_wait_touches_no_job_of_a_busy_key() {
     assert_eq!(scalar::<i64>(&db, &batch("")).await, 3);
     run(&db, "select jobs.fetch(max_jobs => 3)").await;
     let rival = cluster.connect("busy").await;
-    run(
-        &rival,
-        &format!("begin; select jobs.insert('k', '1', {})", policy("")),
-    )
-    .await;
+    run(&rival, &format!("begin; select jobs.insert('k', '1', {})", policy(""))).await;
     run(&db, "set statement_timeout = '60s'").await;
     assert_eq!(scalar::<i64>(&db, &batch(r#", "wait": false"#)).await, 2);
     run(&rival, "rollback").await;
@@ -661,10 +585,9 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
     let (cluster, db) = quiet("aba").await;
     let worker = cluster.connect("aba").await;
     // It leaves and comes back to the same state, and has released its hold.
-    for (kind, on_conflict) in [
-        ("replace", r#""replace""#),
-        ("update", r#"{"update": {"*": ["args"]}}"#),
-    ] {
+    for (kind, on_conflict) in
+        [("replace", r#""replace""#), ("update", r#"{"update": {"*": ["args"]}}"#)]
+    {
         let insert = |more: &str| {
             format!(
                 r#"select id, unique_skipped_as_duplicate, replaced_id from jobs.insert('{kind}', '1', '{{"by_kind": true, "by_state": ["pending"], {more}}}', '{kind}')"#
@@ -682,10 +605,7 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
         run(&worker, "commit").await;
         let row = waiting.await.unwrap();
         let answer: (i64, bool, Option<i64>) = (row.get(0), row.get(1), row.get(2));
-        assert!(
-            answer.0 > first && !answer.1 && answer.2.is_none(),
-            "{kind}: {answer:?}"
-        );
+        assert!(answer.0 > first && !answer.1 && answer.2.is_none(), "{kind}: {answer:?}");
     }
     // It is put off, and its new schedule is what is taken over.
     let insert = |at: &str| {
@@ -733,11 +653,7 @@ async fn an_update_of_a_running_job_does_not_deadlock_with_its_worker() {
 /// A job that runs or is final, and a call that makes it wait again.
 const COMEBACKS: [(&str, &str, &str); 6] = [
     ("running", "jobs.fail(id, token, 'e', '0')", "available"),
-    (
-        "running",
-        "jobs.fail(id, token, 'e', '1 hour')",
-        "retryable",
-    ),
+    ("running", "jobs.fail(id, token, 'e', '1 hour')", "retryable"),
     ("running", "jobs.snooze(id, token, '1 hour')", "scheduled"),
     ("running", "jobs.release(id, token)", "available"),
     ("completed", "jobs.retry(id)", "available"),
@@ -775,15 +691,8 @@ async fn overtaken_by_an_update(
     update: &str,
     call: &str,
 ) -> String {
-    let (updater, mover) = (
-        cluster.connect("overtaken").await,
-        cluster.connect("overtaken").await,
-    );
-    run(
-        &mover,
-        &format!("begin isolation level {level}; select count(*) from jobs.jobs"),
-    )
-    .await;
+    let (updater, mover) = (cluster.connect("overtaken").await, cluster.connect("overtaken").await);
+    run(&mover, &format!("begin isolation level {level}; select count(*) from jobs.jobs")).await;
     run(&updater, &format!("begin; {update}")).await;
     let sql = format!("select {call} from held; commit");
     let moving = tokio::spawn(async move { sqlstate(mover.batch_execute(&sql).await) });
@@ -815,11 +724,7 @@ async fn a_job_comes_back_with_what_it_was_updated_to_or_not_at_all() {
                 (expected, 0),
                 "{level}: {call}"
             );
-            run(
-                &db,
-                "select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs",
-            )
-            .await;
+            run(&db, "select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs").await;
         }
     }
 }
@@ -829,17 +734,9 @@ async fn a_rescue_that_an_update_overtakes_leaves_the_job_to_the_next_one() {
     let (cluster, db) = quiet("overtaken").await;
     let update = update_by_insert(r#"["queue"]"#, "queue => 'q2'");
     begun(&db, "running", 25).await;
-    run(
-        &db,
-        "update jobs.running set lease_expires_at = now() - interval '1 second'",
-    )
-    .await;
+    run(&db, "update jobs.running set lease_expires_at = now() - interval '1 second'").await;
     let old = cluster.connect("overtaken").await;
-    run(
-        &old,
-        "begin isolation level repeatable read; select count(*) from jobs.jobs",
-    )
-    .await;
+    run(&old, "begin isolation level repeatable read; select count(*) from jobs.jobs").await;
     run(&db, &update).await;
     let errors: i64 = scalar(
         &old,
@@ -861,20 +758,8 @@ async fn how_often_a_job_is_tried_is_what_it_was_updated_to_while_it_ran() {
     let update =
         |max: i32| update_by_insert(r#"["max_attempts"]"#, &format!("max_attempts => {max}"));
     for (before, call, max, new_max, after) in [
-        (
-            "running",
-            "jobs.fail(id, token, 'e')",
-            1,
-            5,
-            ("retryable", 5),
-        ),
-        (
-            "running",
-            "jobs.fail(id, token, 'e')",
-            5,
-            1,
-            ("discarded", 1),
-        ),
+        ("running", "jobs.fail(id, token, 'e')", 1, 5, ("retryable", 5)),
+        ("running", "jobs.fail(id, token, 'e')", 5, 1, ("discarded", 1)),
         // It has a try left by then, and is given none.
         ("discarded", "jobs.retry(id)", 1, 5, ("available", 5)),
         ("completed", "jobs.retry(id)", 5, 1, ("available", 2)),
@@ -884,16 +769,8 @@ async fn how_often_a_job_is_tried_is_what_it_was_updated_to_while_it_ran() {
             overtaken_by_an_update(&cluster, &db, "read committed", &update(new_max), call).await;
         let row = row_of(&db, "select state::text, max_attempts from jobs.jobs").await;
         let found = (row.get::<_, &str>(0), row.get::<_, i32>(1));
-        assert_eq!(
-            (reply.as_str(), found),
-            ("00000", after),
-            "{before}: {call}"
-        );
-        run(
-            &db,
-            "select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs",
-        )
-        .await;
+        assert_eq!((reply.as_str(), found), ("00000", after), "{before}: {call}");
+        run(&db, "select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs").await;
     }
 }
 
@@ -939,11 +816,7 @@ async fn a_key_used_over_and_over_under_a_held_snapshot_costs_no_more_each_time(
     const CYCLES: usize = 3000;
     let (cluster, db) = with("over", &[("jobs.enabled", "off"), ("autovacuum", "off")]).await;
     let holder = cluster.connect("over").await;
-    run(
-        &holder,
-        "begin isolation level repeatable read; select count(*) from jobs.job",
-    )
-    .await;
+    run(&holder, "begin isolation level repeatable read; select count(*) from jobs.job").await;
     let mut pages = Vec::new();
     for _ in 0..CYCLES {
         pages.push(pages_of_a_cycle(&db).await);
@@ -951,10 +824,7 @@ async fn a_key_used_over_and_over_under_a_held_snapshot_costs_no_more_each_time(
     let most = |pages: &[i64]| *pages.iter().max().unwrap();
     let (first, last) = (most(&pages[20..200]), most(&pages[CYCLES - 200..]));
     println!("{first} pages at first, {last} at the end");
-    assert!(
-        last < 2 * first,
-        "{first} pages at first, {last} at the end"
-    );
+    assert!(last < 2 * first, "{first} pages at first, {last} at the end");
 }
 
 /// A batch that replaces locks what waits before what runs: what a worker fetches meanwhile it
@@ -1024,11 +894,7 @@ async fn a_batch_that_replaces_and_a_worker_with_many_jobs_do_not_deadlock() {
             sqlstate(batch.query_one(replace, &[]).await)
         });
         blocked(&db, 1).await;
-        run(
-            &db,
-            "insert into public.mine select id, token from jobs.fetch('b')",
-        )
-        .await;
+        run(&db, "insert into public.mine select id, token from jobs.fetch('b')").await;
         let worker = tokio::spawn(async move {
             let mine = format!(
                 "select count(*) from {finish}(array(select id from public.mine), array(select token from public.mine))"
@@ -1053,12 +919,7 @@ async fn inserted_while_pruned(
     run(&db, "create table public.got (kind text);
          select jobs.configure_queue('default', retention_completed => '0', retention_discarded => '0')").await;
     let mut sessions = Vec::new();
-    for level in [
-        "read committed",
-        "repeatable read",
-        "serializable",
-        "read committed",
-    ] {
+    for level in ["read committed", "repeatable read", "serializable", "read committed"] {
         let session = cluster.connect(database).await;
         sessions.push(tokio::spawn(async move {
             run(&session, &format!(
@@ -1127,11 +988,8 @@ async fn what_is_unique_for_a_time_stays_so_however_soon_it_is_pruned() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_error_has_a_key_while_the_index_of_claims_is_rebuilt() {
     const REBUILDS: i64 = 12;
-    let (cluster, db) = with(
-        "rebuilt",
-        &[("jobs.enabled", "off"), ("jobs.direct_access", "off")],
-    )
-    .await;
+    let (cluster, db) =
+        with("rebuilt", &[("jobs.enabled", "off"), ("jobs.direct_access", "off")]).await;
     let is_over = Arc::new(AtomicBool::new(false));
     let mut sessions = Vec::new();
     for level in ["read committed", "repeatable read", "serializable"].repeat(2) {

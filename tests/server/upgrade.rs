@@ -66,18 +66,12 @@ struct Upgrade {
 impl Upgrade {
     /// The planted one.
     fn planted() -> Upgrade {
-        Upgrade {
-            from: VERSION.into(),
-            to: PLANTED.into(),
-        }
+        Upgrade { from: VERSION.into(), to: PLANTED.into() }
     }
 
     /// Those to this version.
     fn to_this() -> Vec<Upgrade> {
-        let to = |from| Upgrade {
-            from,
-            to: VERSION.into(),
-        };
+        let to = |from| Upgrade { from, to: VERSION.into() };
         let candidate = std::iter::once(CANDIDATE.into());
         candidate.chain(released()).map(to).collect()
     }
@@ -92,11 +86,7 @@ impl Upgrade {
         let postgres = cluster.connect("postgres").await;
         run(&postgres, &format!("create database \"{name}\"")).await;
         let db = cluster.connect(&name).await;
-        run(
-            &db,
-            &format!("create extension jobs version '{}'", self.from),
-        )
-        .await;
+        run(&db, &format!("create extension jobs version '{}'", self.from)).await;
         db
     }
 
@@ -119,9 +109,7 @@ fn idle() -> Builder {
 
 fn difference(left: &BTreeSet<String>, right: &BTreeSet<String>) -> Vec<String> {
     let only = |one: &BTreeSet<String>, other: &BTreeSet<String>, sign| {
-        one.difference(other)
-            .map(|line| format!("{sign} {line}"))
-            .collect::<Vec<_>>()
+        one.difference(other).map(|line| format!("{sign} {line}")).collect::<Vec<_>>()
     };
     [only(left, right, '-'), only(right, left, '+')].concat()
 }
@@ -147,11 +135,7 @@ async fn an_upgrade_runs_nothing_in_a_planted_schema() {
         let error = result.expect_err(why);
         let error = error.as_db_error().expect(why);
         assert_eq!(error.code().code(), "55000", "{why}: {error:?}");
-        assert_eq!(
-            error.message(),
-            "schema jobs is not the extension's own",
-            "{why}"
-        );
+        assert_eq!(error.message(), "schema jobs is not the extension's own", "{why}");
         assert!(error.hint().is_some(), "{why}");
         assert_eq!(count(&db, "public.caught").await, 0, "{why}");
     };
@@ -160,17 +144,10 @@ async fn an_upgrade_runs_nothing_in_a_planted_schema() {
     refused("planted by the owner").await;
     run(&db, "drop schema jobs cascade").await;
     refused("renamed").await;
-    run(
-        &db,
-        "alter schema ours rename to jobs; alter schema jobs owner to thief",
-    )
-    .await;
+    run(&db, "alter schema ours rename to jobs; alter schema jobs owner to thief").await;
     refused("another's").await;
-    run(
-        &db,
-        "alter schema jobs owner to postgres; alter function jobs.installed() owner to thief",
-    )
-    .await;
+    run(&db, "alter schema jobs owner to postgres; alter function jobs.installed() owner to thief")
+        .await;
     refused("another's function").await;
     run(&db, "alter function jobs.installed() owner to postgres").await;
     run(&db, &statement).await;
@@ -185,11 +162,7 @@ async fn an_upgrade_makes_what_a_new_installation_makes() {
         let upgraded = upgrade.database(&cluster, "upgraded").await;
         run(&upgraded, &upgrade.statement()).await;
         let different = difference(&fresh, &snapshot(&upgraded).await);
-        assert!(
-            different.is_empty(),
-            "{upgrade:?}\n{}",
-            different.join("\n")
-        );
+        assert!(different.is_empty(), "{upgrade:?}\n{}", different.join("\n"));
     }
     // Control: an upgrade that makes something else is seen, and so is each kind of difference.
     let upgrade = Upgrade::planted();
@@ -234,16 +207,10 @@ async fn an_upgrade_makes_what_a_new_installation_makes() {
 fn complaint(script: &str, is_upgrade: bool) -> Option<&'static str> {
     let code = |script: &str| -> String {
         let is_code = |line: &&str| !line.is_empty() && !line.starts_with("--");
-        script
-            .lines()
-            .filter(is_code)
-            .collect::<Vec<_>>()
-            .join("\n")
+        script.lines().filter(is_code).collect::<Vec<_>>().join("\n")
     };
     // As each upgrade script begins: it does nothing in a schema that is not the extension's own.
-    let (first, _) = TEMPLATE
-        .split_once("-- All that is changed")
-        .expect("a template");
+    let (first, _) = TEMPLATE.split_once("-- All that is changed").expect("a template");
     let changes = |line: &str| line.starts_with("GRANT ") || line.starts_with("REVOKE ");
     if is_upgrade && !code(script).starts_with(&code(first)) {
         Some("it does not look whose schema it is")
@@ -272,27 +239,17 @@ fn scripts_look_whose_schema_it_is_and_leave_rights_to_the_last_statement() {
         }
     }
     assert_eq!(ends, 1);
-    assert_eq!(
-        upgrades,
-        released().len(),
-        "an upgrade script from each version that was released"
-    );
+    assert_eq!(upgrades, released().len(), "an upgrade script from each version that was released");
     let planted = planted_script(CHANGES);
     assert_eq!(complaint(&planted, true), None);
     // Control: what is missing is seen.
     for (wrong, why) in [
-        (
-            planted.replace("n.nspowner = e.extowner", "true"),
-            "it does not look whose schema it is",
-        ),
+        (planted.replace("n.nspowner = e.extowner", "true"), "it does not look whose schema it is"),
         (
             planted.replace("SELECT jobs.installed();", ""),
             "it does not leave rights to the last statement",
         ),
-        (
-            planted_script("GRANT SELECT ON jobs.planted TO clerk;\n"),
-            "it grants or revokes",
-        ),
+        (planted_script("GRANT SELECT ON jobs.planted TO clerk;\n"), "it grants or revokes"),
     ] {
         assert_eq!(complaint(&wrong, true), Some(why));
     }
@@ -337,10 +294,7 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
             .prepare("select id from jobs.insert('waiting', unique_opts => '{\"by_kind\": true}')")
             .await
             .unwrap();
-        let fetch = other
-            .prepare("select id from jobs.fetch('n')")
-            .await
-            .unwrap();
+        let fetch = other.prepare("select id from jobs.fetch('n')").await.unwrap();
         other.query(&insert, &[]).await.unwrap();
         other.query(&fetch, &[]).await.unwrap();
         run(&db, &upgrade.statement()).await;
@@ -351,11 +305,7 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
         assert_eq!(duplicate, 1, "{upgrade:?}");
         run(&other, "select jobs.insert('new', queue => 'n')").await;
         assert_eq!(other.query(&fetch, &[]).await.unwrap().len(), 1);
-        run(
-            &other,
-            "select jobs.complete(id, token) from jobs.jobs where worker = 'w1'",
-        )
-        .await;
+        run(&other, "select jobs.complete(id, token) from jobs.jobs where worker = 'w1'").await;
         assert_eq!(number(&db, FAILED_TASKS).await, 0, "{upgrade:?}");
         assert_eq!(count(&db, "public.failures").await, 1);
         // A view may call a function that was not there before: who reads it is granted that by
@@ -374,10 +324,8 @@ const FAILED_TASKS: &str = "select count(*) from jobs.maintain() where error is 
 
 #[tokio::test]
 async fn the_new_library_works_with_the_old_versions_sql() {
-    let cluster = servers()
-        .set("jobs.interval", "50ms")
-        .set("jobs.retention_completed", "1s")
-        .start();
+    let cluster =
+        servers().set("jobs.interval", "50ms").set("jobs.retention_completed", "1s").start();
     for upgrade in Upgrade::to_this() {
         let db = upgrade.database(&cluster, "old").await;
         fill(&db).await;
@@ -395,10 +343,7 @@ async fn the_new_library_works_with_the_old_versions_sql() {
             number(&db, &sql).await == 1
         };
         poll_until("it is due", SOON, async || is("due", "available").await).await;
-        poll_until("it is rescued", SOON, async || {
-            is("lost", "discarded").await
-        })
-        .await;
+        poll_until("it is rescued", SOON, async || is("lost", "discarded").await).await;
         comes_true(&db, "count(*) = 0 from jobs.jobs where kind = 'held'").await;
         assert_eq!(number(&db, FAILED_TASKS).await, 0, "{upgrade:?}");
         let available = "select sum(available)::bigint from jobs.queues";
@@ -409,10 +354,7 @@ async fn the_new_library_works_with_the_old_versions_sql() {
 
 #[tokio::test]
 async fn an_upgrade_while_maintenance_is_at_work() {
-    let cluster = servers()
-        .set("jobs.interval", "10ms")
-        .set("jobs.batch_size", 100)
-        .start();
+    let cluster = servers().set("jobs.interval", "10ms").set("jobs.batch_size", 100).start();
     for upgrade in Upgrade::all() {
         // A machine may be so busy that we come too late to see it at work.
         let (mut at_work, mut round) = (0, 0);
@@ -429,10 +371,7 @@ async fn an_upgrade_while_maintenance_is_at_work() {
             let left = count(&db, "jobs.scheduled").await;
             at_work += i32::from(left > 0);
             run(&db, &upgrade.statement()).await;
-            poll_until("it goes on", SOON, async || {
-                count(&db, "jobs.ready").await == 20_000
-            })
-            .await;
+            poll_until("it goes on", SOON, async || count(&db, "jobs.ready").await == 20_000).await;
             comes_true(
                 &db,
                 "count(*) = 1 from jobs.maintenance where task = 'schedule' and rows_total > 0",
@@ -466,11 +405,7 @@ async fn an_upgrade_and_transactions_at_work_do_not_deadlock() {
         for (round, steps) in orders.iter().enumerate() {
             let name = format!("order{round}");
             let db = upgrade.database(&cluster, &name).await;
-            run(
-                &db,
-                "select jobs.insert_batch('k', array_fill('1'::jsonb, array[10]))",
-            )
-            .await;
+            run(&db, "select jobs.insert_batch('k', array_fill('1'::jsonb, array[10]))").await;
             let worker = cluster.connect(&upgrade.name(&name)).await;
             let watcher = cluster.connect("postgres").await;
             run(&worker, "begin").await;

@@ -16,9 +16,7 @@ use tokio_postgres::{Error, NoTls};
 /// A server on which sessions that wait do not look by themselves: what returns was woken, or the
 /// next job of the queue was due.
 pub fn without_looks() -> Builder {
-    Cluster::builder()
-        .postgres(&with_faults())
-        .set("jobs.fault", "no_looks")
+    Cluster::builder().postgres(&with_faults()).set("jobs.fault", "no_looks")
 }
 
 /// A server on which only commits can wake: there are no looks and no background worker.
@@ -117,9 +115,8 @@ async fn no_commit_is_missed_whenever_it_comes() {
     for pair in 0..6 {
         let producer = cluster.connect("races").await;
         let consumer = cluster.connect("races").await;
-        let delays: Vec<(u64, u64)> = (0..400)
-            .map(|_| (rng.random_range(0..1500), rng.random_range(0..1500)))
-            .collect();
+        let delays: Vec<(u64, u64)> =
+            (0..400).map(|_| (rng.random_range(0..1500), rng.random_range(0..1500))).collect();
         pairs.push(tokio::spawn(async move {
             let insert = format!("select jobs.insert('k', queue => 'q{pair}')");
             let wait = format!("call jobs.wait('q{pair}', '1 h')");
@@ -269,22 +266,11 @@ async fn what_is_not_for_it_does_not_wake() {
     let call = "call jobs.wait('q', '1500 ms')";
     let begun = Instant::now();
     let waiter = Waiter::start(&db, cluster.connect("others").await, call).await;
-    run(
-        &db,
-        "begin; select jobs.insert('k', queue => 'q'); rollback",
-    )
-    .await;
+    run(&db, "begin; select jobs.insert('k', queue => 'q'); rollback").await;
     run(&db, "select jobs.insert('k', queue => 'p')").await;
-    run(
-        &db,
-        "select jobs.insert('k', queue => 'q', pending => true)",
-    )
-    .await;
-    run(
-        &db,
-        "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 h')",
-    )
-    .await;
+    run(&db, "select jobs.insert('k', queue => 'q', pending => true)").await;
+    run(&db, "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 h')")
+        .await;
     run(
         &db,
         "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() - interval '1 s')",
@@ -299,11 +285,7 @@ async fn what_is_not_for_it_does_not_wake() {
 async fn returns_when_a_job_is_due_without_the_worker() {
     let cluster = only_commits();
     let db = cluster.database("due").await;
-    run(
-        &db,
-        "select jobs.insert('k', scheduled_at => clock_timestamp() + '1300 ms')",
-    )
-    .await;
+    run(&db, "select jobs.insert('k', scheduled_at => clock_timestamp() + '1300 ms')").await;
     timed(&db, "call jobs.wait(timeout => '1 h')").await;
     assert_eq!(count(&db, "jobs.fetch()").await, 1);
 }
@@ -312,11 +294,7 @@ async fn returns_when_a_job_is_due_without_the_worker() {
 async fn what_the_worker_makes_available_wakes() {
     let cluster = without_looks().set("jobs.interval", "50 ms").start();
     let db = cluster.database("rescued").await;
-    run(
-        &db,
-        "select jobs.insert('k'); select jobs.fetch(lease => '1 s')",
-    )
-    .await;
+    run(&db, "select jobs.insert('k'); select jobs.fetch(lease => '1 s')").await;
     // Its first retry is 0.9 to 1.1 s after the rescue.
     timed(&db, "call jobs.wait(timeout => '1 h')").await;
     // The worker may be in the middle of making it available: then there is nothing to be had for a
@@ -336,11 +314,7 @@ async fn holds_nothing_while_it_waits() {
     run(&db, "select jobs.insert('k', queue => 'other')").await;
     for isolation in ["read committed", "repeatable read", "serializable"] {
         let client = cluster.connect("nothing").await;
-        run(
-            &client,
-            &format!("set default_transaction_isolation = '{isolation}'"),
-        )
-        .await;
+        run(&client, &format!("set default_transaction_isolation = '{isolation}'")).await;
         run(
             &client,
             "set default_transaction_deferrable = on; set default_transaction_read_only = on",
@@ -370,12 +344,8 @@ async fn holds_nothing_while_it_waits() {
 async fn is_in_nobodys_way() {
     let (cluster, db) = quiet("busy").await;
     drop(cluster.database("other").await);
-    let waiter = Waiter::start(
-        &db,
-        cluster.connect("busy").await,
-        "call jobs.wait('q', '1 h')",
-    )
-    .await;
+    let waiter =
+        Waiter::start(&db, cluster.connect("busy").await, "call jobs.wait('q', '1 h')").await;
     for sql in [
         "create database copy template other",
         "drop database copy",
@@ -395,16 +365,9 @@ async fn is_in_nobodys_way() {
     // Who drops the database by force ends it.
     let postgres = cluster.connect("postgres").await;
     run(&db, "create extension jobs").await;
-    let waiter = Waiter::start(
-        &db,
-        cluster.connect("busy").await,
-        "call jobs.wait('q', '1 h')",
-    )
-    .await;
-    cluster.allow(
-        2,
-        "57P01 client backend busy.*FATAL:  terminating connection",
-    );
+    let waiter =
+        Waiter::start(&db, cluster.connect("busy").await, "call jobs.wait('q', '1 h')").await;
+    cluster.allow(2, "57P01 client backend busy.*FATAL:  terminating connection");
     drop(db);
     run(&postgres, "drop database busy with (force)").await;
     assert_eq!(waiter.failed().await, "57P01");
@@ -422,16 +385,10 @@ async fn ends_when_it_is_told_to() {
     let client = connect().await;
     run(&client, "set statement_timeout = '1300 ms'").await;
     let begun = Instant::now();
-    assert_eq!(
-        sqlstate(client.execute("call jobs.wait('q', '1 h')", &[]).await),
-        "57014"
-    );
+    assert_eq!(sqlstate(client.execute("call jobs.wait('q', '1 h')", &[]).await), "57014");
     assert!(begun.elapsed() > Duration::from_millis(1200));
 
-    cluster.allow(
-        1,
-        "57P01 client backend ends.*FATAL:  terminating connection",
-    );
+    cluster.allow(1, "57P01 client backend ends.*FATAL:  terminating connection");
     let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '1 h')").await;
     run(&db, &format!("select pg_terminate_backend({})", waiter.pid)).await;
     assert_eq!(waiter.failed().await, "57P01");
@@ -442,14 +399,8 @@ async fn ends_when_it_is_told_to() {
     let connection = tokio::spawn(connection);
     let waiter = Waiter::start(&db, client, "call jobs.wait('q', '1 h')").await;
     connection.abort();
-    let still_there = format!(
-        "select count(*) from pg_stat_activity where pid = {}",
-        waiter.pid
-    );
-    poll_until("its session ends", SOON, async || {
-        number(&db, &still_there).await == 0
-    })
-    .await;
+    let still_there = format!("select count(*) from pg_stat_activity where pid = {}", waiter.pid);
+    poll_until("its session ends", SOON, async || number(&db, &still_there).await == 0).await;
 
     let waiter = Waiter::start(&db, connect().await, "call jobs.wait('q', '1 h')").await;
     // Fails unless all sessions end within a minute.
@@ -460,12 +411,8 @@ async fn ends_when_it_is_told_to() {
 #[tokio::test]
 async fn ends_with_its_postmaster() {
     let (cluster, db) = quiet("orphan").await;
-    let waiter = Waiter::start(
-        &db,
-        cluster.connect("orphan").await,
-        "call jobs.wait('q', '1 h')",
-    )
-    .await;
+    let waiter =
+        Waiter::start(&db, cluster.connect("orphan").await, "call jobs.wait('q', '1 h')").await;
     cluster.kill9();
     assert_ne!(waiter.failed().await, "00000");
     cluster.start_again();
@@ -474,26 +421,14 @@ async fn ends_with_its_postmaster() {
 #[tokio::test]
 async fn a_crash_of_another_session_leaves_no_waiters_behind() {
     let (cluster, db) = quiet("crash").await;
-    let waiter = Waiter::start(
-        &db,
-        cluster.connect("crash").await,
-        "call jobs.wait('q', '1 h')",
-    )
-    .await;
+    let waiter =
+        Waiter::start(&db, cluster.connect("crash").await, "call jobs.wait('q', '1 h')").await;
     let victim: i32 = scalar(&db, "select pg_backend_pid()").await;
     cluster.kill9_backend(victim);
     assert_ne!(waiter.failed().await, "00000");
-    cluster.allow(
-        u32::MAX,
-        "57P0[23] .*(because of crash|the database system is )",
-    );
+    cluster.allow(u32::MAX, "57P0[23] .*(because of crash|the database system is )");
     poll_until("it is up again", SOON, async || {
-        cluster
-            .config()
-            .dbname("crash")
-            .connect(NoTls)
-            .await
-            .is_ok()
+        cluster.config().dbname("crash").connect(NoTls).await.is_ok()
     })
     .await;
     let db = cluster.connect("crash").await;
@@ -519,11 +454,8 @@ async fn the_timeout_counts() {
 async fn is_refused_inside_a_transaction() {
     let (_cluster, db) = quiet("blocks").await;
     run(&db, "create table written (n int)").await;
-    run(
-        &db,
-        "create function f() returns void language plpgsql as 'begin call jobs.wait(); end'",
-    )
-    .await;
+    run(&db, "create function f() returns void language plpgsql as 'begin call jobs.wait(); end'")
+        .await;
     run(&db, "create procedure definer() language plpgsql security definer as 'begin call jobs.wait(); end'").await;
     run(&db, "create procedure path() language plpgsql set search_path = pg_catalog as 'begin call jobs.wait(); end'").await;
     for sql in [
@@ -594,22 +526,10 @@ async fn works_from_every_kind_of_client() {
     // The simple protocol; the extended one, unprepared and prepared, with parameters and without.
     run(&db, "call jobs.wait()").await;
     run(&db, "call jobs.wait(timeout => '1 s')").await;
-    run(
-        &db,
-        "call jobs.wait(queue => 'default', timeout => interval '1 s')",
-    )
-    .await;
-    let statement = db
-        .prepare("call jobs.wait($1, make_interval(secs => $2))")
-        .await
-        .unwrap();
+    run(&db, "call jobs.wait(queue => 'default', timeout => interval '1 s')").await;
+    let statement = db.prepare("call jobs.wait($1, make_interval(secs => $2))").await.unwrap();
     for _ in 0..3 {
-        assert_eq!(
-            db.execute(&statement, &[&"default", &0.2f64])
-                .await
-                .unwrap(),
-            0
-        );
+        assert_eq!(db.execute(&statement, &[&"default", &0.2f64]).await.unwrap(), 0);
     }
     assert_eq!(rows_of(&db, "call jobs.wait()").await.len(), 0);
     // psql, which is in autocommit unless told otherwise.
@@ -632,10 +552,7 @@ async fn works_from_every_kind_of_client() {
     let on = psql("AUTOCOMMIT=on").output().unwrap();
     assert!(on.status.success() && on.stderr.is_empty(), "{on:?}");
     let off = psql("AUTOCOMMIT=off").output().unwrap();
-    assert!(
-        String::from_utf8_lossy(&off.stderr).contains("25001"),
-        "{off:?}"
-    );
+    assert!(String::from_utf8_lossy(&off.stderr).contains("25001"), "{off:?}");
 }
 
 #[tokio::test]
@@ -654,13 +571,8 @@ async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
     )
     .await;
     let mut config = cluster.config();
-    let worker = cluster
-        .connect_with(config.dbname("rights").user("worker"))
-        .await;
-    assert_eq!(
-        sqlstate(worker.batch_execute("call jobs.wait()").await),
-        "42501"
-    );
+    let worker = cluster.connect_with(config.dbname("rights").user("worker")).await;
+    assert_eq!(sqlstate(worker.batch_execute("call jobs.wait()").await), "42501");
     run(&db, "grant execute on procedure jobs.wait to worker").await;
     run(&worker, "set search_path = evil, pg_catalog; create temp table ready (); create temp table scheduled ()").await;
     let (_, worker) = woken_by(
@@ -681,10 +593,8 @@ async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
 
 #[tokio::test]
 async fn seats_are_given_back_on_every_way_out() {
-    let cluster = without_looks()
-        .set("jobs.enabled", "off")
-        .set("jobs.fault", "no_looks,few_seats")
-        .start();
+    let cluster =
+        without_looks().set("jobs.enabled", "off").set("jobs.fault", "no_looks,few_seats").start();
     let db = cluster.database("seats").await;
     // More than there are: 32. Whoever gets none is not woken.
     let client = cluster.connect("seats").await;
@@ -692,30 +602,18 @@ async fn seats_are_given_back_on_every_way_out() {
     for _ in 0..100 {
         let _ = client.batch_execute("call jobs.wait('q', '10 s')").await;
     }
-    cluster.allow(
-        u32::MAX,
-        "57P01 client backend seats.*FATAL:  terminating connection",
-    );
+    cluster.allow(u32::MAX, "57P01 client backend seats.*FATAL:  terminating connection");
     for _ in 0..100 {
         let client = cluster.connect("seats").await;
         let pid: i32 = scalar(&client, "select pg_backend_pid()").await;
         let terminate = async {
-            run(
-                &db,
-                &format!("select pg_sleep(0.003), pg_terminate_backend({pid})"),
-            )
-            .await;
+            run(&db, &format!("select pg_sleep(0.003), pg_terminate_backend({pid})")).await;
         };
-        let (outcome, ()) = tokio::join!(
-            client.batch_execute("call jobs.wait('q', '10 s')"),
-            terminate
-        );
+        let (outcome, ()) =
+            tokio::join!(client.batch_execute("call jobs.wait('q', '10 s')"), terminate);
         // The client may see that the connection is closed before it reads why.
         let outcome = sqlstate(outcome);
-        assert!(
-            ["57P01", "connection closed"].contains(&&*outcome),
-            "{outcome}"
-        );
+        assert!(["57P01", "connection closed"].contains(&&*outcome), "{outcome}");
     }
     run(&client, "reset statement_timeout").await;
     let mut client = client;
@@ -779,11 +677,7 @@ async fn whoever_gets_no_seat_looks_now_and_then() {
     }
     let asleep = "select count(*) from pg_stat_activity where wait_event_type = 'Extension' and query like 'call%'";
     poll_until("all sleep", SOON, async || number(&db, asleep).await >= 55).await;
-    run(
-        &db,
-        "begin; select jobs.insert('k', queue => 'q'); select jobs.cancel(1); commit",
-    )
-    .await;
+    run(&db, "begin; select jobs.insert('k', queue => 'q'); select jobs.cancel(1); commit").await;
     for waiter in waiters {
         let woken = tokio::time::timeout(SOON, waiter).await;
         woken.expect("whoever waits is told").unwrap();
@@ -831,11 +725,7 @@ async fn what_wakes_nobody_is_found() {
     let cluster = Cluster::quiet();
     cluster.allow_violations(); // a row of another sequence
     let db = cluster.database("silent").await;
-    run(
-        &db,
-        "begin; select jobs.insert('k', queue => 'q'); prepare transaction 'p'",
-    )
-    .await;
+    run(&db, "begin; select jobs.insert('k', queue => 'q'); prepare transaction 'p'").await;
     let client = cluster.connect("silent").await;
     let (_, client) = woken_by(&db, client, "q", "commit prepared 'p'").await;
     run(&client, "select jobs.fetch('q')").await;
@@ -865,10 +755,7 @@ async fn without_preload_it_looks_now_and_then() {
     }
     let waited = timed(&client, "call jobs.wait('q', '250 ms')").await;
     assert!(waited >= Duration::from_millis(250), "{waited:?}");
-    assert_eq!(
-        sqlstate(client.batch_execute("begin; call jobs.wait()").await),
-        "25001"
-    );
+    assert_eq!(sqlstate(client.batch_execute("begin; call jobs.wait()").await), "25001");
 }
 
 #[tokio::test]
@@ -877,10 +764,7 @@ async fn is_refused_on_a_standby() {
     drop(cluster.database("replicated").await);
     let standby = cluster.standby();
     let replica = standby.connect("replicated").await;
-    assert_eq!(
-        sqlstate(replica.batch_execute("call jobs.wait()").await),
-        "25006"
-    );
+    assert_eq!(sqlstate(replica.batch_execute("call jobs.wait()").await), "25006");
     cluster.stop(Mode::Fast);
     standby.promote();
     run(&replica, "select jobs.insert('k')").await;

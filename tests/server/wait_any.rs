@@ -39,14 +39,8 @@ async fn a_command_wakes() {
     let mut client = cluster.connect("commands").await;
     let fetched = "select jobs.insert('k', queue => 'q9', timeout => '-1 s'); select jobs.fetch('q9', worker => 'w')";
     for (before, statement) in [
-        (
-            fetched,
-            "select jobs.cancel(id) from jobs.jobs where state = 'running'",
-        ),
-        (
-            fetched,
-            "select jobs.cancel(id, force => true) from jobs.jobs where state = 'running'",
-        ),
+        (fetched, "select jobs.cancel(id) from jobs.jobs where state = 'running'"),
+        (fetched, "select jobs.cancel(id, force => true) from jobs.jobs where state = 'running'"),
         (fetched, "select jobs.cancel_many('q9')"),
         ("", "select jobs.quiet_worker('w')"),
         ("", "select jobs.stop_worker('w', 'now')"),
@@ -101,10 +95,7 @@ async fn who_is_woken_finds_all_sessions_told() {
 async fn a_command_for_others_does_not_wake_and_a_quiet_worker_gets_no_jobs() {
     let (cluster, db) = quiet("others").await;
     run(&db, "select jobs.quiet_worker('w')").await;
-    let (begun, call) = (
-        Instant::now(),
-        "call jobs.wait_any('{q1,q2}', '1500 ms', 'w')",
-    );
+    let (begun, call) = (Instant::now(), "call jobs.wait_any('{q1,q2}', '1500 ms', 'w')");
     let waiter = Waiter::start(&db, cluster.connect("others").await, call).await;
     run(&db, "select jobs.insert('k', queue => 'q1')").await;
     run(&db, "select jobs.insert('k', queue => 'q9'); select jobs.fetch('q9', worker => 'v'); select jobs.cancel(2)").await;
@@ -123,16 +114,8 @@ async fn a_command_for_others_does_not_wake_and_a_quiet_worker_gets_no_jobs() {
 async fn jobs_that_cannot_be_had_make_no_busy_loop() {
     let (cluster, db) = quiet("locked").await;
     let holder = cluster.connect("locked").await;
-    run(
-        &db,
-        "select jobs.insert('k', queue => 'q1'), jobs.insert('k', queue => 'q2')",
-    )
-    .await;
-    run(
-        &holder,
-        "begin; select jobs.fetch('q1'); select jobs.fetch('q2')",
-    )
-    .await;
+    run(&db, "select jobs.insert('k', queue => 'q1'), jobs.insert('k', queue => 'q2')").await;
+    run(&holder, "begin; select jobs.fetch('q1'); select jobs.fetch('q2')").await;
     let begun = Instant::now();
     for _ in 0..11 {
         run(&db, "call jobs.wait_any('{q1,q2}', '10 s')").await;
@@ -148,11 +131,8 @@ async fn without_preload_a_command_is_found() {
     let cluster = Cluster::builder().without_preload().start();
     let db = cluster.database("plain").await;
     let mut client = cluster.connect("plain").await;
-    run(
-        &db,
-        "select jobs.insert('k', queue => 'q9'); select jobs.fetch('q9', worker => 'w')",
-    )
-    .await;
+    run(&db, "select jobs.insert('k', queue => 'q9'); select jobs.fetch('q9', worker => 'w')")
+        .await;
     for statement in [
         "select jobs.cancel(1)",
         "select jobs.quiet_worker('w')",

@@ -175,28 +175,16 @@ async fn what_does_not_end_it_does_not() {
     let other = cluster.database("another").await;
     for db in [&db, &other] {
         insert(db, "q", 1).await;
-        run(
-            db,
-            "select jobs.insert('k', queue => 'other'); select jobs.fetch('other')",
-        )
-        .await;
+        run(db, "select jobs.insert('k', queue => 'other'); select jobs.fetch('other')").await;
     }
     let held = "from jobs.jobs where state = 'running'";
     let (begun, call) = (Instant::now(), "call jobs.wait_for('{1}', '2 s')");
     let waiter = Waiter::start(&db, cluster.connect("goes_on").await, call).await;
     run(&db, "begin; select jobs.cancel(1); rollback").await;
     run(&db, "select count(*) from jobs.fetch('q')").await;
-    run(
-        &db,
-        &format!("select jobs.heartbeat(id, token) {held} and id = 1"),
-    )
-    .await;
+    run(&db, &format!("select jobs.heartbeat(id, token) {held} and id = 1")).await;
     run(&db, "select jobs.cancel(1)").await;
-    run(
-        &db,
-        &format!("select jobs.complete(id, token) {held} and id = 2"),
-    )
-    .await;
+    run(&db, &format!("select jobs.complete(id, token) {held} and id = 2")).await;
     run(&db, "select jobs.delete(2)").await;
     run(&other, "select jobs.cancel(1, force => true)").await;
     let (waited, _) = waiter.returned(begun).await;
@@ -207,10 +195,8 @@ async fn what_does_not_end_it_does_not() {
 async fn many_wait_each_for_a_job_of_its_own() {
     const WAITERS: i64 = 1000;
     const AT_ONCE: usize = 100;
-    let cluster = without_looks()
-        .set("jobs.enabled", "off")
-        .set("max_connections", WAITERS + 20)
-        .start();
+    let cluster =
+        without_looks().set("jobs.enabled", "off").set("max_connections", WAITERS + 20).start();
     let db = cluster.database("many").await;
     let mut ids = insert(&db, "q", WAITERS).await;
     let mut waiters = BTreeMap::new();
@@ -224,35 +210,20 @@ async fn many_wait_each_for_a_job_of_its_own() {
         waiters.insert(*id, task);
     }
     let asleep = "select count(*) from pg_stat_activity where wait_event_type = 'Extension' and query like 'call%'";
-    poll_until("all sleep", SOON, async || {
-        number(&db, asleep).await == WAITERS
-    })
-    .await;
+    poll_until("all sleep", SOON, async || number(&db, asleep).await == WAITERS).await;
     let held = format!("{HELD} and a.query like 'call%'");
     assert_eq!(number(&db, &held).await, 0, "they hold nothing");
-    run(
-        &db,
-        &format!("select count(*) from jobs.fetch('q', {WAITERS})"),
-    )
-    .await;
+    run(&db, &format!("select count(*) from jobs.fetch('q', {WAITERS})")).await;
     ids.shuffle(&mut rng());
     // One by one, then many at once.
     let (crowd, single) = ids.split_at(AT_ONCE);
     let mut returned = Vec::new();
     for id in single {
-        run(
-            &db,
-            &format!("select jobs.complete(id, token) from jobs.jobs where id = {id}"),
-        )
-        .await;
+        run(&db, &format!("select jobs.complete(id, token) from jobs.jobs where id = {id}")).await;
         let woken = tokio::time::timeout(SOON, waiters.remove(id).unwrap()).await;
         returned.push(woken.expect("its commit wakes it").unwrap());
     }
-    assert_eq!(
-        number(&db, asleep).await,
-        AT_ONCE as i64,
-        "nobody else returns"
-    );
+    assert_eq!(number(&db, asleep).await, AT_ONCE as i64, "nobody else returns");
     let crowd = format!("{crowd:?}").replace(['[', ']'], "");
     let sql = format!(
         "select count(*) from jobs.complete_many('{{{crowd}}}', (select array_agg(j.token order by n) from unnest('{{{crowd}}}'::bigint[]) with ordinality u(id, n) join jobs.jobs j using (id))) where done"
@@ -278,10 +249,8 @@ async fn no_commit_is_missed_whenever_it_comes() {
         let ids = insert(&db, "q", 200).await;
         let worker = cluster.connect("races").await;
         let waiter = cluster.connect("races").await;
-        let delays: Vec<[u64; 3]> = ids
-            .iter()
-            .map(|_| std::array::from_fn(|_| rng.random_range(0..1000)))
-            .collect();
+        let delays: Vec<[u64; 3]> =
+            ids.iter().map(|_| std::array::from_fn(|_| rng.random_range(0..1000))).collect();
         pairs.push(tokio::spawn(async move {
             for (id, [before, within, wait]) in ids.into_iter().zip(delays) {
                 // The call comes before the statement, between it and its commit, or afterwards.
@@ -336,10 +305,7 @@ async fn a_prepared_transaction_ends_a_job_when_it_is_committed() {
             "select jobs.fetch('q')",
             "jobs.cancel(id, force => true) from jobs.jobs where state = 'running'",
         ),
-        (
-            "",
-            "jobs.delete(id) from jobs.jobs where state = 'available'",
-        ),
+        ("", "jobs.delete(id) from jobs.jobs where state = 'available'"),
     ] {
         println!("{statement}");
         let id = insert(&db, "q", 1).await[0];
@@ -393,10 +359,7 @@ async fn jobs_that_are_gone_or_never_were_are_over() {
     let any = Waiter::start(&observer, connect().await, &call("3", "any")).await;
     timed(&db, &call("1,3", "any")).await;
     timed(&db, &call("1,2,98", "all")).await;
-    poll_until("it waits for the last one", SOON, async || {
-        all.sleeps(&observer).await
-    })
-    .await;
+    poll_until("it waits for the last one", SOON, async || all.sleeps(&observer).await).await;
     run(&db, &complete(3)).await;
     any.returned(Instant::now()).await;
     all.returned(Instant::now()).await;
@@ -430,10 +393,8 @@ async fn all_and_any_of_many_in_whatever_order_they_end() {
                 for id in rest {
                     run(&db, &cancel(id)).await;
                 }
-                poll_until("it waits for the last one", SOON, async || {
-                    all.sleeps(&observer).await
-                })
-                .await;
+                poll_until("it waits for the last one", SOON, async || all.sleeps(&observer).await)
+                    .await;
                 run(&db, &cancel(last)).await;
             } else {
                 run(&db, &cancel(last)).await;
@@ -472,10 +433,7 @@ async fn without_preload_it_looks_now_and_then_and_not_on_a_standby() {
     drop(db);
     let standby = cluster.standby();
     let replica = standby.connect("plain").await;
-    assert_eq!(
-        sqlstate(replica.batch_execute("call jobs.wait_for('{1}')").await),
-        "25006"
-    );
+    assert_eq!(sqlstate(replica.batch_execute("call jobs.wait_for('{1}')").await), "25006");
     let state = "select state::text from jobs.results('{1}')";
     assert_eq!(text(&replica, state).await, "cancelled");
     cluster.stop(Mode::Fast);

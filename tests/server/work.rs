@@ -141,15 +141,11 @@ async fn a_job_that_kills_its_worker_each_time_is_discarded_after_its_attempts()
         assert!(killed);
     }
     let sql = format!("select state::text from jobs.jobs where id = {id}");
-    poll_until("it is discarded", SOON, async || {
-        scalar::<String>(&db, &sql).await == "discarded"
-    })
-    .await;
-    let errors: i64 = scalar(
-        &db,
-        "select count(*) from jobs.errors where details ->> 'type' = 'lease_expired'",
-    )
-    .await;
+    poll_until("it is discarded", SOON, async || scalar::<String>(&db, &sql).await == "discarded")
+        .await;
+    let errors: i64 =
+        scalar(&db, "select count(*) from jobs.errors where details ->> 'type' = 'lease_expired'")
+            .await;
     assert_eq!(errors, 3);
     seconds(0.5).await;
     assert_eq!(fetch(&db, "").await, None, "it never comes back");
@@ -158,29 +154,16 @@ async fn a_job_that_kills_its_worker_each_time_is_discarded_after_its_attempts()
 #[tokio::test]
 async fn a_job_is_completed_together_with_what_its_worker_wrote_or_not_at_all() {
     let (cluster, db) = quiet("together").await;
-    run(
-        &db,
-        "create table result (job bigint primary key, what text)",
-    )
-    .await;
+    run(&db, "create table result (job bigint primary key, what text)").await;
     let both = async |id: i64| -> (String, i64) {
         (
-            scalar(
-                &db,
-                &format!("select state::text from jobs.jobs where id = {id}"),
-            )
-            .await,
-            scalar(
-                &db,
-                &format!("select count(*) from result where job = {id}"),
-            )
-            .await,
+            scalar(&db, &format!("select state::text from jobs.jobs where id = {id}")).await,
+            scalar(&db, &format!("select count(*) from result where job = {id}")).await,
         )
     };
-    for (end, expected) in [
-        ("rollback", ("running".to_string(), 0)),
-        ("commit", ("completed".to_string(), 1)),
-    ] {
+    for (end, expected) in
+        [("rollback", ("running".to_string(), 0)), ("commit", ("completed".to_string(), 1))]
+    {
         let worker = cluster.connect("together").await;
         run(&worker, "select jobs.insert('k')").await;
         let (id, token, _) = fetch(&worker, "").await.unwrap();
@@ -190,18 +173,12 @@ async fn a_job_is_completed_together_with_what_its_worker_wrote_or_not_at_all() 
         assert_eq!(both(id).await, expected, "{end}");
         if end == "rollback" {
             // Its worker still holds it, and may try again.
-            run(
-                &worker,
-                &format!("select jobs.fail({id}, {token}, 'x', retryable => false)"),
-            )
-            .await;
+            run(&worker, &format!("select jobs.fail({id}, {token}, 'x', retryable => false)"))
+                .await;
         }
     }
-    let output: String = scalar(
-        &db,
-        "select output::text from jobs.jobs where state = 'completed'",
-    )
-    .await;
+    let output: String =
+        scalar(&db, "select output::text from jobs.jobs where state = 'completed'").await;
     assert_eq!(output, "{\"rows\": 1}");
     // A savepoint that is rolled back takes the completion back, and the job can be failed instead.
     run(&db, "select jobs.insert('k')").await;
@@ -236,9 +213,7 @@ async fn what_a_crash_interrupts_is_done_again() {
     assert_eq!((again, attempt), (id, 2));
     assert_ne!(new_token, token);
     // The one that was thought dead comes back and is told so.
-    let late = db
-        .batch_execute(&format!("select jobs.complete({id}, {token})"))
-        .await;
+    let late = db.batch_execute(&format!("select jobs.complete({id}, {token})")).await;
     assert_eq!(sqlstate(late), "55000");
     run(&db, &format!(
         "begin; insert into done values ({id}, 2); select jobs.complete({id}, {new_token}); commit"
@@ -320,10 +295,7 @@ async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
     let reply = overtaken(&cluster, "overtaken", "jobs.scheduled", &activate, &update).await;
     assert_eq!(reply, "scheduled");
     let due = format!("select due_at = '2901-01-01Z' from jobs.scheduled where job_id = {id}");
-    assert!(
-        scalar::<bool>(&db, &due).await,
-        "it is due when it was updated to be"
-    );
+    assert!(scalar::<bool>(&db, &due).await, "it is due when it was updated to be");
     let done = "select id from jobs.insert('done')";
     run(&db, done).await;
     let (id, token, _) = fetch(&db, "").await.unwrap();
@@ -389,11 +361,7 @@ async fn a_job_that_cannot_be_returned_stops_no_other() {
         "jobs.fetch_any('{limited}', max_jobs => 10)",
         "jobs.fetch(max_jobs => 10, min_jobs => 2, linger => '0')",
     ];
-    run(
-        &db,
-        "select jobs.configure_queue('limited', concurrency => 1)",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('limited', concurrency => 1)").await;
     directly_and_by_statements(&db, async |how| {
         for level in LEVELS {
             for call in calls {

@@ -22,68 +22,37 @@ async fn schedules_rescues_expires_and_prunes() {
     )
     .await;
 
-    let scheduled = insert(
-        &db,
-        "'scheduled', queue => 'later', scheduled_at => clock_timestamp() + '0.3 s'",
-    )
-    .await;
-    let expiring = insert(
-        &db,
-        "'expiring', queue => 'never', expires_at => clock_timestamp() + '0.3 s'",
-    )
-    .await;
+    let scheduled =
+        insert(&db, "'scheduled', queue => 'later', scheduled_at => clock_timestamp() + '0.3 s'")
+            .await;
+    let expiring =
+        insert(&db, "'expiring', queue => 'never', expires_at => clock_timestamp() + '0.3 s'")
+            .await;
     let cancelled = insert(&db, "'cancelled', queue => 'never'").await;
     run(&db, &format!("select jobs.cancel({cancelled})")).await;
     let unique = insert(&db, "'unique', unique_opts => '{\"by_kind\": true}'").await;
     let held = insert(&db, "'held', max_attempts => 1").await;
-    let rows = rows_of(
-        &db,
-        "select id, token from jobs.fetch(max_jobs => 2, lease => '0.4 s')",
-    )
-    .await;
-    assert_eq!(
-        rows.iter()
-            .map(|row| row.get::<_, i64>(0))
-            .collect::<Vec<_>>(),
-        [unique, held]
-    );
-    db.execute(
-        "select jobs.complete($1, $2)",
-        &[&unique, &rows[0].get::<_, i64>(1)],
-    )
-    .await
-    .unwrap();
+    let rows =
+        rows_of(&db, "select id, token from jobs.fetch(max_jobs => 2, lease => '0.4 s')").await;
+    assert_eq!(rows.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>(), [unique, held]);
+    db.execute("select jobs.complete($1, $2)", &[&unique, &rows[0].get::<_, i64>(1)])
+        .await
+        .unwrap();
     assert_eq!(count(&db, "jobs.unique_claim").await, 1);
 
     becomes(&db, scheduled, "available").await;
     becomes(&db, expiring, "discarded").await;
     becomes(&db, held, "discarded").await;
-    poll_until("it is pruned", SOON, async || {
-        state(&db, unique).await.is_none()
-    })
-    .await;
-    assert_eq!(
-        count(&db, "jobs.unique_claim").await,
-        0,
-        "its claim goes with it"
-    );
-    assert_eq!(
-        state(&db, cancelled).await.unwrap(),
-        "cancelled",
-        "-1 keeps for ever"
-    );
+    poll_until("it is pruned", SOON, async || state(&db, unique).await.is_none()).await;
+    assert_eq!(count(&db, "jobs.unique_claim").await, 0, "its claim goes with it");
+    assert_eq!(state(&db, cancelled).await.unwrap(), "cancelled", "-1 keeps for ever");
 
     let errors = rows_of(
         &db,
         "select job_id, attempt, error, details->>'type' from jobs.errors order by job_id",
     )
     .await;
-    let of = |id: i64| {
-        errors
-            .iter()
-            .find(|row| row.get::<_, i64>(0) == id)
-            .expect("an error")
-    };
+    let of = |id: i64| errors.iter().find(|row| row.get::<_, i64>(0) == id).expect("an error");
     assert_eq!(of(expiring).get::<_, String>(2), "expired");
     assert_eq!(of(held).get::<_, String>(3), "lease_expired");
     assert_eq!(of(held).get::<_, i32>(1), 1);
@@ -97,15 +66,9 @@ async fn timeout_and_lost_lease_are_told_apart() {
     becomes(&db, slow, "retryable").await;
     let kind: String = scalar(&db, "select details->>'type' from jobs.errors").await;
     assert_eq!(kind, "timeout");
-    let late = db
-        .execute("select jobs.complete($1, $2)", &[&slow, &token])
-        .await
-        .unwrap_err();
+    let late = db.execute("select jobs.complete($1, $2)", &[&slow, &token]).await.unwrap_err();
     let late = late.as_db_error().unwrap();
-    assert_eq!(
-        (late.code().code(), late.detail()),
-        ("55000", Some("lease_lost"))
-    );
+    assert_eq!((late.code().code(), late.detail()), ("55000", Some("lease_lost")));
 }
 
 /// The worker of a database in which nothing is due for long has gone: it must be called back for a
@@ -153,10 +116,7 @@ async fn locked_and_alive(db: &Client, holder: &Client, lease: &str) -> i64 {
 #[tokio::test]
 async fn an_open_transaction_takes_its_job_from_nobody_and_delays_no_rescue() {
     // An hour: nothing comes merely because an interval is over.
-    let cluster = Cluster::builder()
-        .set("jobs.interval", "1h")
-        .without_visits()
-        .start();
+    let cluster = Cluster::builder().set("jobs.interval", "1h").without_visits().start();
     let db = cluster.database("open").await;
     let holder = cluster.connect("open").await;
     let goes_on = async |id| {
@@ -196,11 +156,7 @@ async fn locked_jobs_hide_nothing(direct_access: &str) {
     let holder = cluster.connect("locked").await;
     // To read the leases takes a while, with dead rows that a snapshot keeps.
     let keeper = cluster.connect("locked").await;
-    run(
-        &keeper,
-        "begin isolation level repeatable read; select count(*) from jobs.job",
-    )
-    .await;
+    run(&keeper, "begin isolation level repeatable read; select count(*) from jobs.job").await;
     run(
         &db,
         "insert into jobs.running (job_id, token, attempted_at, lease_expires_at, attempt, worker)
@@ -210,10 +166,7 @@ async fn locked_jobs_hide_nothing(direct_access: &str) {
     .await;
     // Commits keep the worker there, and wake it for nothing that is due: else it would leave, and
     // come back to look.
-    let (over, client) = (
-        Arc::new(AtomicBool::new(false)),
-        cluster.connect("locked").await,
-    );
+    let (over, client) = (Arc::new(AtomicBool::new(false)), cluster.connect("locked").await);
     let is_over = over.clone();
     let others = tokio::spawn(async move {
         while !is_over.load(Ordering::Relaxed) {
@@ -227,11 +180,7 @@ async fn locked_jobs_hide_nothing(direct_access: &str) {
     let late = insert(&db, &format!("'late', scheduled_at => {soon}")).await;
     let expiring = insert(&db, &format!("'expiring', expires_at => {soon}")).await;
     let locked = format!("unnest('{{{lost}, {late}, {expiring}}}'::bigint[])");
-    run(
-        &holder,
-        &format!("begin; select jobs.cancel(id) from {locked} id"),
-    )
-    .await;
+    run(&holder, &format!("begin; select jobs.cancel(id) from {locked} id")).await;
     // These come when the others are due already.
     let times = [3, 6].map(|n| format!("clock_timestamp() + '{n} s'"));
     let mut due = Vec::new();
@@ -239,11 +188,8 @@ async fn locked_jobs_hide_nothing(direct_access: &str) {
         due.push(insert(&db, &format!("'due', scheduled_at => {at}")).await);
     }
     let leased = insert(&db, "'leased', timeout => '-1', max_attempts => 1").await;
-    let fetched = number(
-        &db,
-        "select id from jobs.fetch(lease => '4 s', kinds => '{leased}')",
-    )
-    .await;
+    let fetched =
+        number(&db, "select id from jobs.fetch(lease => '4 s', kinds => '{leased}')").await;
     assert_eq!(fetched, leased);
     run(&db, "select jobs.resume_maintenance()").await;
     becomes(&db, due[0], "available").await;
@@ -255,10 +201,7 @@ async fn locked_jobs_hide_nothing(direct_access: &str) {
     let (passes, took) = (passes(&db).await - before, begun.elapsed());
     assert!(passes > 0, "control: they are counted");
     let most = 2 * took.as_secs() as i64 + 6;
-    assert!(
-        passes <= most,
-        "{direct_access}: {passes} passes in {took:?}"
-    );
+    assert!(passes <= most, "{direct_access}: {passes} passes in {took:?}");
     assert_eq!(state(&db, lost).await.as_deref(), Some("running"));
     run(&holder, "rollback").await;
     becomes(&db, lost, "discarded").await;
@@ -360,19 +303,14 @@ async fn a_duplicate_that_has_a_job_due_earlier_wakes_the_worker() {
 /// Passes of workers so far: each looks once for claims to look at, and plans have no sequential
 /// scans.
 async fn passes(db: &Client) -> i64 {
-    number(
-        db,
-        "select idx_scan from pg_stat_user_indexes where indexrelname = 'unique_note_due'",
-    )
-    .await
+    number(db, "select idx_scan from pg_stat_user_indexes where indexrelname = 'unique_note_due'")
+        .await
 }
 
 #[tokio::test]
 async fn does_not_block_drop_database() {
-    let cluster = Cluster::builder()
-        .set("jobs.batch_size", 500)
-        .set("jobs.interval", "10ms")
-        .start();
+    let cluster =
+        Cluster::builder().set("jobs.batch_size", 500).set("jobs.interval", "10ms").start();
     let postgres = cluster.connect("postgres").await;
     // Idle: connected, but nothing to do.
     let db = cluster.database("idle").await;
@@ -401,11 +339,8 @@ async fn drop_database(postgres: &Client, name: &str) {
 async fn a_database_whose_name_is_not_in_utf_8_is_in_nobodys_way() {
     let cluster = Cluster::start();
     let postgres = cluster.connect("postgres").await;
-    promptly(
-        &postgres,
-        "create database latin encoding 'LATIN1' locale 'C' template template0",
-    )
-    .await;
+    promptly(&postgres, "create database latin encoding 'LATIN1' locale 'C' template template0")
+        .await;
     let latin = cluster.connect("latin").await;
     promptly(&latin, "create database \"café\"").await;
     let name = "select count(*) from pg_database where datname like 'caf%' and octet_length(datname::text) = 4";
@@ -420,11 +355,8 @@ async fn survives_drop_and_create_extension() {
     let (cluster, db) = with("churn", &[("jobs.interval", "10ms")]).await;
     for round in 0..15 {
         flood(&db, 200).await;
-        let id = insert(
-            &db,
-            "'x', queue => 'own', scheduled_at => clock_timestamp() + '0.05 s'",
-        )
-        .await;
+        let id =
+            insert(&db, "'x', queue => 'own', scheduled_at => clock_timestamp() + '0.05 s'").await;
         if round % 3 == 0 {
             becomes(&db, id, "available").await;
         }
@@ -437,11 +369,7 @@ async fn survives_drop_and_create_extension() {
         run(&db, anew).await;
     }
     worker_goes_on(&db).await;
-    assert!(
-        !cluster.log().contains("maintenance failed"),
-        "{}",
-        cluster.log()
-    );
+    assert!(!cluster.log().contains("maintenance failed"), "{}", cluster.log());
 }
 
 #[tokio::test]
@@ -459,20 +387,14 @@ async fn stops_at_once_while_busy() {
     assert_eq!(number(&db, ready).await, 0, "it did not wait for its end");
     cluster.set("jobs.enabled", "on");
     cluster.reload();
-    poll_until("all are ready", 2 * SOON, async || {
-        number(&db, ready).await == 200_000
-    })
-    .await;
+    poll_until("all are ready", 2 * SOON, async || number(&db, ready).await == 200_000).await;
 }
 
 #[tokio::test]
 async fn is_started_again_after_being_terminated() {
     let cluster = Cluster::start();
     let db = cluster.database("again").await;
-    cluster.allow(
-        2,
-        "57P01 jobs (worker|launcher) .*FATAL:  terminating background worker",
-    );
+    cluster.allow(2, "57P01 jobs (worker|launcher) .*FATAL:  terminating background worker");
     insert(&db, "'x'").await;
     workers_become(&db, "again", 1).await;
     let ended = count(&db, "(select pg_terminate_backend(pid) from pg_stat_activity where backend_type like 'jobs %') t")
@@ -486,10 +408,7 @@ async fn is_started_again_after_being_terminated() {
 #[tokio::test]
 async fn the_launcher_begins_with_what_the_configuration_says() {
     let (cluster, db) = quiet("unheard").await;
-    cluster.allow(
-        1,
-        "57P01 jobs launcher .*FATAL:  terminating background worker",
-    );
+    cluster.allow(1, "57P01 jobs launcher .*FATAL:  terminating background worker");
     let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.1 s'").await;
     run(&db, "alter system set jobs.enabled = on").await;
     let launcher = "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'jobs launcher') t";
@@ -501,10 +420,7 @@ async fn the_launcher_begins_with_what_the_configuration_says() {
 async fn a_terminated_worker_is_woken_again_at_once() {
     let cluster = Cluster::start();
     let db = cluster.database("woken").await;
-    cluster.allow(
-        1,
-        "57P01 jobs worker .*FATAL:  terminating background worker",
-    );
+    cluster.allow(1, "57P01 jobs worker .*FATAL:  terminating background worker");
     insert(&db, "'x'").await;
     workers_become(&db, "woken", 1).await;
     run(
@@ -550,20 +466,14 @@ async fn ends_with_its_postmaster() {
 
 #[tokio::test]
 async fn is_switched_off_while_it_has_work() {
-    let (cluster, db) = with(
-        "busy",
-        &[("jobs.batch_size", "100"), ("jobs.interval", "10ms")],
-    )
-    .await;
+    let (cluster, db) =
+        with("busy", &[("jobs.batch_size", "100"), ("jobs.interval", "10ms")]).await;
     flood(&db, 50_000).await;
     comes_true(&db, "count(*) > 0 from jobs.ready").await;
     cluster.set("jobs.enabled", "off");
     cluster.reload();
     workers_become(&db, "busy", 0).await;
-    assert!(
-        count(&db, "jobs.scheduled").await > 0,
-        "it stopped half-way"
-    );
+    assert!(count(&db, "jobs.scheduled").await > 0, "it stopped half-way");
 }
 
 #[tokio::test]
@@ -574,10 +484,7 @@ async fn databases_that_are_dropped_by_force_leave_room() {
         u32::MAX,
         "57P01 (jobs worker|autovacuum worker|client backend churn[0-9]+).*FATAL:  terminating",
     );
-    cluster.allow(
-        u32::MAX,
-        "3D000 jobs worker .*FATAL:  database .* does not exist",
-    );
+    cluster.allow(u32::MAX, "3D000 jobs worker .*FATAL:  database .* does not exist");
     // More than there are slots in shared memory.
     let template = cluster.database("pattern").await;
     drop(template);
@@ -602,20 +509,10 @@ async fn idles_on_a_standby_and_works_after_promotion() {
     standby.set("jobs.enabled", "on");
     standby.reload();
     let replica = standby.connect("failover").await;
-    poll_until("as asserted", SOON, async || {
-        state(&replica, id).await.is_some()
-    })
-    .await;
+    poll_until("as asserted", SOON, async || state(&replica, id).await.is_some()).await;
     seconds(3.0).await;
     assert_eq!(state(&replica, id).await.unwrap(), "scheduled");
-    assert_eq!(
-        count(
-            &replica,
-            "pg_stat_activity where backend_type like 'jobs %'"
-        )
-        .await,
-        0
-    );
+    assert_eq!(count(&replica, "pg_stat_activity where backend_type like 'jobs %'").await, 0);
     for call in [
         "select jobs.insert('x')",
         "select jobs.fetch()",
@@ -623,22 +520,12 @@ async fn idles_on_a_standby_and_works_after_promotion() {
         "select jobs.complete(1, 1)",
         "select jobs.maintain()",
     ] {
-        assert_eq!(
-            jobs_tests::sqlstate(replica.batch_execute(call).await),
-            "25006",
-            "{call}"
-        );
+        assert_eq!(jobs_tests::sqlstate(replica.batch_execute(call).await), "25006", "{call}");
     }
-    let key: String = scalar(
-        &replica,
-        "select jobs.unique_key('x', unique_opts => '{\"by_kind\": true}')",
-    )
-    .await;
+    let key: String =
+        scalar(&replica, "select jobs.unique_key('x', unique_opts => '{\"by_kind\": true}')").await;
     assert_eq!(key.len(), 64, "reading works on a standby");
-    assert_eq!(
-        number(&replica, "select scheduled from jobs.queues").await,
-        1
-    );
+    assert_eq!(number(&replica, "select scheduled from jobs.queues").await, 1);
     cluster.stop(Mode::Fast);
     standby.promote();
     becomes(&replica, id, "available").await;

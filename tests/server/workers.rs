@@ -31,24 +31,16 @@ async fn fetch(client: Client, worker: &'static str, shared: Arc<Shared>) {
 
 /// Waits until so many jobs were fetched.
 async fn fetched(shared: &Shared, count: i64) {
-    poll_until("jobs are fetched", SOON, async || {
-        shared.fetched.load(Ordering::SeqCst) >= count
-    })
-    .await;
+    poll_until("jobs are fetched", SOON, async || shared.fetched.load(Ordering::SeqCst) >= count)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_fetch_that_begins_after_it_gets_anything() {
-    for cluster in [
-        Cluster::quiet(),
-        Cluster::builder().without_preload().start(),
-    ] {
+    for cluster in [Cluster::quiet(), Cluster::builder().without_preload().start()] {
         let db = cluster.database("quiet").await;
-        run(
-            &db,
-            "select jobs.insert_batch('k', array_fill('1'::jsonb, '{200}'), queue => 'q')",
-        )
-        .await;
+        run(&db, "select jobs.insert_batch('k', array_fill('1'::jsonb, '{200}'), queue => 'q')")
+            .await;
         for how in ["quiet_worker", "stop_worker"] {
             let workers: [(&str, Arc<Shared>); 2] = [("a", Arc::default()), ("b", Arc::default())];
             let mut tasks = Vec::new();
@@ -103,11 +95,7 @@ async fn many_beat_at_once_and_each_is_seen() {
     assert_eq!(number(&db, seen).await, 8 * 50 + 1);
     // Under REPEATABLE READ another one's beat is a conflict, as with any other row.
     let other = cluster.connect("beats").await;
-    run(
-        &other,
-        "begin isolation level repeatable read; select count(*) from jobs.worker",
-    )
-    .await;
+    run(&other, "begin isolation level repeatable read; select count(*) from jobs.worker").await;
     run(&db, "select jobs.worker_beat('all', '{}', 1000)").await;
     let beat = other.batch_execute("select jobs.worker_beat('all', '{}', 1001)");
     assert_eq!(sqlstate(beat.await), "40001");
@@ -121,16 +109,7 @@ async fn a_command_outlives_a_restart() {
     cluster.stop(Mode::Fast);
     cluster.start_again();
     let db = cluster.connect("restart").await;
-    assert_eq!(
-        number(&db, "select count(*) from jobs.fetch(worker => 'a')").await,
-        0
-    );
-    assert_eq!(
-        text(&db, "select jobs.worker_beat('a', '{default}', 1)").await,
-        "stop"
-    );
-    assert_eq!(
-        number(&db, "select count(*) from jobs.fetch(worker => 'b')").await,
-        1
-    );
+    assert_eq!(number(&db, "select count(*) from jobs.fetch(worker => 'a')").await, 0);
+    assert_eq!(text(&db, "select jobs.worker_beat('a', '{default}', 1)").await, "stop");
+    assert_eq!(number(&db, "select count(*) from jobs.fetch(worker => 'b')").await, 1);
 }

@@ -21,10 +21,7 @@ fn main() -> ExitCode {
             return checks.check("mdbook and LinkChecker can be installed", Err(said));
         }
         if checks.wants("pages") {
-            checks.check(
-                "docs/SUMMARY.md has every page once",
-                has_every_page(Path::new(ROOT)),
-            );
+            checks.check("docs/SUMMARY.md has every page once", has_every_page(Path::new(ROOT)));
         }
         if checks.wants("links") {
             let directory = readable_directory();
@@ -47,12 +44,7 @@ fn controls(checks: &mut Checks) {
     let (copy, site) = (directory.path().join("copy"), directory.path().join("site"));
     fs::create_dir(&copy).expect("a directory");
     let mut tar = Command::new("bash");
-    tar.args([
-        "-c",
-        r#"bash "$0/dev" call checkout_files | tar -x -C "$1""#,
-        ROOT,
-    ])
-    .arg(&copy);
+    tar.args(["-c", r#"bash "$0/dev" call checkout_files | tar -x -C "$1""#, ROOT]).arg(&copy);
     succeeds(&mut tar).expect("a copy");
     let plant = |document: &str, line: &str| {
         let path = copy.join(document);
@@ -70,11 +62,7 @@ fn controls(checks: &mut Checks) {
     );
     fs::remove_file(copy.join("docs/lost.md")).expect("the page");
     plant("docs/SUMMARY.md", "- [Lost](lost.md)");
-    checks.finds(
-        "control: a page that is not there is found",
-        "lost.md",
-        build(&copy, &site),
-    );
+    checks.finds("control: a page that is not there is found", "lost.md", build(&copy, &site));
     restore("docs/SUMMARY.md");
     plant("docs/concepts.md", "a <b>tag");
     checks.finds(
@@ -89,31 +77,16 @@ fn controls(checks: &mut Checks) {
         "[1](lost-page.md) [2](../examples/lost-file.rs) [3](worker-in-sql.md#lost-there) [4](#lost-here)",
     );
     plant("README.md", "[5](docs/worker-in-sql.md#lost-from-readme)");
-    checks.check(
-        "a site with wrong links is built all the same",
-        build(&copy, &site),
-    );
+    checks.check("a site with wrong links is built all the same", build(&copy, &site));
     let found = links(&site, &["index.html", "docs/concepts.html"]);
     for (what, words) in [
         ("control: its links are refused", ""),
-        (
-            "control: a link to a page that is not there",
-            "Error.*lost-page.html",
-        ),
-        (
-            "control: a link to a file that is not there",
-            "Error.*lost-file.rs",
-        ),
+        ("control: a link to a page that is not there", "Error.*lost-page.html"),
+        ("control: a link to a file that is not there", "Error.*lost-file.rs"),
         ("control: an anchor of another page", "Anchor .lost-there"),
         ("control: an anchor of the same page", "Anchor .lost-here"),
-        (
-            "control: an anchor in README.md",
-            "Anchor .lost-from-readme",
-        ),
-        (
-            "control: and nothing else",
-            " 3 warnings found. 2 errors found",
-        ),
+        ("control: an anchor in README.md", "Anchor .lost-from-readme"),
+        ("control: and nothing else", " 3 warnings found. 2 errors found"),
     ] {
         checks.finds(what, words, found.clone());
     }
@@ -132,42 +105,27 @@ fn need_linkchecker() -> Outcome {
     }
     succeeds(python().args(["-m", "venv", "--clear"]).arg(&environment))?;
     let mut pip = Command::new(environment.join("bin/pip"));
-    succeeds(
-        pip.args(["install", "-q", "--disable-pip-version-check", "-r"])
-            .arg(list),
-    )?;
+    succeeds(pip.args(["install", "-q", "--disable-pip-version-check", "-r"]).arg(list))?;
     fs::write(environment.join("wanted"), wanted).map_err(|error| error.to_string())
 }
 
 /// Builds the site of a checkout. mdbook says nothing beyond that it begins and where it writes to.
 fn build(checkout: &Path, site: &Path) -> Outcome {
     let said = dev_of(checkout, &["build_site", &site.display().to_string()])?;
-    holds(
-        !["WARN", "ERROR"].iter().any(|level| said.contains(level)),
-        &said,
-    )
+    holds(!["WARN", "ERROR"].iter().any(|level| said.contains(level)), &said)
 }
 
 fn has_every_page(checkout: &Path) -> Outcome {
     let docs = checkout.join("docs");
-    let pages = output(
-        Command::new("find")
-            .current_dir(&docs)
-            .args([".", "-name", "*.md"]),
-    )?;
+    let pages = output(Command::new("find").current_dir(&docs).args([".", "-name", "*.md"]))?;
     let pages = pages.lines().map(|page| page.trim_start_matches("./"));
     let pages: BTreeSet<_> = pages.filter(|page| *page != "SUMMARY.md").collect();
     let summary = fs::read_to_string(docs.join("SUMMARY.md")).expect("SUMMARY.md");
     let link = Regex::new(r"\]\((.*\.md)\)").expect("a regex");
-    let mut named: Vec<_> = link
-        .captures_iter(&summary)
-        .map(|link| link.extract::<1>().1[0])
-        .collect();
+    let mut named: Vec<_> =
+        link.captures_iter(&summary).map(|link| link.extract::<1>().1[0]).collect();
     named.sort();
-    same(
-        &pages.into_iter().collect::<Vec<_>>().join("\n"),
-        &named.join("\n"),
-    )
+    same(&pages.into_iter().collect::<Vec<_>>().join("\n"), &named.join("\n"))
 }
 
 /// The links of all pages of a site (404.html means the root of a web server), or of those named,
@@ -177,9 +135,7 @@ fn links(site: &Path, pages: &[&str]) -> Outcome {
     let pages: Vec<PathBuf> = match pages {
         [] => {
             let all = output(
-                Command::new("find")
-                    .arg(site)
-                    .args(["-name", "*.html", "!", "-name", "404.html"]),
+                Command::new("find").arg(site).args(["-name", "*.html", "!", "-name", "404.html"]),
             )?;
             all.lines().map(PathBuf::from).collect()
         }
@@ -187,26 +143,12 @@ fn links(site: &Path, pages: &[&str]) -> Outcome {
     };
     let directory = readable_directory();
     let configuration = directory.path().join("linkchecker.ini");
-    fs::copy(
-        Path::new(ROOT).join("tests/site/linkchecker.ini"),
-        &configuration,
-    )
-    .expect("linkchecker.ini");
+    fs::copy(Path::new(ROOT).join("tests/site/linkchecker.ini"), &configuration)
+        .expect("linkchecker.ini");
     let mut checker = as_owner(&state_directory().join("linkchecker/bin/linkchecker"));
-    checker
-        .env("HOME", state_directory())
-        .arg("-f")
-        .arg(configuration);
-    checker.args([
-        "--no-robots",
-        "--no-status",
-        "--recursion-level",
-        "1",
-        "--check-extern",
-    ]);
-    checker
-        .args(["--ignore-url", "^(https?|mailto):"])
-        .args(pages);
+    checker.env("HOME", state_directory()).arg("-f").arg(configuration);
+    checker.args(["--no-robots", "--no-status", "--recursion-level", "1", "--check-extern"]);
+    checker.args(["--ignore-url", "^(https?|mailto):"]).args(pages);
     succeeds(&mut checker)
 }
 

@@ -36,12 +36,7 @@ pub fn suite(run: impl FnOnce(&mut Checks)) -> ExitCode {
     if ran.is_err() {
         checks.check("the suite comes to its end", Err(String::new()));
     }
-    let Checks {
-        passed,
-        failed,
-        skipped,
-        ..
-    } = checks;
+    let Checks { passed, failed, skipped, .. } = checks;
     let result = if failed == 0 { "ok" } else { "FAILED" };
     println!("\ntest result: {result}. {passed} passed; {failed} failed; {skipped} ignored");
     ExitCode::from(u8::from(failed > 0))
@@ -177,9 +172,7 @@ pub fn same(expected: &str, came: &str) -> Outcome {
 
 /// What a command prints, if it ends well; else both of its streams.
 pub fn output(command: &mut Command) -> Result<String, String> {
-    let ended = command
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
+    let ended = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match ended.status.success() {
         true => Ok(text(&ended.stdout)),
@@ -199,16 +192,11 @@ pub fn feed(command: &mut Command, input: &str) -> (bool, String) {
     let (input, mut printed) = (file(input), file(""));
     let both = || printed.try_clone().expect("a file");
     command.stdin(input).stdout(both()).stderr(both());
-    let status = command
-        .status()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     printed.rewind().expect("a file");
     let mut bytes = Vec::new();
     printed.read_to_end(&mut bytes).expect("a file");
-    (
-        status.success(),
-        String::from_utf8_lossy(&bytes).into_owned(),
-    )
+    (status.success(), String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Whether a command ends well, whatever it prints.
@@ -231,12 +219,7 @@ mod tests {
         checks.finds("control", "^wr", Err("another".into()));
         checks.cannot("net", "get", "Temporary failure in name resolution");
         checks.cannot("broken", "get", "syntax error");
-        let Checks {
-            passed,
-            failed,
-            skipped,
-            ..
-        } = checks;
+        let Checks { passed, failed, skipped, .. } = checks;
         assert_eq!((passed, failed, skipped), (3, 4, 1));
     }
 

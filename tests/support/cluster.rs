@@ -68,8 +68,7 @@ impl Builder {
     /// what comes of a call comes of its asking, however slow the machine is, and not of the visit
     /// that each database has once a minute.
     pub fn without_visits(self) -> Self {
-        self.postgres(&crate::with_faults())
-            .set("jobs.fault", "no_visits")
+        self.postgres(&crate::with_faults()).set("jobs.fault", "no_visits")
     }
 
     /// Without `shared_preload_libraries = 'jobs'`: no background worker, no shared memory.
@@ -117,9 +116,7 @@ impl Builder {
         if self.without_checksums {
             // Fails where there are none.
             let mut disable = cluster.bin("pg_checksums");
-            disable
-                .args(["--disable", "--no-sync", "-D"])
-                .arg(cluster.data());
+            disable.args(["--disable", "--no-sync", "-D"]).arg(cluster.data());
             disable.output().expect("pg_checksums");
         }
         cluster.set("fsync", "off");
@@ -196,9 +193,7 @@ impl Cluster {
             "PGOPTIONS",
             "-c search_path=pg_catalog -c lock_timeout=5s -c statement_timeout=60s",
         );
-        psql.stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = psql.spawn().expect("psql");
         let mut stdin = running.stdin.take().expect("a pipe");
         let _ = stdin.write_all(script.as_bytes()); // it may have ended already
@@ -246,10 +241,7 @@ impl Cluster {
             .await
             .expect("create database");
         let client = self.connect(name).await;
-        client
-            .batch_execute("create extension jobs")
-            .await
-            .expect("create extension jobs");
+        client.batch_execute("create extension jobs").await.expect("create extension jobs");
         client
     }
 
@@ -267,10 +259,7 @@ impl Cluster {
     pub fn set(&self, name: &str, value: impl ToString) {
         let path = self.data().join("postgresql.conf");
         let mut text = fs::read_to_string(&path).expect("postgresql.conf");
-        text.push_str(&format!(
-            "{name} = '{}'\n",
-            value.to_string().replace('\'', "''")
-        ));
+        text.push_str(&format!("{name} = '{}'\n", value.to_string().replace('\'', "''")));
         fs::write(&path, text).expect("postgresql.conf"); // keeps the file's owner
     }
 
@@ -286,11 +275,7 @@ impl Cluster {
 
     /// Starts a stopped server with options on its command line, and waits as `start_again` does.
     pub fn start_with(&self, options: &str) {
-        self.run(
-            self.pg_ctl("start")
-                .args(["-w", "-s", "-o", options, "-l"])
-                .arg(self.log_file()),
-        );
+        self.run(self.pg_ctl("start").args(["-w", "-s", "-o", options, "-l"]).arg(self.log_file()));
     }
 
     /// Stops the server and waits until it is gone.
@@ -308,10 +293,7 @@ impl Cluster {
     /// Kills the postmaster with SIGKILL and waits until its processes, which notice that by
     /// themselves, are gone.
     pub fn kill9(&self) {
-        self.allow(
-            u32::MAX,
-            "terminating connection due to unexpected postmaster exit",
-        );
+        self.allow(u32::MAX, "terminating connection due to unexpected postmaster exit");
         let postmaster = self.postmaster();
         let children = children(postmaster);
         signal("KILL", postmaster);
@@ -337,11 +319,7 @@ impl Cluster {
     pub fn postmaster(&self) -> u32 {
         let pid_file =
             fs::read_to_string(self.data().join("postmaster.pid")).expect("the server runs");
-        pid_file
-            .lines()
-            .next()
-            .and_then(|pid| pid.parse().ok())
-            .expect("a process id")
+        pid_file.lines().next().and_then(|pid| pid.parse().ok()).expect("a process id")
     }
 
     /// The processor time that a process of the server has used so far.
@@ -392,11 +370,7 @@ impl Cluster {
         let mut command = new.bin("pg_upgrade");
         command.args(["-U", "postgres", "--no-sync", "-d"]);
         command.arg(self.data()).arg("-D").arg(new.data());
-        command
-            .arg("-b")
-            .arg(&self.postgres.bindir)
-            .arg("-B")
-            .arg(&new.postgres.bindir);
+        command.arg("-b").arg(&self.postgres.bindir).arg("-B").arg(&new.postgres.bindir);
         new.run(command.args(options));
     }
 
@@ -503,10 +477,7 @@ impl Cluster {
         let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
         let (data, log) = (self.data(), self.log_file());
         let (data, log) = (data.display(), log.display());
-        format!(
-            "cd / && {} -s -D {data} -l {log} {arguments}",
-            words.join(" ")
-        )
+        format!("cd / && {} -s -D {data} -l {log} {arguments}", words.join(" "))
     }
 
     fn pg_ctl(&self, action: &str) -> Command {
@@ -523,9 +494,7 @@ impl Cluster {
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
             .stderr(output.try_clone().unwrap());
-        let status = command
-            .status()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         if !status.success() {
             let text = std::io::read_to_string(rewound(output)).unwrap_or_default();
             panic!("{command:?}: {status}\n{text}\n{}", self.log_tail());
@@ -535,10 +504,7 @@ impl Cluster {
     fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
-        format!(
-            "The end of its log:\n{}",
-            lines[lines.len().saturating_sub(40)..].join("\n")
-        )
+        format!("The end of its log:\n{}", lines[lines.len().saturating_sub(40)..].join("\n"))
     }
 }
 
@@ -551,15 +517,9 @@ impl Drop for Cluster {
         if self.data().join("postmaster.pid").exists() {
             // Fast, so that a background worker that does not stop is found here and not by an
             // operator.
-            let stopped = self
-                .pg_ctl("stop")
-                .args(["-w", "-s", "-t", "20", "-m", "fast"])
-                .status();
+            let stopped = self.pg_ctl("stop").args(["-w", "-s", "-t", "20", "-m", "fast"]).status();
             if !stopped.is_ok_and(|status| status.success()) {
-                let _ = self
-                    .pg_ctl("stop")
-                    .args(["-w", "-s", "-m", "immediate"])
-                    .status();
+                let _ = self.pg_ctl("stop").args(["-w", "-s", "-m", "immediate"]).status();
                 if !std::thread::panicking() {
                     panic!("the server does not stop\n{}", self.log_tail());
                 }
@@ -591,19 +551,14 @@ pub fn free_port() -> u16 {
 }
 
 fn signal(name: &str, pid: u32) {
-    let status = Command::new("kill")
-        .arg(format!("-{name}"))
-        .arg(pid.to_string())
-        .status()
-        .expect("kill");
+    let status =
+        Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().expect("kill");
     assert!(status.success(), "kill -{name} {pid}");
 }
 
 fn children(pid: u32) -> Vec<u32> {
     let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("/proc");
-    list.split_whitespace()
-        .map(|pid| pid.parse().expect("a process id"))
-        .collect()
+    list.split_whitespace().map(|pid| pid.parse().expect("a process id")).collect()
 }
 
 /// Two fields of /proc/PID/stat, counted from 0, that are in user and in system mode.

@@ -34,20 +34,12 @@ pub async fn functions(db: &Client) -> Vec<Function> {
         .map(|row| {
             let (names, types): (Vec<String>, Vec<String>) = (row.get(2), row.get(3));
             let required = names.len() - row.get::<_, i32>(4) as usize;
-            let parameter = |(n, (name, type_name))| Parameter {
-                name,
-                type_name,
-                has_default: n >= required,
-            };
+            let parameter =
+                |(n, (name, type_name))| Parameter { name, type_name, has_default: n >= required };
             Function {
                 name: row.get(0),
                 is_procedure: row.get(1),
-                parameters: names
-                    .into_iter()
-                    .zip(types)
-                    .enumerate()
-                    .map(parameter)
-                    .collect(),
+                parameters: names.into_iter().zip(types).enumerate().map(parameter).collect(),
             }
         })
         .collect()

@@ -18,8 +18,7 @@ pub const SOON: Duration = Duration::from_secs(45);
 /// The Postgres with an extension that can be told to have faults (`src/fault.rs`).
 pub fn with_faults() -> PathBuf {
     let path = std::env::var("JOBS_FAULTS_PG_CONFIG");
-    path.expect("JOBS_FAULTS_PG_CONFIG is not set: run this through ./dev test server:FILE")
-        .into()
+    path.expect("JOBS_FAULTS_PG_CONFIG is not set: run this through ./dev test server:FILE").into()
 }
 
 /// Waits until `condition` is true, looking every 20 ms; panics with `what` when `timeout` has
@@ -136,11 +135,7 @@ pub async fn text(db: &Client, sql: &str) -> String {
 
 /// The texts that a statement returns, a row each.
 pub async fn texts(db: &Client, sql: &str) -> Vec<String> {
-    rows_of(db, sql)
-        .await
-        .iter()
-        .map(|row| row.get(0))
-        .collect()
+    rows_of(db, sql).await.iter().map(|row| row.get(0)).collect()
 }
 
 /// Whether this is so: what comes behind SELECT, a boolean.
@@ -158,10 +153,7 @@ pub async fn comes_true(db: &Client, condition: &str) {
 pub async fn history_is_written(db: &Client) {
     const MINUTES: &str = "count(*) > 0 and count(*) = (select count(distinct (at, queue, kind)) from jobs.history_bucket)
        from jobs.history()";
-    poll_until("its minutes are written", 4 * SOON, async || {
-        is(db, MINUTES).await
-    })
-    .await;
+    poll_until("its minutes are written", 4 * SOON, async || is(db, MINUTES).await).await;
 }
 
 /// Sleeps.
@@ -172,9 +164,7 @@ pub async fn seconds(seconds: f64) {
 /// A session of a role, in a database.
 pub async fn as_role(cluster: &Cluster, role: &str, database: &str) -> Client {
     let mut config = cluster.config();
-    cluster
-        .connect_with(config.user(role).dbname(database))
-        .await
+    cluster.connect_with(config.user(role).dbname(database)).await
 }
 
 /// Processes that maintain a database: connected to it, under the worker's name.
@@ -186,11 +176,9 @@ pub async fn workers(db: &Client, database: &str) -> i64 {
 /// Waits until so many clients wait for a lock.
 pub async fn blocked(db: &Client, count: i64) {
     let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and backend_type = 'client backend'";
-    poll_until(
-        &format!("{count} clients wait"),
-        Duration::from_secs(120),
-        async || number(db, waiting).await == count,
-    )
+    poll_until(&format!("{count} clients wait"), Duration::from_secs(120), async || {
+        number(db, waiting).await == count
+    })
     .await;
 }
 
@@ -210,11 +198,9 @@ pub async fn worker_goes_on(db: &Client) {
 
 /// Waits until so many processes maintain a database.
 pub async fn workers_become(db: &Client, database: &str, count: i64) {
-    poll_until(
-        &format!("{count} workers in {database}"),
-        SOON,
-        async || workers(db, database).await == count,
-    )
+    poll_until(&format!("{count} workers in {database}"), SOON, async || {
+        workers(db, database).await == count
+    })
     .await;
 }
 

@@ -28,10 +28,7 @@ impl Listener {
             }
         });
         run(&client, "listen jobs").await;
-        Listener {
-            received,
-            _client: client,
-        }
+        Listener { received, _client: client }
     }
 
     /// The next payload.

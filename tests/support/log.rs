@@ -22,10 +22,7 @@ pub fn findings<'a>(log: &'a str, allowed: &[(u32, String)]) -> Vec<&'a str> {
     let regex = |text: &str| Regex::new(text).unwrap_or_else(|error| panic!("{error}"));
     let [stopping, starting] = [STOPPING, STARTING].map(regex);
     let [bad, expected, of_a_shutdown] = [BAD, EXPECTED, OF_A_SHUTDOWN].map(regex);
-    let mut left: Vec<_> = allowed
-        .iter()
-        .map(|(times, rule)| (*times, regex(rule)))
-        .collect();
+    let mut left: Vec<_> = allowed.iter().map(|(times, rule)| (*times, regex(rule))).collect();
     let mut stops = false;
     let mut found = Vec::new();
     for line in log.lines() {
@@ -50,14 +47,9 @@ mod tests {
     const PREFIX: &str = "2000-01-01 00:00:00.000 UTC [7]";
 
     fn is_clean(lines: &[&str], allowed: &[(u32, &str)]) -> bool {
-        let log: String = lines
-            .iter()
-            .map(|line| format!("{PREFIX} {line}\n"))
-            .collect();
-        let allowed: Vec<_> = allowed
-            .iter()
-            .map(|(times, rule)| (*times, rule.to_string()))
-            .collect();
+        let log: String = lines.iter().map(|line| format!("{PREFIX} {line}\n")).collect();
+        let allowed: Vec<_> =
+            allowed.iter().map(|(times, rule)| (*times, rule.to_string())).collect();
         findings(&log, &allowed).is_empty()
     }
 

@@ -16,8 +16,7 @@ pub fn dev(function_and_arguments: &[&str]) -> Result<String, String> {
 /// As [`dev`], of a copy of the checkout.
 pub fn dev_of(checkout: &Path, function_and_arguments: &[&str]) -> Result<String, String> {
     let mut dev = Command::new("bash");
-    dev.arg("-c")
-        .arg(r#"exec 2>&1; exec bash "$0/dev" call "$@""#);
+    dev.arg("-c").arg(r#"exec 2>&1; exec bash "$0/dev" call "$@""#);
     output(dev.arg(checkout).args(function_and_arguments))
 }
 

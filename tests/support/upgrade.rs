@@ -94,10 +94,7 @@ pub fn released() -> Vec<String> {
 /// Postgres finds its files by where its programs are, so these are copied. Everything else is a
 /// link to that of the other one.
 pub fn with_scripts(bindir: &Path, directory: &Path, planted: &str) -> PathBuf {
-    let is_of_major = |path: &&Path| {
-        path.parent()
-            .is_some_and(|of| of.ends_with("lib/postgresql"))
-    };
+    let is_of_major = |path: &&Path| path.parent().is_some_and(|of| of.ends_with("lib/postgresql"));
     let of_major = bindir.ancestors().find(is_of_major).expect("a major");
     let root = of_major.ancestors().nth(3).expect("a tree");
     let copy = |options, from: PathBuf, to: &Path| {
@@ -107,16 +104,12 @@ pub fn with_scripts(bindir: &Path, directory: &Path, planted: &str) -> PathBuf {
     };
     for part in ["lib", "share"] {
         let part = Path::new(part).join("postgresql");
-        let from = root
-            .join(&part)
-            .join(of_major.file_name().expect("a major"));
+        let from = root.join(&part).join(of_major.file_name().expect("a major"));
         copy(["-a", "--symbolic-link"], from, &directory.join(part));
     }
     let new = directory.join(bindir.strip_prefix(root).expect("a part of the tree"));
     copy(["-a", "--remove-destination"], bindir.join("."), &new);
-    let share = Command::new(new.join("pg_config"))
-        .arg("--sharedir")
-        .output();
+    let share = Command::new(new.join("pg_config")).arg("--sharedir").output();
     let share = String::from_utf8(share.expect("pg_config").stdout).expect("a path");
     let scripts = Path::new(share.trim()).join("extension");
     let upgrade = |from, to, script: &str| {

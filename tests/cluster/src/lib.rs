@@ -31,15 +31,9 @@ impl Postgres {
 
     /// The one that this program belongs to.
     pub fn of(pg_config: &Path) -> Postgres {
-        assert!(
-            pg_config.exists(),
-            "no {}: run this through ./dev test",
-            pg_config.display()
-        );
+        assert!(pg_config.exists(), "no {}: run this through ./dev test", pg_config.display());
         let directory = pg_config.parent().expect("a directory");
-        Postgres {
-            bindir: directory.canonicalize().expect("a directory"),
-        }
+        Postgres { bindir: directory.canonicalize().expect("a directory") }
     }
 
     /// A program, such as psql, as the user that owns the servers.
@@ -66,9 +60,7 @@ impl Postgres {
         owned_directory(data);
         let mut copy = as_owner(Path::new("cp"));
         run(copy.arg("-a").arg(self.template().join(".")).arg(data));
-        let settings = fs::OpenOptions::new()
-            .append(true)
-            .open(data.join("postgresql.conf"));
+        let settings = fs::OpenOptions::new().append(true).open(data.join("postgresql.conf"));
         let mut settings = settings.expect("postgresql.conf");
         write!(settings, "{SETTINGS}{lines}").expect("postgresql.conf");
     }
@@ -104,11 +96,7 @@ pub fn state_directory() -> PathBuf {
 /// A program as the user that owns the servers: Postgres refuses to run as root, and as root its
 /// programs run as user postgres.
 pub fn as_owner(program: &Path) -> Command {
-    let mut command = Command::new(if is_root() {
-        Path::new("runuser")
-    } else {
-        program
-    });
+    let mut command = Command::new(if is_root() { Path::new("runuser") } else { program });
     if is_root() {
         command.args(["-u", "postgres", "--"]).arg(program);
     }
@@ -138,15 +126,8 @@ fn is_root() -> bool {
 
 fn postgres_user() -> (u32, u32) {
     let passwd = fs::read_to_string("/etc/passwd").expect("/etc/passwd");
-    let line = passwd
-        .lines()
-        .find(|line| line.starts_with("postgres:"))
-        .expect("user postgres");
-    let id = |field: usize| {
-        line.split(':')
-            .nth(field)
-            .and_then(|id| id.parse().ok())
-            .expect("an id")
-    };
+    let line = passwd.lines().find(|line| line.starts_with("postgres:")).expect("user postgres");
+    let id =
+        |field: usize| line.split(':').nth(field).and_then(|id| id.parse().ok()).expect("an id");
     (id(2), id(3))
 }

@@ -34,13 +34,11 @@ impl Turn<'_> {
             }
         }
         if there.is_some() {
-            self.say
-                .say(|| format!("finds that key {key} is claimed by now"));
+            self.say.say(|| format!("finds that key {key} is claimed by now"));
             self.me().items[0].id = 0;
             return self.then(Step::Look(Why::Batch));
         }
-        self.say
-            .say(|| format!("inserts the claim of key {key} and the job"));
+        self.say.say(|| format!("inserts the claim of key {key} and the job"));
         self.insert_claim(0);
         self.insert_job(0);
         self.end_insert();
@@ -58,13 +56,8 @@ impl Turn<'_> {
     pub(crate) fn insert_job(&mut self, n: usize) {
         let by = self.xid();
         let Item { new, id, .. } = self.me().items[n];
-        let job = Job {
-            id,
-            key: new.key,
-            state: State::Available,
-            finalized_at: 0,
-            has_returned: false,
-        };
+        let job =
+            Job { id, key: new.key, state: State::Available, finalized_at: 0, has_returned: false };
         self.state.database.jobs.push(Version::new(job, by));
     }
 
@@ -95,11 +88,7 @@ impl Turn<'_> {
     /// Where the list ends that this claim is in: of those that are waited for, or of the others.
     pub(crate) fn end_of_list(&mut self, at: u8) -> u8 {
         let me = self.me();
-        if at < me.patient {
-            me.patient
-        } else {
-            me.order.len() as u8
-        }
+        if at < me.patient { me.patient } else { me.order.len() as u8 }
     }
 
     pub(crate) fn is_taken(&mut self, at: u8) -> bool {
@@ -165,8 +154,7 @@ impl Turn<'_> {
         let own = self.own();
         let (key, n) = self.claim_at(at);
         if self.state.database.claim_there(key, own).is_some() {
-            self.say
-                .say(|| format!("finds that key {key} is claimed by now"));
+            self.say.say(|| format!("finds that key {key} is claimed by now"));
             let from = self.me().from;
             for at in from..at {
                 let (_, n) = self.claim_at(at);
@@ -209,8 +197,7 @@ impl Turn<'_> {
         let is_patient = at < self.me().patient;
         let (key, _) = self.claim_at(at);
         let Some(found) = self.state.database.claim_seen(key, view) else {
-            self.say
-                .say(|| format!("sees no claim of key {key} to lock"));
+            self.say.say(|| format!("sees no claim of key {key} to lock"));
             return self.not_locked(at, which);
         };
         let version = &self.state.database.claims[key.0 as usize][found];
@@ -222,8 +209,7 @@ impl Turn<'_> {
                 self.wait_for(xid, Step::LockNewest(at, which));
             }
             Some(_) => {
-                self.say
-                    .say(|| format!("finds the claim of key {key} locked"));
+                self.say.say(|| format!("finds the claim of key {key} locked"));
                 self.not_locked(at, which);
             }
         }
@@ -246,8 +232,7 @@ impl Turn<'_> {
                 (None, _) => break,
                 (Some(_), true) => newest += 1,
                 (Some(_), false) => {
-                    self.say
-                        .say(|| format!("finds that the claim of key {key} is gone"));
+                    self.say.say(|| format!("finds that the claim of key {key} is gone"));
                     self.me().target[key.0 as usize] = None;
                     return self.not_locked(at, which);
                 }
@@ -324,8 +309,7 @@ impl Turn<'_> {
         if database.claims[key.0 as usize].iter().any(is_in_progress) {
             self.busy(at, n);
         } else {
-            self.say
-                .say(|| format!("finds that nobody is writing the claim of key {key}"));
+            self.say.say(|| format!("finds that nobody is writing the claim of key {key}"));
             self.then(Step::IsLocked(at));
         }
     }
@@ -349,16 +333,14 @@ impl Turn<'_> {
             // A claim that an old snapshot does not show, be it locked.
             None if !self.is_read_committed() && is_there => self.fail_to_serialize(),
             _ => {
-                self.say
-                    .say(|| format!("finds that nobody has locked the claim of key {key}"));
+                self.say.say(|| format!("finds that nobody has locked the claim of key {key}"));
                 self.next_check(at);
             }
         }
     }
 
     pub(crate) fn busy(&mut self, at: u8, n: usize) {
-        self.say
-            .say(|| "finds that somebody is at work on the key".into());
+        self.say.say(|| "finds that somebody is at work on the key".into());
         self.me().items[n].decision = Decision::Busy;
         self.next_check(at);
     }
@@ -433,10 +415,6 @@ impl Turn<'_> {
             return self.end_insert();
         }
         let is_taken = items.iter().any(|item| inserts(item) && !item.is_fresh);
-        self.then(if is_taken {
-            Step::Look(Why::Again)
-        } else {
-            Step::Write
-        });
+        self.then(if is_taken { Step::Look(Why::Again) } else { Step::Write });
     }
 }

@@ -69,13 +69,7 @@ pub struct Version<T> {
 impl<T> Version<T> {
     /// A version that was just written.
     pub fn new(row: T, by: Xid) -> Self {
-        Version {
-            row,
-            by,
-            gone: None,
-            moved: false,
-            locked: None,
-        }
+        Version { row, by, gone: None, moved: false, locked: None }
     }
 }
 
@@ -176,9 +170,7 @@ impl Database {
     /// The claim of a key that is there, whoever may see it.
     pub fn claim_there(&self, key: Key, own: Xids) -> Option<usize> {
         let versions = &self.claims[key.0 as usize];
-        versions
-            .iter()
-            .rposition(|version| self.is_there(version, own))
+        versions.iter().rposition(|version| self.is_there(version, own))
     }
 
     /// The claim of a key that a statement sees.
@@ -272,9 +264,7 @@ impl Database {
                 }
             }
         }
-        self.claims
-            .iter_mut()
-            .for_each(|claims| take_back(claims, xid));
+        self.claims.iter_mut().for_each(|claims| take_back(claims, xid));
         take_back(&mut self.jobs, xid);
         take_back(&mut self.notes, xid);
         self.unlock(xid);

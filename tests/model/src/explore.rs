@@ -41,11 +41,7 @@ impl Scenario {
     /// How it begins.
     pub fn begin(&self) -> State {
         let session = |n: usize| Session {
-            step: if self.programs[n].is_empty() {
-                Step::Ended
-            } else {
-                Step::Next
-            },
+            step: if self.programs[n].is_empty() { Step::Ended } else { Step::Next },
             ..Session::default()
         };
         State {
@@ -91,13 +87,7 @@ impl Scenario {
         choice: u8,
         say: &'a mut Say,
     ) -> Turn<'a> {
-        Turn {
-            scenario: self,
-            state,
-            session,
-            choice: choice as usize,
-            say,
-        }
+        Turn { scenario: self, state, session, choice: choice as usize, say }
     }
 
     /// Does it, and says what it was.
@@ -127,11 +117,7 @@ impl Scenario {
         }
         let snapshots = state.sessions.iter().filter_map(|session| session.snapshot);
         let seen_by_all = snapshots.fold(state.database.committed, |all, seen| all & seen);
-        for snapshot in state
-            .sessions
-            .iter_mut()
-            .filter_map(|session| session.snapshot.as_mut())
-        {
+        for snapshot in state.sessions.iter_mut().filter_map(|session| session.snapshot.as_mut()) {
             *snapshot &= !seen_by_all;
         }
         let mut targets = [[None; KEYS]; 3];
@@ -196,9 +182,7 @@ impl Turn<'_> {
 
     /// Takes the next step.
     pub fn step(&mut self) {
-        let call = self
-            .scenario
-            .call(self.session, &self.state.sessions[self.session]);
+        let call = self.scenario.call(self.session, &self.state.sessions[self.session]);
         match self.me().step {
             Step::Next => match call {
                 None => self.commit(),
@@ -283,22 +267,14 @@ impl Model for Exploration {
     fn properties(&self) -> Vec<Property<Self>> {
         let is_asked = |(name, _): &&(&str, _)| self.property.is_none_or(|asked| asked == *name);
         let asked = PROPERTIES.iter().filter(is_asked);
-        asked
-            .map(|(name, holds)| Property::always(name, *holds))
-            .collect()
+        asked.map(|(name, holds)| Property::always(name, *holds)).collect()
     }
 }
 
 /// The database once maintenance has nothing left to do, with nobody else at work.
 pub fn maintained(scenario: &Scenario, state: &State) -> State {
-    let alone = Scenario {
-        programs: [properties::MAINTENANCE, &[], &[]],
-        ..*scenario
-    };
-    let mut state = State {
-        database: state.database.clone(),
-        ..alone.begin()
-    };
+    let alone = Scenario { programs: [properties::MAINTENANCE, &[], &[]], ..*scenario };
+    let mut state = State { database: state.database.clone(), ..alone.begin() };
     loop {
         let before = state.database.clone();
         state.sessions = alone.begin().sessions;

@@ -14,16 +14,8 @@ impl Turn<'_> {
         let is_batch = new.len() > 1;
         self.say.say(|| {
             let keys: Vec<String> = new.iter().map(|new| new.key.to_string()).collect();
-            let what = if is_batch {
-                "a batch of jobs under keys"
-            } else {
-                "a job under key"
-            };
-            let how = if new[0].wait {
-                ""
-            } else {
-                " and does not wait"
-            };
+            let what = if is_batch { "a batch of jobs under keys" } else { "a job under key" };
+            let how = if new[0].wait { "" } else { " and does not wait" };
             format!("inserts {what} {}{how}", keys.join(" and "))
         });
         let mut items: Vec<Item> = new.iter().map(|new| Item::new(*new)).collect();
@@ -110,11 +102,7 @@ impl Turn<'_> {
     /// The lock is taken, if there is one.
     pub(crate) fn go_on_locked(&mut self) {
         let is_taken = self.me().items[0].is_taken;
-        self.then(if is_taken {
-            Step::Look(Why::Batch)
-        } else {
-            Step::InsertWithClaim
-        });
+        self.then(if is_taken { Step::Look(Why::Batch) } else { Step::InsertWithClaim });
     }
 
     /// Takes the advisory lock on the key of the only job.
@@ -124,17 +112,13 @@ impl Turn<'_> {
         match self.state.database.advisory[key.0 as usize] {
             Some((holder, _)) if holder != mine => {
                 self.say.say(|| {
-                    format!(
-                        "waits for session {}, which has the lock on key {key}",
-                        holder + 1
-                    )
+                    format!("waits for session {}, which has the lock on key {key}", holder + 1)
                 });
                 self.me().wait = Some(Wait::Lock(key));
                 self.then(Step::TakeLock(true));
             }
             held => {
-                self.say
-                    .say(|| format!("takes the advisory lock on key {key}"));
+                self.say.say(|| format!("takes the advisory lock on key {key}"));
                 let depth = self.me().depth;
                 self.state.database.advisory[key.0 as usize] = held.or(Some((mine, depth)));
                 if has_waited {
@@ -156,14 +140,12 @@ impl Turn<'_> {
         let mine = self.session as u8;
         match self.state.database.advisory[key.0 as usize] {
             Some((holder, _)) if holder != mine => {
-                self.say
-                    .say(|| format!("finds that session {} has the lock on {key}", holder + 1));
+                self.say.say(|| format!("finds that session {} has the lock on {key}", holder + 1));
                 self.me().items[0].decision = Decision::Busy;
                 self.end_insert();
             }
             held => {
-                self.say
-                    .say(|| format!("takes the advisory lock on key {key}"));
+                self.say.say(|| format!("takes the advisory lock on key {key}"));
                 let depth = self.me().depth;
                 self.state.database.advisory[key.0 as usize] = held.or(Some((mine, depth)));
                 self.then(Step::Look(Why::Batch));
@@ -247,9 +229,7 @@ impl Turn<'_> {
             matches!(note, Note::Returned(of, _, seq) if *of == key && (all || item.returns.contains(seq)))
         });
         if let Some(at) = claim {
-            self.state
-                .database
-                .update_claim(key, at, Claim { jobs: jobs.clone() }, by);
+            self.state.database.update_claim(key, at, Claim { jobs: jobs.clone() }, by);
         }
     }
 }

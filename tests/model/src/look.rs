@@ -23,9 +23,7 @@ impl Turn<'_> {
         }
         self.say.say(|| {
             let items = self.state.sessions[self.session].items.iter();
-            let taken = items
-                .filter(|item| item.is_taken)
-                .map(|item| item.new.key.to_string());
+            let taken = items.filter(|item| item.is_taken).map(|item| item.new.key.to_string());
             match taken.collect::<Vec<_>>().as_slice() {
                 [] => "finds no claim".into(),
                 keys => format!("finds that there is a claim of {}", keys.join(" and ")),
@@ -58,10 +56,7 @@ impl Turn<'_> {
         if looked_at.iter().any(|n| is_wanted(&self.me().items[*n])) {
             self.then(Step::LookAtAll(why));
         } else {
-            self.me()
-                .items
-                .iter_mut()
-                .for_each(|item| item.is_outdated = false);
+            self.me().items.iter_mut().for_each(|item| item.is_outdated = false);
         }
         for n in looked_at {
             if !is_wanted(&self.me().items[n]) {
@@ -86,8 +81,7 @@ impl Turn<'_> {
                 self.check_look(n, why, view);
             }
         }
-        self.say
-            .say(|| "looks at all that stands under the key".into());
+        self.say.say(|| "looks at all that stands under the key".into());
         self.decided(why);
     }
 
@@ -100,10 +94,7 @@ impl Turn<'_> {
             Why::Again => item.decision == Decision::Insert && !item.is_fresh,
         };
         let items = self.me().items.iter().enumerate();
-        items
-            .filter(|(_, item)| is_meant(item))
-            .map(|(n, _)| n)
-            .collect()
+        items.filter(|(_, item)| is_meant(item)).map(|(n, _)| n).collect()
     }
 
     pub(crate) fn look_at(&mut self, n: usize, view: View, all: bool) {
@@ -112,12 +103,7 @@ impl Turn<'_> {
         let database = &self.state.database;
         let item = &self.state.sessions[self.session].items[n];
         let key = item.new.key;
-        let mut item = Item {
-            seen: vec![],
-            returns: vec![],
-            is_outdated: false,
-            ..item.clone()
-        };
+        let mut item = Item { seen: vec![], returns: vec![], is_outdated: false, ..item.clone() };
         let claims = &database.claims[key.0 as usize];
         // An old snapshot may show two: one that is gone by now, and one of its own transaction.
         let claims: Vec<_> = claims.iter().filter(|version| view.sees(version)).collect();

@@ -15,10 +15,7 @@ fn main() -> ExitCode {
     if let Some(name) = std::env::args().nth(1) {
         let Some(control) = CONTROLS.iter().find(|control| control.name == name) else {
             let names: Vec<&str> = CONTROLS.iter().map(|control| control.name).collect();
-            eprintln!(
-                "There is no control {name}; there are: {}",
-                names.join(", ")
-            );
+            eprintln!("There is no control {name}; there are: {}", names.join(", "));
             return ExitCode::FAILURE;
         };
         print!(

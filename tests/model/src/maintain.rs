@@ -18,9 +18,8 @@ impl Turn<'_> {
             version.row.state.is_final() && view.sees(version) && version.gone.is_none() && is_free
         };
         let jobs = database.jobs.iter().filter(|version| is_meant(version));
-        let pruned: Vec<(Key, Id)> = jobs
-            .map(|version| (version.row.key, version.row.id))
-            .collect();
+        let pruned: Vec<(Key, Id)> =
+            jobs.map(|version| (version.row.key, version.row.id)).collect();
         if pruned.is_empty() || self.scenario.kept {
             self.say.say(|| "finds no job to prune".into());
             return self.me().end_call();
@@ -50,9 +49,7 @@ impl Turn<'_> {
 
     fn first(&mut self, fate: Fate) -> Option<Key> {
         let fates = self.me().fates;
-        Self::keys()
-            .into_iter()
-            .find(|key| fates[key.0 as usize] == fate)
+        Self::keys().into_iter().find(|key| fates[key.0 as usize] == fate)
     }
 
     fn has_pruned(&mut self, key: Key, id: Id) -> bool {
@@ -134,15 +131,12 @@ impl Turn<'_> {
     /// Deletes the very row that was looked at, unless somebody has locked or changed it.
     pub fn delete_claim(&mut self, key: Key) {
         let own = self.own();
-        let at = self.me().target[key.0 as usize]
-            .take()
-            .expect("it was found") as usize;
+        let at = self.me().target[key.0 as usize].take().expect("it was found") as usize;
         let version = &self.state.database.claims[key.0 as usize][at];
         let is_busy =
             version.gone.is_some() || self.state.database.in_the_way(version, own).is_some();
         if is_busy {
-            self.say
-                .say(|| format!("finds that somebody is at work on the claim of key {key}"));
+            self.say.say(|| format!("finds that somebody is at work on the claim of key {key}"));
             self.me().fates[key.0 as usize] = Fate::Busy;
         } else {
             self.say.say(|| format!("deletes the claim of key {key}"));
@@ -171,10 +165,7 @@ impl Turn<'_> {
             self.say.say(|| "finds no note".into());
             return self.me().end_call();
         }
-        if taken
-            .iter()
-            .any(|n| self.state.database.notes[*n].gone.is_some())
-        {
+        if taken.iter().any(|n| self.state.database.notes[*n].gone.is_some()) {
             return self.fail_to_serialize();
         }
         let by = self.xid();
@@ -197,8 +188,7 @@ impl Turn<'_> {
                 continue;
             }
             if self.scenario.fault == Fault::ReapInOneStatement {
-                self.say
-                    .say(|| format!("does not lock the claim of key {key} for itself"));
+                self.say.say(|| format!("does not lock the claim of key {key} for itself"));
                 self.me().fates[key.0 as usize] = Fate::Locked;
                 continue;
             }
@@ -208,8 +198,7 @@ impl Turn<'_> {
             };
             let version = &self.state.database.claims[key.0 as usize][at];
             if self.state.database.in_the_way(version, own).is_some() {
-                self.say
-                    .say(|| format!("skips the claim of key {key}, which is locked"));
+                self.say.say(|| format!("skips the claim of key {key}, which is locked"));
                 continue;
             }
             if version.gone.is_some() {
@@ -270,15 +259,9 @@ impl Turn<'_> {
                 }
                 _ => false,
             };
-            let going: Vec<Note> = database
-                .notes
-                .iter()
-                .map(|version| version.row)
-                .filter(is_superfluous)
-                .collect();
-            self.state
-                .database
-                .delete_notes(view, by, |note| going.contains(note));
+            let going: Vec<Note> =
+                database.notes.iter().map(|version| version.row).filter(is_superfluous).collect();
+            self.state.database.delete_notes(view, by, |note| going.contains(note));
         }
         self.say.say(|| "tidies the notes on the keys".into());
         let is_left = self.me().fates.contains(&Fate::Locked);
@@ -306,13 +289,10 @@ impl Turn<'_> {
                 _ => None,
             };
             let notes = self.state.database.notes.iter();
-            let notes = notes
-                .filter(|version| view.sees(version))
-                .filter_map(of_key);
+            let notes = notes.filter(|version| view.sees(version)).filter_map(of_key);
             let mut jobs = version.row.jobs.iter().copied().chain(notes);
             if jobs.any(|id| self.exists(id, view)) {
-                self.say
-                    .say(|| format!("finds that the claim of key {key} is needed"));
+                self.say.say(|| format!("finds that the claim of key {key} is needed"));
                 continue;
             }
             if self.scenario.fault == Fault::ReapInOneStatement
@@ -334,9 +314,7 @@ impl Turn<'_> {
         let claims = &self.state.database.claims[key.0 as usize];
         let mut at = self.state.sessions[self.session].target[key.0 as usize].expect("it was found")
             as usize;
-        while claims[at]
-            .gone
-            .is_some_and(|gone| !self.state.database.is_open(gone, own))
+        while claims[at].gone.is_some_and(|gone| !self.state.database.is_open(gone, own))
             && claims[at].moved
         {
             at += 1;
@@ -359,8 +337,8 @@ impl Turn<'_> {
         let view = self.view();
         self.say.say(|| format!("deletes the claim of key {key}"));
         self.state.database.claims[key.0 as usize][at].gone = Some(by);
-        self.state.database.delete_notes(view, by, |note| {
-            note.key() == key && !matches!(note, Note::Orphaned(_))
-        });
+        self.state
+            .database
+            .delete_notes(view, by, |note| note.key() == key && !matches!(note, Note::Orphaned(_)));
     }
 }

@@ -50,8 +50,7 @@ impl Turn<'_> {
         let id = self.me().job;
         let seen = self.state.database.job_seen(id, view).cloned();
         let Some(version) = seen.filter(|version| can(op, &version.row)) else {
-            self.say
-                .say(|| format!("finds that job {id} is not there any more"));
+            self.say.say(|| format!("finds that job {id} is not there any more"));
             return self.me().end_call();
         };
         if let Some(xid) = self.state.database.in_the_way(&version, own) {
@@ -67,22 +66,13 @@ impl Turn<'_> {
             Op::Complete(_) => {
                 self.say.say(|| format!("completes job {id}"));
                 let finalized_at = self.next_number();
-                let after = Job {
-                    state: State::Completed,
-                    finalized_at,
-                    ..job
-                };
+                let after = Job { state: State::Completed, finalized_at, ..job };
                 self.state.database.update_job(job, after, by);
             }
             Op::Retry(_) => {
-                self.say
-                    .say(|| format!("retries job {id} and notes that it returns"));
-                let after = Job {
-                    state: State::Available,
-                    finalized_at: 0,
-                    has_returned: true,
-                    ..job
-                };
+                self.say.say(|| format!("retries job {id} and notes that it returns"));
+                let after =
+                    Job { state: State::Available, finalized_at: 0, has_returned: true, ..job };
                 self.state.database.update_job(job, after, by);
                 let note = self.next_number();
                 self.leave(Note::Returned(job.key, id, note));
@@ -91,11 +81,7 @@ impl Turn<'_> {
             _ => {
                 let leaves_note = self.scenario.fault != Fault::DeleteWithoutNote;
                 self.say.say(|| {
-                    let note = if leaves_note {
-                        " and leaves a note"
-                    } else {
-                        ""
-                    };
+                    let note = if leaves_note { " and leaves a note" } else { "" };
                     format!("deletes job {id}{note}")
                 });
                 let last = self.state.database.jobs.iter_mut();

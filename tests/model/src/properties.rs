@@ -9,10 +9,8 @@ use crate::session::{Session, Step, Wait};
 use crate::transaction::{State, Wrong};
 
 /// What a worker does in a pass.
-pub const MAINTENANCE: Program = &[
-    (Level::ReadCommitted, &[Op::Prune]),
-    (Level::ReadCommitted, &[Op::Claims]),
-];
+pub const MAINTENANCE: Program =
+    &[(Level::ReadCommitted, &[Op::Prune]), (Level::ReadCommitted, &[Op::Claims])];
 
 /// Whether a property is true in a state.
 pub type Holds = fn(&Exploration, &State) -> bool;
@@ -56,11 +54,7 @@ fn committed(state: &State) -> View {
 /// available under one key.
 fn never_two(_: &Exploration, state: &State) -> bool {
     let view = committed(state);
-    let jobs = state
-        .database
-        .jobs
-        .iter()
-        .filter(|version| view.sees(version));
+    let jobs = state.database.jobs.iter().filter(|version| view.sees(version));
     let live = jobs
         .filter(|version| version.row.state == JobState::Available && !version.row.has_returned);
     let mut keys: Vec<_> = live.map(|version| version.row.key).collect();
@@ -76,10 +70,7 @@ fn answers(_: &Exploration, state: &State) -> bool {
 
 /// Somebody can go on, if anybody is still there.
 fn nobody_waits_for_ever(_: &Exploration, state: &State) -> bool {
-    let mut left = state
-        .sessions
-        .iter()
-        .filter(|session| session.step != Step::Ended);
+    let mut left = state.sessions.iter().filter(|session| session.step != Step::Ended);
     match left.next() {
         None => true,
         Some(first) => first.wait.is_none() || left.any(|session| session.wait.is_none()),
@@ -101,11 +92,7 @@ fn no_job_is_lost(_: &Exploration, state: &State) -> bool {
             Note::Orphaned(_) => false,
         };
         let mut notes = database.notes.iter().filter(|version| view.sees(version));
-        database.claims[job.key.0 as usize][at]
-            .row
-            .jobs
-            .contains(&job.id)
-            || notes.any(is_noted)
+        database.claims[job.key.0 as usize][at].row.jobs.contains(&job.id) || notes.any(is_noted)
     };
     let mut jobs = database.jobs.iter().filter(|version| view.sees(version));
     jobs.all(|version| is_known(&version.row))
@@ -115,9 +102,7 @@ fn no_job_is_lost(_: &Exploration, state: &State) -> bool {
 fn at_rest(of: &Exploration, state: &State) -> Option<State> {
     let mut sessions = state.sessions.iter();
     let has_ended = |session: &Session| session.step == Step::Ended;
-    sessions
-        .all(has_ended)
-        .then(|| maintained(&of.scenario, state))
+    sessions.all(has_ended).then(|| maintained(&of.scenario, state))
 }
 
 /// Then no claim is there that no job needs, and none is missing. And when the last jobs are
@@ -169,8 +154,5 @@ fn singles_wait_at_the_lock(of: &Exploration, state: &State) -> bool {
         return true;
     }
     let waits_for_end = |wait: Option<Wait>| matches!(wait, Some(Wait::End(_)));
-    !state
-        .sessions
-        .iter()
-        .any(|session| waits_for_end(session.wait))
+    !state.sessions.iter().any(|session| waits_for_end(session.wait))
 }

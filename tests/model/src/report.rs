@@ -33,11 +33,7 @@ pub struct Sum {
 /// Explores all of a scenario, up to the first state in which a property does not hold.
 pub fn explore(exploration: Exploration) -> Explored {
     let scenario = exploration.scenario;
-    let checker = exploration
-        .checker()
-        .finish_when(HasDiscoveries::Any)
-        .spawn_bfs()
-        .join();
+    let checker = exploration.checker().finish_when(HasDiscoveries::Any).spawn_bfs().join();
     let found = checker.discoveries().into_iter().next();
     Explored {
         states: checker.unique_state_count(),
@@ -55,10 +51,7 @@ pub fn explore_family(family: &Family, fault: Fault, every: usize) -> Sum {
     let work = || {
         let mut sum = Sum::default();
         while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let explored = explore(Exploration {
-                scenario: *scenario,
-                property: None,
-            });
+            let explored = explore(Exploration { scenario: *scenario, property: None });
             sum.scenarios += 1;
             sum.states += explored.states;
             if let Some((_, told)) = explored.found {
@@ -71,9 +64,7 @@ pub fn explore_family(family: &Family, fault: Fault, every: usize) -> Sum {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let sums = workers
-            .into_iter()
-            .map(|worker| worker.join().expect("it does not panic"));
+        let sums = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
         sums.fold(Sum::default(), |all, sum| Sum {
             scenarios: all.scenarios + sum.scenarios,
             states: all.states + sum.states,
@@ -84,10 +75,8 @@ pub fn explore_family(family: &Family, fault: Fault, every: usize) -> Sum {
 
 /// What a control finds: the way to a state in which its property does not hold.
 pub fn counterexample(control: &Control) -> Option<String> {
-    let explored = explore(Exploration {
-        scenario: control.scenario(),
-        property: Some(control.property),
-    });
+    let explored =
+        explore(Exploration { scenario: control.scenario(), property: Some(control.property) });
     explored.found.map(|(_, told)| told)
 }
 

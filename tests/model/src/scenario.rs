@@ -34,10 +34,7 @@ impl Rule {
             Rule::Live => States::of(&[State::Available]),
             Rule::Ever => States::of(&[State::Available, State::Completed]),
         };
-        Policy {
-            by_state,
-            ..Policy::default()
-        }
+        Policy { by_state, ..Policy::default() }
     }
 
     /// Whether final jobs can be duplicates.
@@ -166,11 +163,9 @@ impl Start {
             Start::Empty => (vec![], None, vec![]),
             Start::Completed => (vec![job(1, State::Completed)], Some(vec![1]), vec![]),
             Start::Available => (vec![job(1, State::Available)], Some(vec![1]), vec![]),
-            Start::Folded => (
-                vec![job(1, State::Completed), job(2, State::Completed)],
-                Some(vec![2]),
-                vec![1],
-            ),
+            Start::Folded => {
+                (vec![job(1, State::Completed), job(2, State::Completed)], Some(vec![2]), vec![1])
+            }
             Start::Orphaned => (vec![], Some(vec![1]), vec![]),
         };
         let folded = folded.into_iter().map(|id| Note::Folded(A, id));
@@ -178,15 +173,9 @@ impl Start {
         let claims = listed.into_iter().map(|jobs| Claim { jobs });
         let frozen = |claim| Version::new(claim, FROZEN);
         Database {
-            jobs: jobs
-                .into_iter()
-                .map(|job| Version::new(job, FROZEN))
-                .collect(),
+            jobs: jobs.into_iter().map(|job| Version::new(job, FROZEN)).collect(),
             claims: [claims.map(frozen).collect(), vec![]],
-            notes: folded
-                .chain(note)
-                .map(|row| Version::new(row, FROZEN))
-                .collect(),
+            notes: folded.chain(note).map(|row| Version::new(row, FROZEN)).collect(),
             ..Database::default()
         }
     }

@@ -6,19 +6,11 @@ use crate::scenario::Level::{self, ReadCommitted, RepeatableRead, Serializable};
 use crate::scenario::{Fault, New, Op, Program, Rule, Scenario, Start, Transaction};
 
 const fn new(key: Key, rule: Rule) -> New {
-    New {
-        key,
-        rule,
-        wait: true,
-    }
+    New { key, rule, wait: true }
 }
 
 const fn not_waiting(key: Key) -> New {
-    New {
-        key,
-        rule: Rule::Live,
-        wait: false,
-    }
+    New { key, rule: Rule::Live, wait: false }
 }
 
 macro_rules! program {
@@ -61,10 +53,8 @@ pub const CLAIMS: Program = program!(ReadCommitted, Op::Claims);
 /// Two jobs under the two keys, one by one.
 const ONE_BY_ONE: Program = program!(ReadCommitted, A_JOB, B_JOB);
 /// A job is inserted, and completed in the next transaction.
-const USE: Program = &[
-    (ReadCommitted, &[A_JOB] as &[Op]) as Transaction,
-    (ReadCommitted, &[Op::Complete(A)]),
-];
+const USE: Program =
+    &[(ReadCommitted, &[A_JOB] as &[Op]) as Transaction, (ReadCommitted, &[Op::Complete(A)])];
 /// A job under key A is retried, and completed again.
 const RETRY_AND_COMPLETE: Program = &[
     (ReadCommitted, &[Op::Retry(A)] as &[Op]) as Transaction,
@@ -75,10 +65,8 @@ const INSERT_BY_OLD_SNAPSHOT: Program = program!(RepeatableRead, A_JOB);
 /// Inserts jobs under both keys by statements, and waits for the second one only.
 const ONE_WAITS: Program = program!(Serializable, ONE_WAITING);
 /// Maintenance: both tasks.
-const MAINTAIN: Program = &[
-    (ReadCommitted, &[Op::Prune] as &[Op]) as Transaction,
-    (ReadCommitted, &[Op::Claims]),
-];
+const MAINTAIN: Program =
+    &[(ReadCommitted, &[Op::Prune] as &[Op]) as Transaction, (ReadCommitted, &[Op::Claims])];
 
 /// Programs whose sessions meet each other.
 pub struct Family {
@@ -100,26 +88,12 @@ pub struct Family {
     pub room: bool,
 }
 
-const STARTS: &[Start] = &[
-    Start::Empty,
-    Start::Completed,
-    Start::Available,
-    Start::Folded,
-    Start::Orphaned,
-];
+const STARTS: &[Start] =
+    &[Start::Empty, Start::Completed, Start::Available, Start::Folded, Start::Orphaned];
 const BOTH_WAYS: &[bool] = &[true, false];
 
-const AT_WORK: &[Program] = &[
-    INSERT,
-    INSERT_EVER,
-    INSERT_NOT_WAITING,
-    BATCH,
-    COMPLETE,
-    RETRY,
-    DELETE,
-    PRUNE,
-    CLAIMS,
-];
+const AT_WORK: &[Program] =
+    &[INSERT, INSERT_EVER, INSERT_NOT_WAITING, BATCH, COMPLETE, RETRY, DELETE, PRUNE, CLAIMS];
 
 const fn insert_at(level: Level) -> &'static [Program] {
     match level {
@@ -297,10 +271,7 @@ pub struct Control {
 impl Control {
     /// This control without its mistake.
     pub fn without_fault(&self) -> Control {
-        Control {
-            fault: Fault::None,
-            ..*self
-        }
+        Control { fault: Fault::None, ..*self }
     }
 
     /// What is explored.

@@ -133,10 +133,7 @@ impl Seen {
     /// A job as it is, by what retention says.
     pub fn of(job: &Job, kept: bool) -> Seen {
         let counts = kept || !job.state.is_final();
-        Seen {
-            id: job.id,
-            job: counts.then_some((job.state, job.finalized_at)),
-        }
+        Seen { id: job.id, job: counts.then_some((job.state, job.finalized_at)) }
     }
 }
 
@@ -256,27 +253,12 @@ pub struct Session {
 impl Session {
     /// All of its transactions.
     pub fn own(&self) -> Xids {
-        self.xids
-            .iter()
-            .filter(|xid| **xid != 0)
-            .fold(0, |all, xid| all | 1 << xid)
+        self.xids.iter().filter(|xid| **xid != 0).fold(0, |all, xid| all | 1 << xid)
     }
 
     /// Forgets what the last call needed.
     pub fn end_call(&mut self) {
-        let Session {
-            transaction,
-            call,
-            xids,
-            snapshot,
-            ..
-        } = *self;
-        *self = Session {
-            transaction,
-            call: call + 1,
-            xids,
-            snapshot,
-            ..Session::default()
-        };
+        let Session { transaction, call, xids, snapshot, .. } = *self;
+        *self = Session { transaction, call: call + 1, xids, snapshot, ..Session::default() };
     }
 }

@@ -254,10 +254,7 @@ impl Turn<'_> {
     /// Its session is gone.
     pub fn crash(&mut self) {
         self.roll_back();
-        *self.me() = Session {
-            step: Step::Ended,
-            ..Session::default()
-        };
+        *self.me() = Session { step: Step::Ended, ..Session::default() };
     }
 
     /// Whether another session is at work on a key.
@@ -275,10 +272,7 @@ impl Turn<'_> {
     /// Remembers which keys others are at work on, where the call does not want to wait for that.
     pub fn note_rivals(&mut self) {
         let items = self.state.sessions[self.session].items.iter();
-        let keys: Vec<Key> = items
-            .filter(|item| !item.new.wait)
-            .map(|item| item.new.key)
-            .collect();
+        let keys: Vec<Key> = items.filter(|item| !item.new.wait).map(|item| item.new.key).collect();
         for key in keys {
             if self.has_rival(key) {
                 self.me().rivals |= 1 << key.0;

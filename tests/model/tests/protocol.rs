@@ -57,9 +57,7 @@ fn every_mistake_is_found() {
         let written = std::fs::read_to_string(&path).unwrap_or_default();
         assert_eq!(told, written, "{} is not what is found", path.display());
     }
-    let written = std::fs::read_dir(&directory)
-        .expect("there is a directory")
-        .count();
+    let written = std::fs::read_dir(&directory).expect("there is a directory").count();
     assert_eq!(written, CONTROLS.len(), "a file for each control");
 }
 
@@ -67,10 +65,6 @@ fn every_mistake_is_found() {
 #[test]
 fn nothing_is_found_without_the_mistakes() {
     for control in CONTROLS {
-        assert!(
-            counterexample(&control.without_fault()).is_none(),
-            "{}",
-            control.name
-        );
+        assert!(counterexample(&control.without_fault()).is_none(), "{}", control.name);
     }
 }

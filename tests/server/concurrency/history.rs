@@ -131,10 +131,7 @@ pub fn check_work(fetches: &[Fetched], finishes: &[Finish], outcomes: &[Outcome]
         }
         let mut attempts = by_job.remove(&id).unwrap_or_default();
         attempts.sort_by_key(|fetched| fetched.attempt);
-        if attempts
-            .windows(2)
-            .any(|pair| pair[0].attempt == pair[1].attempt)
-        {
+        if attempts.windows(2).any(|pair| pair[0].attempt == pair[1].attempt) {
             wrong.push(format!("job {id}: two workers had one attempt"));
         }
         let last = attempts.last();
@@ -161,9 +158,7 @@ pub fn check_work(fetches: &[Fetched], finishes: &[Finish], outcomes: &[Outcome]
                 && matches!(finish.answer, Answer::Completed | Answer::Unknown)
         });
         if !maybe {
-            wrong.push(format!(
-                "job {id} is completed, but its worker was not told so"
-            ));
+            wrong.push(format!("job {id} is completed, but its worker was not told so"));
         }
     }
     wrong

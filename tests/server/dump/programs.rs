@@ -18,10 +18,7 @@ pub async fn try_run(cluster: &Cluster, program: &str, args: &[&str]) -> (bool, 
     let output = tokio::task::spawn_blocking(move || command.output().expect("a program"));
     let output = output.await.unwrap();
     let text = [output.stdout, output.stderr].concat();
-    (
-        output.status.success(),
-        String::from_utf8_lossy(&text).into_owned(),
-    )
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
 /// A path in the cluster's directory.
@@ -37,12 +34,7 @@ pub fn file(cluster: &Cluster, name: &str) -> String {
 /// Dumps the database `before` into a file (or directory) of that name.
 pub async fn dump(cluster: &Cluster, name: &str, options: &[&str]) -> String {
     let file = file(cluster, name);
-    run(
-        cluster,
-        "pg_dump",
-        &[options, &["-f", &file, "before"]].concat(),
-    )
-    .await;
+    run(cluster, "pg_dump", &[options, &["-f", &file, "before"]].concat()).await;
     file
 }
 
@@ -53,36 +45,19 @@ pub async fn create(cluster: &Cluster, database: &str) {
 
 /// Restores a dump with pg_restore, which must find nothing wrong.
 pub async fn restore(cluster: &Cluster, database: &str, file: &str, options: &[&str]) {
-    run(
-        cluster,
-        "pg_restore",
-        &[&["-e", "-d", database], options, &[file]].concat(),
-    )
-    .await;
+    run(cluster, "pg_restore", &[&["-e", "-d", database], options, &[file]].concat()).await;
 }
 
 /// Runs a script with psql, which must find nothing wrong.
 pub async fn psql(cluster: &Cluster, database: &str, file: &str, options: &[&str]) {
-    let args = [
-        "-X",
-        "-q",
-        "-v",
-        "ON_ERROR_STOP=1",
-        "-d",
-        database,
-        "-f",
-        file,
-    ];
+    let args = ["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-f", file];
     run(cluster, "psql", &[&args[..], options].concat()).await;
 }
 
 /// The table of contents of a dump, a line an entry.
 pub async fn contents(cluster: &Cluster, file: &str) -> Vec<String> {
     let list = run(cluster, "pg_restore", &["-l", file]).await;
-    list.lines()
-        .filter(|line| !line.starts_with(';'))
-        .map(String::from)
-        .collect()
+    list.lines().filter(|line| !line.starts_with(';')).map(String::from).collect()
 }
 
 /// Writes a list for `pg_restore -L`.

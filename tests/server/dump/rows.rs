@@ -21,11 +21,7 @@ impl Contents {
         let mut tables = BTreeMap::new();
         for (table, is_sequence) in dumped(db).await {
             // How many values a sequence has logged ahead is nobody's business.
-            let row = if is_sequence {
-                "row(t.last_value, t.is_called)"
-            } else {
-                "t"
-            };
+            let row = if is_sequence { "row(t.last_value, t.is_called)" } else { "t" };
             let sql = format!(r#"select {row}::text collate "C" from {table} t order by 1"#);
             tables.insert(table, texts(db, &sql).await);
         }

@@ -112,23 +112,15 @@ impl Expected {
     /// The check of a queue would not say much with less in it.
     fn assert_of_everything(&self) {
         for would in ["insert", "skip", "reject", "replace", "update"] {
-            let count = self
-                .would
-                .iter()
-                .filter(|w| w.would.as_deref() == Some(would));
+            let count = self.would.iter().filter(|w| w.would.as_deref() == Some(would));
             assert!(count.count() > 0, "no key where the policy says {would}");
         }
         assert!(
-            self.would
-                .iter()
-                .any(|w| w.holder.is_some() && w.state.is_none()),
+            self.would.iter().any(|w| w.holder.is_some() && w.state.is_none()),
             "no hold of a deleted job"
         );
         assert_eq!(self.running.len(), 8);
-        assert_eq!(
-            self.running.iter().filter(|a| a.answer == "true").count(),
-            1
-        );
+        assert_eq!(self.running.iter().filter(|a| a.answer == "true").count(), 1);
         assert!(self.finished.len() >= 4 && self.given_back.len() >= 3);
         assert_eq!(self.lanes.len(), 8);
     }
@@ -173,10 +165,7 @@ impl Expected {
 
     /// What was due became available, once; nothing is left to do, and ticks do not come again.
     async fn check_maintained(&self, db: &Client) {
-        assert_eq!(
-            scalar::<i64>(db, "select sum(rows)::bigint from jobs.maintain()").await,
-            0
-        );
+        assert_eq!(scalar::<i64>(db, "select sum(rows)::bigint from jobs.maintain()").await, 0);
         assert_eq!(count(db, "jobs.fetch('due', 10)").await, 1);
         assert_eq!(count(db, "jobs.fetch('due', 10)").await, 0);
         assert_eq!(
@@ -209,9 +198,7 @@ impl Expected {
 
     async fn check_tokens(&self, db: &Client) {
         for attempt in &self.running {
-            let Attempt {
-                id, token, answer, ..
-            } = attempt;
+            let Attempt { id, token, answer, .. } = attempt;
             if scalar::<String>(db, &state(*id)).await != "running" {
                 continue; // it made room for another one
             }
@@ -274,11 +261,7 @@ impl Expected {
             ("dump_viewer", "select jobs.insert('not granted')", "42501"),
         ] {
             run(db, &format!("set role {role}")).await;
-            assert_eq!(
-                sqlstate(db.batch_execute(call).await),
-                code,
-                "{role}: {call}"
-            );
+            assert_eq!(sqlstate(db.batch_execute(call).await), code, "{role}: {call}");
             run(db, "reset role").await;
         }
     }
@@ -356,11 +339,9 @@ async fn lanes(db: &Client) -> Vec<i64> {
 }
 
 async fn maintain(db: &Client) {
-    let failed = texts(
-        db,
-        "select task || ': ' || error from jobs.maintain() where error is not null",
-    )
-    .await;
+    let failed =
+        texts(db, "select task || ': ' || error from jobs.maintain() where error is not null")
+            .await;
     assert!(failed.is_empty(), "{failed:?}");
 }
 

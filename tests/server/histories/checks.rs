@@ -12,10 +12,7 @@ fn accepts(transactions: impl Into<Vec<Transaction>>) {
 
 #[track_caller]
 fn reports(transactions: impl Into<Vec<Transaction>>) {
-    assert!(
-        check(&history(transactions)).is_err(),
-        "it finds an explanation"
-    );
+    assert!(check(&history(transactions)).is_err(), "it finds an explanation");
 }
 
 #[test]
@@ -42,10 +39,7 @@ fn an_insert_while_another_one_holds_the_key_is_reported() {
         transaction(
             session,
             RC,
-            [
-                call(from, from + 1, [inserted(from as i64)]),
-                end(20, 21, false),
-            ],
+            [call(from, from + 1, [inserted(from as i64)]), end(20, 21, false)],
         )
     };
     reports([one(0, 1), one(1, 5)]);
@@ -77,15 +71,8 @@ fn a_skip_that_names_the_older_job_is_reported() {
     let layers = |reply| {
         let other = Fact::Insert {
             key: 0,
-            new: New {
-                by_state: vec![Running],
-                ..new(OnConflict::Skip)
-            },
-            reply: Reply::Inserted {
-                id: 2,
-                state: Available,
-                replaced: None,
-            },
+            new: New { by_state: vec![Running], ..new(OnConflict::Skip) },
+            reply: Reply::Inserted { id: 2, state: Available, replaced: None },
         };
         [
             alone(0, 0, 1, inserted(1)),
@@ -100,11 +87,7 @@ fn a_skip_that_names_the_older_job_is_reported() {
 #[test]
 fn a_skip_that_tells_another_state_is_reported() {
     let work = |state| {
-        [
-            alone(0, 0, 1, inserted(1)),
-            alone(0, 2, 3, fetched(1)),
-            alone(1, 4, 5, skipped(1, state)),
-        ]
+        [alone(0, 0, 1, inserted(1)), alone(0, 2, 3, fetched(1)), alone(1, 4, 5, skipped(1, state))]
     };
     accepts(work(Running));
     reports(work(Available));
@@ -118,11 +101,7 @@ fn an_insert_by_a_stale_snapshot_is_reported() {
             call(20, 21, reply),
             end(22, 23, true),
         ];
-        [
-            transaction(0, RR, steps),
-            alone(1, 10, 11, inserted(1)),
-            alone(1, 12, 13, cancelled(1)),
-        ]
+        [transaction(0, RR, steps), alone(1, 10, 11, inserted(1)), alone(1, 12, 13, cancelled(1))]
     };
     reports(late(0, vec![inserted(2)]));
     let seen = [
@@ -162,11 +141,7 @@ fn a_change_by_a_stale_snapshot_is_reported() {
         end(10, 11, true),
     ];
     let stale = transaction(0, RR, steps);
-    reports([
-        alone(1, 0, 1, inserted(1)),
-        stale.clone(),
-        alone(1, 4, 5, fetched(1)),
-    ]);
+    reports([alone(1, 0, 1, inserted(1)), stale.clone(), alone(1, 4, 5, fetched(1))]);
     accepts([alone(1, 0, 1, inserted(1)), stale]);
 }
 
@@ -233,42 +208,23 @@ fn a_replacement_of_a_job_that_conflicts_no_more_is_reported() {
     // It waits for the fetch: what runs then is none of its business.
     let waits = |replaced| Fact::Insert {
         key: 0,
-        new: New {
-            by_state: vec![Available],
-            ..new(OnConflict::Replace)
-        },
-        reply: Reply::Inserted {
-            id: 2,
-            state: Available,
-            replaced,
-        },
+        new: New { by_state: vec![Available], ..new(OnConflict::Replace) },
+        reply: Reply::Inserted { id: 2, state: Available, replaced },
     };
     let worker = transaction(0, RC, [call(2, 3, [fetched(1)]), end(6, 7, true)]);
-    let then = |replaced| {
-        [
-            alone(0, 0, 1, inserted(1)),
-            worker.clone(),
-            alone(1, 4, 9, waits(replaced)),
-        ]
-    };
+    let then =
+        |replaced| [alone(0, 0, 1, inserted(1)), worker.clone(), alone(1, 4, 9, waits(replaced))];
     accepts(then(None));
     reports(then(Some(1)));
 }
 
 #[test]
 fn one_job_is_not_completed_after_it_was_replaced() {
-    let begin = [
-        alone(0, 0, 1, inserted(1)),
-        alone(0, 2, 3, fetched(1)),
-        alone(1, 4, 5, replaced(2, 1)),
-    ];
+    let begin =
+        [alone(0, 0, 1, inserted(1)), alone(0, 2, 3, fetched(1)), alone(1, 4, 5, replaced(2, 1))];
     reports([&begin[..], &[alone(0, 6, 7, completed(1))]].concat());
-    let refused = Fact::Finish {
-        job: 1,
-        token: 10,
-        what: Finish::Complete,
-        reply: Err(Refusal::WrongState),
-    };
+    let refused =
+        Fact::Finish { job: 1, token: 10, what: Finish::Complete, reply: Err(Refusal::WrongState) };
     accepts([&begin[..], &[alone(0, 6, 7, refused)]].concat());
 }
 
@@ -281,13 +237,7 @@ fn two_transactions_cannot_change_one_job_at_once() {
 
 #[test]
 fn an_error_that_explains_nothing_is_reported() {
-    let fails = |level, code| {
-        [transaction(
-            0,
-            level,
-            [failed(0, 1, code), end(2, 3, false)],
-        )]
-    };
+    let fails = |level, code| [transaction(0, level, [failed(0, 1, code), end(2, 3, false)])];
     accepts(fails(RR, "40001"));
     accepts(fails(RC, "40P01"));
     reports(fails(RC, "40001"));
@@ -297,27 +247,14 @@ fn an_error_that_explains_nothing_is_reported() {
 
 #[test]
 fn what_is_past_its_retention_is_gone_to_inserts_only() {
-    let reply = |transactions: Vec<Transaction>| {
-        check(&History {
-            gone: vec![Completed],
-            transactions,
-        })
-    };
-    let begin = [
-        alone(0, 0, 1, inserted(1)),
-        alone(0, 2, 3, fetched(1)),
-        alone(0, 4, 5, completed(1)),
-    ];
+    let reply =
+        |transactions: Vec<Transaction>| check(&History { gone: vec![Completed], transactions });
+    let begin =
+        [alone(0, 0, 1, inserted(1)), alone(0, 2, 3, fetched(1)), alone(0, 4, 5, completed(1))];
     let then = |fact| reply([&begin[..], &[alone(1, 6, 7, fact)]].concat());
     assert!(then(skipped(1, Completed)).is_err());
     assert!(then(inserted(2)).is_ok());
-    let delete = |reply| {
-        then(Fact::Manage {
-            job: 1,
-            what: Manage::Delete,
-            reply,
-        })
-    };
+    let delete = |reply| then(Fact::Manage { job: 1, what: Manage::Delete, reply });
     assert!(delete(Ok(Completed)).is_ok() && delete(Err(Refusal::Unknown)).is_ok());
 }
 
@@ -331,11 +268,7 @@ fn what_its_own_window_keeps_counts_past_its_retention() {
                 window: Some("created_at"),
                 ..new(OnConflict::Skip)
             },
-            reply: Reply::Inserted {
-                id: 1,
-                state: Available,
-                replaced: None,
-            },
+            reply: Reply::Inserted { id: 1, state: Available, replaced: None },
         };
         check(&History {
             gone: vec![Completed],
@@ -357,17 +290,10 @@ fn what_its_own_window_keeps_counts_past_its_retention() {
 fn a_replacement_leaves_out_what_an_old_snapshot_shows_and_is_gone_by_now() {
     let of = |by_state: &[State], on_conflict, reply| Fact::Insert {
         key: 0,
-        new: New {
-            by_state: by_state.to_vec(),
-            ..new(on_conflict)
-        },
+        new: New { by_state: by_state.to_vec(), ..new(on_conflict) },
         reply,
     };
-    let reply = |id, replaced| Reply::Inserted {
-        id,
-        state: Available,
-        replaced,
-    };
+    let reply = |id, replaced| Reply::Inserted { id, state: Available, replaced };
     let check = |gone: &[State]| {
         let old = transaction(
             1,
@@ -375,21 +301,13 @@ fn a_replacement_leaves_out_what_an_old_snapshot_shows_and_is_gone_by_now() {
             [
                 call(2, 3, [skipped(1, Available)]),
                 call(6, 7, [of(&[Completed], OnConflict::Skip, reply(2, None))]),
-                call(
-                    8,
-                    9,
-                    [of(&[Available], OnConflict::Replace, reply(3, Some(2)))],
-                ),
+                call(8, 9, [of(&[Available], OnConflict::Replace, reply(3, Some(2)))]),
                 end(10, 11, true),
             ],
         );
         check(&History {
             gone: gone.to_vec(),
-            transactions: vec![
-                alone(0, 0, 1, inserted(1)),
-                alone(0, 4, 5, cancelled(1)),
-                old,
-            ],
+            transactions: vec![alone(0, 0, 1, inserted(1)), alone(0, 4, 5, cancelled(1)), old],
         })
     };
     assert!(check(&[]).is_err());
@@ -400,24 +318,12 @@ fn a_replacement_leaves_out_what_an_old_snapshot_shows_and_is_gone_by_now() {
 #[test]
 fn a_hold_outlives_its_job_until_it_is_given_back() {
     let holds = |until| {
-        let new = New {
-            hold: Some(until),
-            ..new(OnConflict::Skip)
-        };
-        let reply = Reply::Inserted {
-            id: 1,
-            state: Available,
-            replaced: None,
-        };
-        [
-            alone(0, 0, 1, Fact::Insert { key: 0, new, reply }),
-            alone(0, 2, 3, fetched(1)),
-        ]
+        let new = New { hold: Some(until), ..new(OnConflict::Skip) };
+        let reply = Reply::Inserted { id: 1, state: Available, replaced: None };
+        [alone(0, 0, 1, Fact::Insert { key: 0, new, reply }), alone(0, 2, 3, fetched(1))]
     };
-    let deleted = [
-        alone(0, 4, 5, cancelled(1)),
-        alone(0, 6, 7, managed(1, Manage::Delete, Cancelled)),
-    ];
+    let deleted =
+        [alone(0, 4, 5, cancelled(1)), alone(0, 6, 7, managed(1, Manage::Delete, Cancelled))];
     let then = |until, fact| [&holds(until)[..], &deleted, &[alone(1, 8, 9, fact)]].concat();
     let held = insert(OnConflict::Skip, Reply::Skipped { id: 1, state: None });
     accepts(then(Until::Success, held.clone()));
@@ -428,12 +334,7 @@ fn a_hold_outlives_its_job_until_it_is_given_back() {
 
 #[test]
 fn a_used_token_answers_the_same_call_alone() {
-    let finished = |what, reply| Fact::Finish {
-        job: 1,
-        token: 10,
-        what,
-        reply,
-    };
+    let finished = |what, reply| Fact::Finish { job: 1, token: 10, what, reply };
     let after = |first: Fact, again: Fact| {
         [
             alone(0, 0, 1, inserted(1)),
@@ -446,29 +347,16 @@ fn a_used_token_answers_the_same_call_alone() {
     let fail = finished(Finish::Fail(Retryable), Ok(Retryable));
     accepts(after(completed(1), completed(1)));
     reports(after(completed(1), finished(Finish::Complete, refused)));
-    accepts(after(
-        fail.clone(),
-        finished(Finish::Fail(Discarded), Ok(Retryable)),
-    ));
-    reports(after(
-        fail.clone(),
-        finished(Finish::Fail(Discarded), Ok(Discarded)),
-    ));
-    reports(after(
-        fail.clone(),
-        finished(Finish::Complete, Ok(Retryable)),
-    ));
+    accepts(after(fail.clone(), finished(Finish::Fail(Discarded), Ok(Retryable))));
+    reports(after(fail.clone(), finished(Finish::Fail(Discarded), Ok(Discarded))));
+    reports(after(fail.clone(), finished(Finish::Complete, Ok(Retryable))));
     accepts(after(fail, finished(Finish::Complete, refused)));
 }
 
 #[test]
 fn a_result_is_left_for_who_has_its_job_locked() {
-    let locked = Fact::Finish {
-        job: 1,
-        token: 10,
-        what: Finish::Complete,
-        reply: Err(Refusal::Locked),
-    };
+    let locked =
+        Fact::Finish { job: 1, token: 10, what: Finish::Complete, reply: Err(Refusal::Locked) };
     let begin = [alone(0, 0, 1, inserted(1)), alone(0, 2, 3, fetched(1))];
     let cancels = transaction(1, RC, [call(4, 5, [cancelled(1)]), end(8, 9, false)]);
     let left = alone(0, 6, 7, locked);

@@ -32,9 +32,7 @@ impl Counts {
                 match step {
                     Step::Call(call) => self.add_call(history, transaction, call),
                     Step::RollbackTo(_) => self.count("rollback to savepoint"),
-                    Step::End {
-                        committed: false, ..
-                    } => self.count("rollback"),
+                    Step::End { committed: false, .. } => self.count("rollback"),
                     Step::End { .. } => self.count("commit"),
                     _ => {}
                 }
@@ -45,45 +43,20 @@ impl Counts {
     fn add_call(&mut self, history: &History, transaction: &Transaction, call: &Call) {
         for fact in &call.facts {
             self.count(match fact {
-                Fact::Insert {
-                    reply:
-                        Reply::Inserted {
-                            replaced: Some(_), ..
-                        },
-                    ..
-                } => "replaced",
-                Fact::Insert {
-                    reply: Reply::Inserted { .. },
-                    ..
-                } => "inserted",
-                Fact::Insert {
-                    reply:
-                        Reply::Skipped {
-                            state: Some(state), ..
-                        },
-                    new,
-                    ..
-                } => match &new.on_conflict {
-                    OnConflict::Update { states, .. } if states.contains(state) => "updated",
-                    _ => "skipped",
-                },
-                Fact::Insert {
-                    reply: Reply::Skipped { .. },
-                    ..
-                } => "skipped",
-                Fact::Insert {
-                    reply: Reply::Rejected { .. },
-                    ..
-                } => "rejected",
-                Fact::Insert {
-                    reply: Reply::Busy, ..
-                } => "busy",
+                Fact::Insert { reply: Reply::Inserted { replaced: Some(_), .. }, .. } => "replaced",
+                Fact::Insert { reply: Reply::Inserted { .. }, .. } => "inserted",
+                Fact::Insert { reply: Reply::Skipped { state: Some(state), .. }, new, .. } => {
+                    match &new.on_conflict {
+                        OnConflict::Update { states, .. } if states.contains(state) => "updated",
+                        _ => "skipped",
+                    }
+                }
+                Fact::Insert { reply: Reply::Skipped { .. }, .. } => "skipped",
+                Fact::Insert { reply: Reply::Rejected { .. }, .. } => "rejected",
+                Fact::Insert { reply: Reply::Busy, .. } => "busy",
                 Fact::Fetch { .. } => "fetched",
                 Fact::Finish { reply: Ok(_), .. } => "finished",
-                Fact::Finish {
-                    reply: Err(Refusal::Locked),
-                    ..
-                } => "locked",
+                Fact::Finish { reply: Err(Refusal::Locked), .. } => "locked",
                 Fact::Finish { .. } => "lease lost",
                 Fact::Manage { reply: Ok(_), .. } => "managed",
                 Fact::Manage { .. } => "refused",
@@ -124,22 +97,14 @@ impl Counts {
 fn has_waited(history: &History, transaction: &Transaction, call: &Call) -> bool {
     let inserts = |call: &Call, keys: &[usize]| {
         call.facts.iter().any(|fact| match fact {
-            Fact::Insert {
-                key,
-                reply: Reply::Inserted { .. },
-                ..
-            } => keys.contains(key),
+            Fact::Insert { key, reply: Reply::Inserted { .. }, .. } => keys.contains(key),
             _ => false,
         })
     };
-    let mut rivals = history
-        .transactions
-        .iter()
-        .filter(|rival| rival.session != transaction.session);
+    let mut rivals =
+        history.transactions.iter().filter(|rival| rival.session != transaction.session);
     rivals.any(|rival| {
-        let mut before = rival
-            .calls()
-            .filter(|other| other.span.end < call.span.begin);
+        let mut before = rival.calls().filter(|other| other.span.end < call.span.begin);
         let end = rival.steps.last().expect("transactions end").span();
         end.begin > call.span.begin
             && end.begin < call.span.end

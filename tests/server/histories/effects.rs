@@ -39,12 +39,7 @@ impl Job {
     }
 
     fn moved(&self, state: State) -> Job {
-        Job {
-            state: Some(state),
-            token: 0,
-            cancel_requested: false,
-            ..self.clone()
-        }
+        Job { state: Some(state), token: 0, cancel_requested: false, ..self.clone() }
     }
 }
 
@@ -60,17 +55,11 @@ pub struct Effect {
 
 impl Effect {
     fn none() -> Effect {
-        Effect {
-            changes: Jobs::new(),
-            inserts: false,
-        }
+        Effect { changes: Jobs::new(), inserts: false }
     }
 
     fn change(id: i64, job: Job) -> Effect {
-        Effect {
-            changes: Jobs::from([(id, job)]),
-            inserts: false,
-        }
+        Effect { changes: Jobs::from([(id, job)]), inserts: false }
     }
 }
 
@@ -94,12 +83,7 @@ impl Key<'_> {
                 };
                 (found.state == Some(Available)).then(|| Effect::change(*job, fetched))
             }
-            Fact::Finish {
-                job,
-                token,
-                what,
-                reply,
-            } => self.finish(*job, *token, *what, *reply),
+            Fact::Finish { job, token, what, reply } => self.finish(*job, *token, *what, *reply),
             Fact::Manage { job, what, reply } => self.manage(*job, *what, *reply),
             Fact::Look(seen) => {
                 let is_seen =
@@ -169,10 +153,7 @@ impl Key<'_> {
                 Available | Scheduled | Retryable if *schedule => Available,
                 other => other,
             };
-            let right = Reply::Skipped {
-                id,
-                state: Some(after),
-            } == reply;
+            let right = Reply::Skipped { id, state: Some(after) } == reply;
             // Of a running or a final job only the row of its values is written.
             return right.then(|| match before == Running || before.is_final() {
                 true => Effect::none(),
@@ -181,33 +162,16 @@ impl Key<'_> {
         }
         let mut changes: Jobs = touched
             .iter()
-            .map(|id| {
-                (
-                    *id,
-                    Job {
-                        hold: None,
-                        ..self.jobs[id].moved(Cancelled)
-                    },
-                )
-            })
+            .map(|id| (*id, Job { hold: None, ..self.jobs[id].moved(Cancelled) }))
             .collect();
-        let state = if schedule && new.state != Pending {
-            Scheduled
-        } else {
-            new.state
-        };
+        let state = if schedule && new.state != Pending { Scheduled } else { new.state };
         let replaced = changes.last_key_value().map(|(id, _)| *id);
         match reply {
-            Reply::Inserted {
-                id,
-                state: s,
-                replaced: r,
-            } if s == state && r == replaced && r.is_some() => {
+            Reply::Inserted { id, state: s, replaced: r }
+                if s == state && r == replaced && r.is_some() =>
+            {
                 changes.insert(id, fresh(new, state));
-                Some(Effect {
-                    changes,
-                    inserts: true,
-                })
+                Some(Effect { changes, inserts: true })
             }
             _ => None,
         }
@@ -224,16 +188,9 @@ impl Key<'_> {
             Reply::Rejected { id, state } => (newest == Some((id, state))
                 && new.on_conflict == OnConflict::Reject)
                 .then(Effect::none),
-            Reply::Inserted {
-                id,
-                state,
-                replaced,
-            } => {
+            Reply::Inserted { id, state, replaced } => {
                 let right = newest.is_none() && state == new.state && replaced.is_none();
-                right.then(|| Effect {
-                    inserts: true,
-                    ..Effect::change(id, fresh(new, state))
-                })
+                right.then(|| Effect { inserts: true, ..Effect::change(id, fresh(new, state)) })
             }
         }
     }
@@ -298,23 +255,14 @@ impl Key<'_> {
                 (Ok(Running), None)
             }
             (Manage::Cancel { force: false }, Running) => {
-                let asked = Job {
-                    cancel_requested: true,
-                    ..job.clone()
-                };
+                let asked = Job { cancel_requested: true, ..job.clone() };
                 (Ok(Running), Some(asked))
             }
             (Manage::Cancel { .. }, _) => (Ok(Cancelled), Some(job.moved(Cancelled))),
             (Manage::Retry, Available | Running) => (Ok(state), None),
             (Manage::Retry, _) => (Ok(Available), Some(job.moved(Available))),
             (Manage::Delete, Running) => (Err(Refusal::WrongState), None),
-            (Manage::Delete, _) => (
-                Ok(state),
-                Some(Job {
-                    state: None,
-                    ..job.moved(state)
-                }),
-            ),
+            (Manage::Delete, _) => (Ok(state), Some(Job { state: None, ..job.moved(state) })),
         };
         (reply == answer)
             .then(|| after.map_or_else(Effect::none, |after| Effect::change(id, after)))

@@ -60,11 +60,7 @@ pub fn events<'a>(history: &'a History, key: usize, keys: &KeyOf) -> Vec<Vec<Tim
         }
         let has_snapshot = transaction.has_snapshot();
         let mut add = |span, event| {
-            events[transaction.session].push(Timed {
-                span,
-                event,
-                has_snapshot,
-            });
+            events[transaction.session].push(Timed { span, event, has_snapshot });
         };
         if let (true, Some(first)) = (has_snapshot, transaction.calls().next()) {
             add(first.span, Event::Snapshot);
@@ -79,12 +75,7 @@ pub fn events<'a>(history: &'a History, key: usize, keys: &KeyOf) -> Vec<Vec<Tim
                 Step::Savepoint(span) => add(*span, Event::Savepoint),
                 Step::Release(span) => add(*span, Event::Release),
                 Step::RollbackTo(span) => add(*span, Event::RollbackTo),
-                Step::End { span, committed } => add(
-                    *span,
-                    Event::End {
-                        committed: *committed,
-                    },
-                ),
+                Step::End { span, committed } => add(*span, Event::End { committed: *committed }),
             }
         }
     }

@@ -226,10 +226,8 @@ impl Say {
                 format!("select {columns} from jobs.insert_many('{jobs}') order by ord")
             }
             Say::InsertBatch(keys, new) => {
-                let args: Vec<String> = keys
-                    .iter()
-                    .map(|key| format!("'{}'", args(plan, *key)))
-                    .collect();
+                let args: Vec<String> =
+                    keys.iter().map(|key| format!("'{}'", args(plan, *key))).collect();
                 format!(
                     "select {columns} from jobs.insert_batch('k', array[{}]::jsonb[], '{}', '{queue}', {}) order by ord",
                     args.join(", "),
@@ -253,10 +251,7 @@ impl Say {
                 Finish::Release => format!("select jobs.release({id}, {token})"),
             },
             Say::CompleteMany(leases) => {
-                format!(
-                    "select id, state, done from jobs.complete_many({})",
-                    arrays(leases)
-                )
+                format!("select id, state, done from jobs.complete_many({})", arrays(leases))
             }
             Say::FailMany(leases, state) => {
                 let errors = vec!["'e'"; leases.len()].join(", ");
@@ -309,17 +304,10 @@ impl Say {
 /// Ids and tokens, an array each.
 fn arrays(leases: &[Lease]) -> String {
     let list = |column: fn(&Lease) -> i64| {
-        let list: Vec<String> = leases
-            .iter()
-            .map(|lease| column(lease).to_string())
-            .collect();
+        let list: Vec<String> = leases.iter().map(|lease| column(lease).to_string()).collect();
         list.join(", ")
     };
-    format!(
-        "array[{}], array[{}]",
-        list(|lease| lease.0),
-        list(|lease| lease.1)
-    )
+    format!("array[{}], array[{}]", list(|lease| lease.0), list(|lease| lease.1))
 }
 
 const LATER: &str = "2900-01-01T00:00:00Z";
@@ -381,9 +369,8 @@ fn random_finish(rng: &mut StdRng) -> Finish {
 
 fn random_elements(plan: &Plan, rng: &mut StdRng) -> Vec<(usize, New)> {
     let count = rng.random_range(1..=4);
-    let mut elements: Vec<(usize, New)> = (0..count)
-        .map(|_| (rng.random_range(0..plan.keys), random_new(plan, rng)))
-        .collect();
+    let mut elements: Vec<(usize, New)> =
+        (0..count).map(|_| (rng.random_range(0..plan.keys), random_new(plan, rng))).collect();
     if rng.random_bool(0.5) {
         elements.sort_by_key(|(key, _)| *key);
     }
@@ -391,15 +378,10 @@ fn random_elements(plan: &Plan, rng: &mut StdRng) -> Vec<(usize, New)> {
 }
 
 fn random_new(plan: &Plan, rng: &mut StdRng) -> New {
-    let hold = rng
-        .random_bool(0.2)
-        .then(|| *[Until::Success, Until::Start].choose(rng).expect("some"));
+    let hold =
+        rng.random_bool(0.2).then(|| *[Until::Success, Until::Start].choose(rng).expect("some"));
     let by_state = match plan.mix {
-        Mix::Layers => vec![
-            *[Available, Scheduled, Pending, Running]
-                .choose(rng)
-                .expect("some"),
-        ],
+        Mix::Layers => vec![*[Available, Scheduled, Pending, Running].choose(rng).expect("some")],
         _ => random_states(rng),
     };
     let on_conflict = match rng.random_range(0..20) {
@@ -409,25 +391,16 @@ fn random_new(plan: &Plan, rng: &mut StdRng) -> New {
         12..17 if plan.mix == Mix::Layers => OnConflict::Skip,
         12..=14 => OnConflict::Replace,
         15..17 => OnConflict::ReplaceExceptSchedule,
-        _ => OnConflict::Update {
-            states: random_states(rng),
-            schedule: rng.random_bool(0.5),
-        },
+        _ => OnConflict::Update { states: random_states(rng), schedule: rng.random_bool(0.5) },
     };
     New {
-        by_state: if hold.is_some() && rng.random_bool(0.3) {
-            Vec::new()
-        } else {
-            by_state
-        },
+        by_state: if hold.is_some() && rng.random_bool(0.3) { Vec::new() } else { by_state },
         on_conflict,
         wait: rng.random_bool(0.88),
         window: (rng.random_bool(0.1))
             .then(|| *["created_at", "scheduled_at"].choose(rng).expect("some")),
         hold,
-        state: *[Available, Available, Available, Scheduled, Pending]
-            .choose(rng)
-            .expect("some"),
+        state: *[Available, Available, Available, Scheduled, Pending].choose(rng).expect("some"),
     }
 }
 
@@ -439,15 +412,9 @@ fn random_states(rng: &mut StdRng) -> Vec<State> {
         5 => vec![Available, Scheduled],
         6 => vec![Running, Completed],
         _ => {
-            let some: Vec<State> = State::ALL
-                .into_iter()
-                .filter(|_| rng.random_bool(0.4))
-                .collect();
-            if some.is_empty() {
-                vec![Available]
-            } else {
-                some
-            }
+            let some: Vec<State> =
+                State::ALL.into_iter().filter(|_| rng.random_bool(0.4)).collect();
+            if some.is_empty() { vec![Available] } else { some }
         }
     }
 }

@@ -77,19 +77,9 @@ pub struct New {
 /// What an insert was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    Inserted {
-        id: i64,
-        state: State,
-        replaced: Option<i64>,
-    },
-    Skipped {
-        id: i64,
-        state: Option<State>,
-    },
-    Rejected {
-        id: i64,
-        state: Option<State>,
-    },
+    Inserted { id: i64, state: State, replaced: Option<i64> },
+    Skipped { id: i64, state: Option<State> },
+    Rejected { id: i64, state: Option<State> },
     Busy,
 }
 

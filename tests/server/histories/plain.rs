@@ -40,22 +40,14 @@ fn over_by(history: &History, transaction: &Transaction) -> u64 {
 pub fn busy_without_rival(history: &History) -> Option<String> {
     let overlaps = |call: &Call, key: usize, rival: &Transaction| {
         let at_work = |other: &Call| other.maintains || other.keys.contains(&key);
-        let begun = rival
-            .calls()
-            .filter(|other| at_work(other))
-            .map(|other| other.span.begin);
+        let begun = rival.calls().filter(|other| at_work(other)).map(|other| other.span.begin);
         begun.min().is_some_and(|begun| begun <= call.span.end)
             && over_by(history, rival) >= call.span.begin
     };
     for transaction in &history.transactions {
         for call in transaction.calls() {
             for fact in &call.facts {
-                let Fact::Insert {
-                    key,
-                    reply: Reply::Busy,
-                    ..
-                } = fact
-                else {
+                let Fact::Insert { key, reply: Reply::Busy, .. } = fact else {
                     continue;
                 };
                 let mut others = history.transactions.iter();
@@ -74,15 +66,7 @@ pub fn busy_without_rival(history: &History) -> Option<String> {
 /// A result that was left for somebody who had the job locked although no other transaction was
 /// open meanwhile.
 pub fn locked_without_rival(history: &History) -> Option<String> {
-    let is_locked = |fact: &Fact| {
-        matches!(
-            fact,
-            Fact::Finish {
-                reply: Err(Refusal::Locked),
-                ..
-            }
-        )
-    };
+    let is_locked = |fact: &Fact| matches!(fact, Fact::Finish { reply: Err(Refusal::Locked), .. });
     for transaction in &history.transactions {
         for call in transaction.calls() {
             if !call.facts.iter().any(is_locked) {

@@ -35,9 +35,8 @@ pub async fn run(plan: &Plan, clients: &[Client], gone: &[State]) -> History {
         began,
         transactions: Vec::new(),
     };
-    let mut running: Vec<_> = (0..plan.sessions)
-        .map(|number| Box::pin(session(number).run()))
-        .collect();
+    let mut running: Vec<_> =
+        (0..plan.sessions).map(|number| Box::pin(session(number).run())).collect();
     let mut transactions = Vec::new();
     // All at once: each is polled as it wakes.
     let all = std::future::poll_fn(|context| {
@@ -48,32 +47,22 @@ pub async fn run(plan: &Plan, clients: &[Client], gone: &[State]) -> History {
             }
             std::task::Poll::Pending => true,
         });
-        if running.is_empty() {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
+        if running.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     });
     all.await;
     drop(running);
     let mut last = session(plan.sessions);
     last.alone(Say::Look).await;
     transactions.extend(last.transactions);
-    History {
-        gone: gone.to_vec(),
-        transactions,
-    }
+    History { gone: gone.to_vec(), transactions }
 }
 
 impl Session<'_> {
     async fn run(mut self) -> Vec<Transaction> {
         // Maintenance is there all the time, in transactions that are short.
         let reaps = self.plan.is_reaper(self.number);
-        let (mut left, alone) = if reaps {
-            (2 * self.plan.calls, 0.85)
-        } else {
-            (self.plan.calls, 0.35)
-        };
+        let (mut left, alone) =
+            if reaps { (2 * self.plan.calls, 0.85) } else { (self.plan.calls, 0.35) };
         while left > 0 {
             if self.rng.random_bool(alone) {
                 let say = self.random_say();
@@ -109,15 +98,9 @@ impl Session<'_> {
     }
 
     async fn transaction(&mut self, calls: usize) {
-        let level = [
-            "read committed",
-            "read committed",
-            "repeatable read",
-            "serializable",
-        ][self.rng.random_range(0..4)];
-        self.tell(&format!("begin isolation level {level}"))
-            .await
-            .expect("begin");
+        let level = ["read committed", "read committed", "repeatable read", "serializable"]
+            [self.rng.random_range(0..4)];
+        self.tell(&format!("begin isolation level {level}")).await.expect("begin");
         let mut steps = Vec::new();
         // Where each open savepoint was set, in steps and in leases.
         let mut saved: Vec<usize> = Vec::new();
@@ -125,9 +108,7 @@ impl Session<'_> {
         let mut failed_at = None;
         for _ in 0..calls {
             if self.rng.random_bool(0.2) {
-                steps.push(Step::Savepoint(
-                    self.tell("savepoint a").await.expect("savepoint"),
-                ));
+                steps.push(Step::Savepoint(self.tell("savepoint a").await.expect("savepoint")));
                 saved.push(leases.len());
             }
             let say = self.random_say();
@@ -152,9 +133,7 @@ impl Session<'_> {
                 self.give_back(&undone);
             }
             if !saved.is_empty() && self.rng.random_bool(0.3) {
-                steps.push(Step::Release(
-                    self.tell("release a").await.expect("release"),
-                ));
+                steps.push(Step::Release(self.tell("release a").await.expect("release")));
                 saved.pop();
             }
             self.pause(0.3).await;
@@ -163,11 +142,7 @@ impl Session<'_> {
         let end = self.tell(if commits { "commit" } else { "rollback" }).await;
         let committed = commits && end.is_ok();
         let mut span = end.unwrap_or_else(|(span, code)| {
-            assert_eq!(
-                (code.as_str(), level),
-                ("40001", "serializable"),
-                "a commit fails"
-            );
+            assert_eq!((code.as_str(), level), ("40001", "serializable"), "a commit fails");
             span
         });
         span.begin = failed_at.unwrap_or(span.begin);
@@ -175,11 +150,7 @@ impl Session<'_> {
             self.give_back(&leases);
         }
         steps.push(Step::End { span, committed });
-        self.transactions.push(Transaction {
-            session: self.number,
-            level,
-            steps,
-        });
+        self.transactions.push(Transaction { session: self.number, level, steps });
     }
 
     fn give_back(&self, leases: &[Lease]) {
@@ -200,22 +171,14 @@ impl Session<'_> {
     async fn tell(&self, sql: &str) -> Result<Span, (Span, String)> {
         let begin = self.now();
         let answer = self.client.batch_execute(sql).await;
-        let span = Span {
-            begin,
-            end: self.now(),
-        };
-        answer
-            .map(|()| span)
-            .map_err(|error| (span, jobs_tests::sqlstate::<()>(Err(error))))
+        let span = Span { begin, end: self.now() };
+        answer.map(|()| span).map_err(|error| (span, jobs_tests::sqlstate::<()>(Err(error))))
     }
 
     async fn call(&mut self, say: &Say) -> Call {
         let begin = self.now();
         let answer = self.client.simple_query(&say.sql(self.plan)).await;
-        let span = Span {
-            begin,
-            end: self.now(),
-        };
+        let span = Span { begin, end: self.now() };
         let mut call = Call {
             span,
             text: String::new(),
@@ -235,10 +198,8 @@ impl Session<'_> {
             }
             Err(error) => {
                 let code = error.code().map_or("lost", |code| code.code()).to_string();
-                let detail = error
-                    .as_db_error()
-                    .and_then(|error| error.detail())
-                    .unwrap_or_default();
+                let detail =
+                    error.as_db_error().and_then(|error| error.detail()).unwrap_or_default();
                 call.facts = refused(say, &code, detail);
                 call.text = format!(
                     "{say:?} -> {code} {detail} {}",
@@ -256,17 +217,11 @@ impl Session<'_> {
         let mut pool = self.pool.lock().expect("the pool");
         for fact in &call.facts {
             match fact {
-                Fact::Insert {
-                    reply: Reply::Inserted { id, .. },
-                    ..
-                } => pool.jobs.push(*id),
+                Fact::Insert { reply: Reply::Inserted { id, .. }, .. } => pool.jobs.push(*id),
                 Fact::Fetch { job, token }
-                | Fact::Finish {
-                    job,
-                    token,
-                    reply: Err(Refusal::Locked),
-                    ..
-                } => pool.leases.push((*job, *token)),
+                | Fact::Finish { job, token, reply: Err(Refusal::Locked), .. } => {
+                    pool.leases.push((*job, *token))
+                }
                 _ => {}
             }
         }

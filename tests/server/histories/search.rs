@@ -74,10 +74,7 @@ fn explain(history: &History, key: usize, keys: &KeyOf) -> Result<(), String> {
     if search.leads_to_the_end(&world) {
         return Ok(());
     }
-    Err(format!(
-        "no order explains key k{key}\n{}",
-        search.tell_furthest()
-    ))
+    Err(format!("no order explains key k{key}\n{}", search.tell_furthest()))
 }
 
 impl<'a> Search<'a> {
@@ -106,10 +103,7 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        assert!(
-            self.hopeless.len() < MOST_WORLDS,
-            "the history is too large"
-        );
+        assert!(self.hopeless.len() < MOST_WORLDS, "the history is too large");
         self.hopeless.insert(world.clone());
         false
     }
@@ -132,10 +126,7 @@ impl<'a> Search<'a> {
             Event::End { committed: true } => {
                 let open = std::mem::take(open);
                 for (id, mut job) in open.pending {
-                    job.version = after
-                        .committed
-                        .get(&id)
-                        .map_or(0, |before| before.version + 1);
+                    job.version = after.committed.get(&id).map_or(0, |before| before.version + 1);
                     after.committed.insert(id, job);
                 }
             }
@@ -147,15 +138,11 @@ impl<'a> Search<'a> {
     fn after_fact(&self, world: &World, session: usize, timed: &Timed, fact: &Fact) -> Vec<World> {
         let open = &world.open[session];
         let jobs = visible(world, open);
-        let key = Key {
-            jobs: &jobs,
-            gone: self.gone,
-        };
+        let key = Key { jobs: &jobs, gone: self.gone };
         let effect = match fact {
             Fact::Look(seen) => {
-                let here = seen
-                    .iter()
-                    .filter(|(id, _)| self.keys.get(id).is_none_or(|k| *k == self.key));
+                let here =
+                    seen.iter().filter(|(id, _)| self.keys.get(id).is_none_or(|k| *k == self.key));
                 key.effect(&Fact::Look(here.copied().collect()))
             }
             _ => key.effect(fact),
@@ -196,11 +183,7 @@ impl<'a> Search<'a> {
         let mut text = String::from("after the longest explained beginning there is committed");
         for (id, job) in &world.committed {
             let state = job.state.map_or("deleted", State::as_str);
-            let hold = if job.hold.is_some() {
-                " with its hold"
-            } else {
-                ""
-            };
+            let hold = if job.hold.is_some() { " with its hold" } else { "" };
             text += &format!(" {id} {state}{hold},");
         }
         text += " and next would be one of\n";
@@ -215,10 +198,7 @@ impl<'a> Search<'a> {
                         if *committed { "commit" } else { "rollback" }.into()
                     }
                 };
-                text += &format!(
-                    "  s{session} [{}-{}] {what}\n",
-                    timed.span.begin, timed.span.end
-                );
+                text += &format!("  s{session} [{}-{}] {what}\n", timed.span.begin, timed.span.end);
             }
         }
         text
@@ -227,10 +207,7 @@ impl<'a> Search<'a> {
 
 fn inserted(fact: &Fact) -> Option<i64> {
     match fact {
-        Fact::Insert {
-            reply: Reply::Inserted { id, .. },
-            ..
-        } => Some(*id),
+        Fact::Insert { reply: Reply::Inserted { id, .. }, .. } => Some(*id),
         _ => None,
     }
 }
@@ -248,9 +225,7 @@ fn visible(world: &World, open: &Open) -> Jobs {
 /// Whether another session has inserted under the key and not yet ended.
 fn is_held(world: &World, session: usize) -> bool {
     let others = world.open.iter().enumerate();
-    others
-        .into_iter()
-        .any(|(other, open)| other != session && open.inserted)
+    others.into_iter().any(|(other, open)| other != session && open.inserted)
 }
 
 /// Whether a session could do this: nobody else holds what it needs, nor changed it since its
@@ -259,11 +234,7 @@ fn is_possible(world: &World, session: usize, effect: &Effect, gone: &[State]) -
     let open = &world.open[session];
     let version = |jobs: &Jobs, id: &i64| jobs.get(id).map(|job: &Job| job.version);
     let is_free = |id: &i64| {
-        let mut others = world
-            .open
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != session);
+        let mut others = world.open.iter().enumerate().filter(|(other, _)| *other != session);
         let is_current = open.pending.contains_key(id)
             || open
                 .snapshot
@@ -272,10 +243,7 @@ fn is_possible(world: &World, session: usize, effect: &Effect, gone: &[State]) -
         is_current && others.all(|(_, open)| !open.pending.contains_key(id))
     };
     let is_latest = open.snapshot.as_ref().is_none_or(|jobs| {
-        let mut since = world
-            .committed
-            .iter()
-            .filter(|(id, _)| !jobs.contains_key(id));
+        let mut since = world.committed.iter().filter(|(id, _)| !jobs.contains_key(id));
         since.all(|(_, job)| job.is_gone(gone))
     });
     effect.changes.keys().all(is_free) && (!effect.inserts || is_latest && !is_held(world, session))
