@@ -3,8 +3,8 @@
 
 case_workers() {
   local home=$STATE/workers said language
-  mkdir -p "$home/npm/postgres-jobs"
-  rm -f "$home"/{jobs_rust,sql_alone,jobs_go} "$home/npm/postgres-jobs/dist/esm/index.js"
+  rm -rf "$home"/{jobs_rust,sql_alone,go} "$home/npm/postgres-jobs/dist/esm/index.js"
+  mkdir -p "$home/npm/postgres-jobs" "$home/go"
   for language in python typescript rust go; do
     said=$("workers_$language" 2>&1) ||
       result "worker libraries: $language" "-" "skipped" "benches/workers/case.sh" "$(tail -n 1 <<<"$said" | tr '|\t' '  ')"
@@ -35,5 +35,8 @@ workers_rust() {
   cp "${CARGO_TARGET_DIR:-$HERE/../target}"/quick/{jobs_rust,sql_alone} "$home/"
 }
 
-# golang-go and golang-github-lib-pq-dev of Debian.
-workers_go() { (cd "$HERE/workers/go" && go build -o "$home/jobs_go" .); }
+# Faktory runs redis-server, of the package of that name.
+workers_go() {
+  cd "$HERE/workers/go" && go build -o "$home/go/" ./jobs ./river ./faktory &&
+    go build -o "$home/go/faktory_server" github.com/contribsys/faktory/cmd/faktory
+}

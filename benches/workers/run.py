@@ -14,6 +14,9 @@ as
     cancel CONCURRENCY                   so, and {"cancelled": ..} when it is cancelled; ours alone
     send                                 for each line of stdin inserts a job, and then prints
                                          {"committed": ..}
+    single, unique, duplicates, many, many_unique JOBS
+                                         inserts so many jobs, one by one or 1,000 at once, prints as
+                                         work does; in Go alone
 
 Those that work go on until they are killed. Every peer has a database of its own, and ours share
 one. The programs work in turns, the one that goes first changing.
@@ -25,9 +28,12 @@ import json
 import os
 import pathlib
 import random
+import shutil
+import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 
@@ -37,6 +43,10 @@ HERE = pathlib.Path(__file__).parent
 PROGRAMS = pathlib.Path(sys.argv[1])
 ROUNDS, SECONDS, LATENCIES = int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 HANDLERS = [(0, 10), (0, 100), (1, 10), (1, 100)]  # milliseconds, how many at a time
+INSERTS = {
+    "single": "one by one", "many": "1,000 at once", "unique": "as unique, one by one",
+    "duplicates": "duplicates, one by one", "many_unique": "as unique, 1,000 at once",
+}
 IDLE = 0.01  # seconds in which a worker that has nothing to do has come to wait
 
 PYTHON = [sys.executable]
@@ -53,8 +63,8 @@ class Contestant:
     language: str
     worker: list
     producer: list
-    # Whether a job is not completed yet.
-    left: str
+    # Whether a job is not completed yet: a statement, or a function.
+    left: object
     # It takes more jobs than it may run at a time.
     takes_more: bool = False
     environment: dict = field(default_factory=dict)
@@ -63,6 +73,8 @@ class Contestant:
     rates: dict = field(default_factory=lambda: {handler: [] for handler in HANDLERS})
     latencies: list = field(default_factory=list)
     cancels: list = field(default_factory=list)
+    inserts: dict = field(default_factory=lambda: {how: [] for how in INSERTS})
+    has_unique: bool = True
 
     @property
     def database(self):
@@ -78,7 +90,7 @@ class Contestant:
 
     @property
     def sender(self):
-        return self.worker if self.language == "TypeScript" else self.producer
+        return self.worker if self.language in ("TypeScript", "Go") else self.producer
 
 
 def ours(name, language, *worker, takes_more=False, **environment):
@@ -86,8 +98,22 @@ def ours(name, language, *worker, takes_more=False, **environment):
     return Contestant(name, language, list(worker), OURS, left, takes_more, environment)
 
 
-def peer(name, language, left, *worker, takes_more=False, **environment):
-    return Contestant(name, language, list(worker), list(worker), left, takes_more, environment)
+def peer(name, language, left, *worker, takes_more=False, has_unique=True, **environment):
+    return Contestant(name, language, list(worker), list(worker), left, takes_more, environment, has_unique=has_unique)
+
+
+FAKTORY = ("localhost", 7519)
+
+
+def left_in_faktory():
+    with socket.create_connection(FAKTORY) as connection, connection.makefile("rwb", buffering=0) as server:
+        server.readline()
+        server.write(b'HELLO {"v": 2}\r\n')
+        server.readline()
+        server.write(b"INFO\r\n")
+        server.readline()
+        state = json.loads(server.readline())["faktory"]
+        return state["sets"]["working"] + sum(state["queues"].values()) > 0
 
 
 CONTESTANTS = [
@@ -105,10 +131,15 @@ CONTESTANTS = [
     ours("jobs", "Rust", str(PROGRAMS / "jobs_rust")),
     ours("SQL alone", "Rust", SQL_ALONE, CONNECTIONS="1"),
     ours("SQL alone over three connections", "Rust", SQL_ALONE, takes_more=True, CONNECTIONS="3"),
-    ours("jobs", "Go", str(PROGRAMS / "jobs_go")),
+    ours("jobs", "Go", str(PROGRAMS / "go/jobs")),
+    peer("River", "Go", "select exists(select from river_job where state in ('available', 'running'))", str(PROGRAMS / "go/river")),
+    # Unique jobs need its Enterprise version.
+    peer("Faktory", "Go", left_in_faktory, str(PROGRAMS / "go/faktory"), has_unique=False, FAKTORY_URL="tcp://{}:{}".format(*FAKTORY)),
 ]
 # What could not be built or installed is left out.
 CONTESTANTS = [c for c in CONTESTANTS if all(pathlib.Path(part).exists() for part in c.worker)]
+if not shutil.which("redis-server"):
+    CONTESTANTS = [c for c in CONTESTANTS if c.name != "Faktory"]
 if not (PROGRAMS / "npm/postgres-jobs/dist/esm/index.js").exists():
     CONTESTANTS = [c for c in CONTESTANTS if c.language != "TypeScript"]
 
@@ -121,6 +152,7 @@ class Program:
     """One of a contestant's programs while it runs."""
 
     def __init__(self, contestant, command, *values):
+        self.contestant = contestant
         self.title = f"{contestant.name} ({contestant.language}): {command[-1]} {' '.join(map(str, values))}"
         self.process = subprocess.Popen(
             [*command, *map(str, values)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -131,7 +163,8 @@ class Program:
         return self
 
     def __exit__(self, *_):
-        self.process.kill()
+        # Faktory gives a job to a fetch whose worker was killed meanwhile, and waits for its lease.
+        self.process.terminate() if self.contestant.name == "Faktory" else self.process.kill()
         self.process.communicate()
 
     def answer(self):
@@ -164,7 +197,7 @@ def call(contestant, *values):
 
 
 def await_completion(contestant, connection):
-    while connection.execute(contestant.left).fetchone()[0]:
+    while contestant.left() if callable(contestant.left) else connection.execute(contestant.left).fetchone()[0]:
         time.sleep(0.001)
 
 
@@ -181,6 +214,38 @@ def work(contestant, handler, connection):
         end = max(time.time() if contestant.left != "select false" else 0, times["last"])
     contestant.rate[handler] = jobs / (end - times["first"])
     return contestant.rate[handler]
+
+
+def insert(contestant, how):
+    """How many jobs a second it inserts."""
+    jobs = int((contestant.inserts[how] or [2000])[-1] * SECONDS)
+    with Program(contestant, contestant.worker, how, jobs) as program:
+        times = program.answer()
+        program.end()
+    contestant.inserts[how].append(jobs / (times["last"] - times["first"]))
+
+
+@contextlib.contextmanager
+def faktory():
+    """Runs its server with an empty Redis while there is a contestant that needs it. As Postgres
+    does, Redis writes each change to the disk before it answers, which Faktory leaves off."""
+    if not any(contestant.name == "Faktory" for contestant in CONTESTANTS):
+        yield
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        server = [PROGRAMS / "go/faktory_server", "-b", "{}:{}".format(*FAKTORY), "-w", "localhost:7520", "-d", directory, "-c", directory, "-l", "error"]
+        process = subprocess.Popen(server, stdout=subprocess.DEVNULL)
+        try:
+            while (redis := socket.socket(socket.AF_UNIX)).connect_ex(f"{directory}/redis.sock"):
+                time.sleep(0.1)
+            with redis:
+                for setting in "appendfsync always", "appendonly yes":
+                    redis.sendall(f"config set {setting}\r\n".encode())
+                    assert redis.recv(99) == b"+OK\r\n"
+            yield
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def settle(connections):
@@ -305,12 +370,22 @@ def main():
             mine = ours_in(language)
             cancel(mine, connections[mine.database], LATENCIES // 3)
 
+    inserting = [c for c in CONTESTANTS if c.language == "Go"]
+    for number in range(ROUNDS + 1):
+        for how, contestant in itertools.product(INSERTS, reversed(inserting) if number % 2 else inserting):
+            if contestant.has_unique or how in ("single", "many"):
+                insert(contestant, how)
+        settle(connections)
+
     for language in languages:
-        wanted = {"Python": "> 1.0", "TypeScript": "> 1.0", "Rust": ">= 0.6", "Go": "-"}[language]
+        wanted = {"Python": "> 1.0", "TypeScript": "> 1.0", "Rust": ">= 0.6", "Go": "> 1.0"}[language]
         for milliseconds, concurrency in HANDLERS:
             title = f"{f'handlers of {milliseconds} ms' if milliseconds else 'empty handlers'}, {concurrency} at a time"
             rates = {c: c.rates[milliseconds, concurrency] for c in rivals(language) if c.rates[milliseconds, concurrency]}
             compare(language, title, "jobs/s", rates, wanted)
+        for how, title in INSERTS.items():
+            if language == "Go":  # the first one found out how many there are to be
+                compare(language, f"insert {title}", "jobs/s", {c: c.inserts[how][1:] for c in inserting if c.inserts[how]}, wanted)
         mine = ours_in(language)
         for name, share in ("median", 50), ("99th percentile", 99):
             measured = [c for c in rivals(language) if c.latencies]
@@ -323,4 +398,5 @@ def main():
                 f"{percentile(itertools.chain(*mine.cancels), share):.2f}", spread(by_round, 2), "ms")
 
 
-main()
+with faktory():
+    main()
