@@ -15,8 +15,8 @@ as
     send                                 for each line of stdin inserts a job, and then prints
                                          {"committed": ..}
     single, unique, duplicates, many, many_unique JOBS
-                                         inserts so many jobs, one by one or 1,000 at once, prints as
-                                         work does; in Go alone
+                                         inserts so many jobs, one by one or 1,000 at once; prints
+                                         what work prints; in Go alone
 
 Those that work go on until they are killed. Every peer has a database of its own, and ours share
 one. The programs work in turns, the one that goes first changing.
