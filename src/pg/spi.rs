@@ -210,7 +210,7 @@ impl Plan {
         Plan::of(Sql::Written(sql), types)
     }
 
-    /// Declares a statement whose text follows from something else.
+    /// Declares a statement by what makes its text, once a session; see [`plans!`].
     pub const fn built(sql: fn() -> String, types: &'static [Oid]) -> Plan {
         Plan::of(Sql::Built(sql), types)
     }
@@ -225,19 +225,19 @@ impl Plan {
         }
     }
 
-    /// Declares a statement that may also be run where the extension is not in its place.
-    pub const fn of_catalogs(sql: &'static str, types: &'static [Oid]) -> Plan {
+    /// It may also be run where the extension is not in its place.
+    pub const fn of_catalogs(self) -> Plan {
         Plan {
             is_of_catalogs: true,
-            ..Plan::new(sql, types)
+            ..self
         }
     }
 
-    /// Declares a statement that reads along an index of ranges of pages (BRIN).
-    pub const fn of_ranges(sql: &'static str, types: &'static [Oid]) -> Plan {
+    /// It reads along an index of ranges of pages (BRIN).
+    pub const fn of_ranges(self) -> Plan {
         Plan {
             options: planner::PINNED | planner::BITMAPS,
-            ..Plan::new(sql, types)
+            ..self
         }
     }
 
@@ -374,6 +374,26 @@ impl Plan {
         }
     }
 }
+
+/// Declares statements: name, types of the parameters (in brackets a list of them), and the text as
+/// [`format!`] takes it, or after `=>` what makes it. Names in it are schema-qualified.
+macro_rules! plans {
+    ($($visible:vis $name:ident $types:tt $($how:ident)?
+        $(= $format:literal $(, $key:ident = $value:expr)*)? $(=> $text:expr)?;)*) => {$(
+        #[allow(clippy::useless_format)]
+        $visible static $name: $crate::pg::spi::Plan = $crate::pg::spi::Plan::built(
+            || { $(format!($format $(, $key = $value)*))? $($text)? },
+            $crate::pg::spi::types!($types),
+        )$(.$how())?;
+    )*};
+}
+pub(crate) use plans;
+
+macro_rules! types {
+    (($($type:ident),*)) => { &[$($type),*] };
+    ([$types:expr]) => { $types };
+}
+pub(crate) use types;
 
 /// Runs a statement that is made from text.
 pub fn run_text(statement: &str) {

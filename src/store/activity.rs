@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, big, texts};
+use super::spi::{Snapshot, big, plans, texts};
 use super::types::*;
 use crate::pg::time;
 use crate::shmem::fetches;
@@ -86,21 +86,19 @@ fn at_work(snapshot: Snapshot, queues: &[&str], now: i64) -> HashSet<String> {
     })
 }
 
-static FETCHED_BY_JOBS: Plan = Plan::new(
-    "SELECT a.queue, max(a.at) AS at
-       FROM (SELECT COALESCE(r.queue, j.queue) AS queue, r.attempted_at AS at FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
-             UNION ALL
-             SELECT j.queue, f.attempted_at
-               FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{false,true}'::boolean[]) k(is_kept), LATERAL (
-                      SELECT f.job_id, f.attempted_at FROM jobs.finished f
-                       WHERE f.state = s.state AND f.is_kept = k.is_kept ORDER BY f.finalized_at DESC LIMIT 1000) f
-               JOIN jobs.job j ON j.id = f.job_id) a
-      WHERE a.queue = ANY ($1) AND a.at IS NOT NULL GROUP BY a.queue",
-    &[TEXTS],
-);
-static AT_WORK: Plan = Plan::new(
-    "SELECT DISTINCT COALESCE(r.queue, j.queue) AS queue FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
-      WHERE r.lease_expires_at > $2 AND NOT EXISTS (SELECT FROM jobs.worker_command c WHERE c.worker = r.worker)
-        AND COALESCE(r.queue, j.queue) = ANY ($1)",
-    &[TEXTS, AT],
-);
+plans! {
+    FETCHED_BY_JOBS(TEXTS) =
+        "SELECT a.queue, max(a.at) AS at
+           FROM (SELECT COALESCE(r.queue, j.queue) AS queue, r.attempted_at AS at FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+                 UNION ALL
+                 SELECT j.queue, f.attempted_at
+                   FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{{false,true}}'::boolean[]) k(is_kept), LATERAL (
+                          SELECT f.job_id, f.attempted_at FROM jobs.finished f
+                           WHERE f.state = s.state AND f.is_kept = k.is_kept ORDER BY f.finalized_at DESC LIMIT 1000) f
+                   JOIN jobs.job j ON j.id = f.job_id) a
+          WHERE a.queue = ANY ($1) AND a.at IS NOT NULL GROUP BY a.queue";
+    AT_WORK(TEXTS, AT) =
+        "SELECT DISTINCT COALESCE(r.queue, j.queue) AS queue FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+          WHERE r.lease_expires_at > $2 AND NOT EXISTS (SELECT FROM jobs.worker_command c WHERE c.worker = r.worker)
+            AND COALESCE(r.queue, j.queue) = ANY ($1)";
+}

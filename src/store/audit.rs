@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::{Datum, FunctionCallInfo};
 
-use super::spi::{Plan, big, text, texts};
+use super::spi::{big, plans, text, texts};
 use super::types::*;
 use crate::pg::call::{Call, Given};
 use crate::pg::{role, time};
@@ -29,17 +29,15 @@ pub fn forget(horizon: i64, limit: i64) -> usize {
     FORGET.execute(&[big(horizon), big(limit)])
 }
 
-static NOTE: Plan = Plan::new(
-    "INSERT INTO jobs.audit_record (at, jobs, role, login_role, application_name, action, target, reason, arguments)
-     SELECT $1, $2, $3, session_user, current_setting('application_name'), $4, $5, $6,
-            COALESCE((SELECT jsonb_object_agg(g.name, CASE g.form WHEN 'json' THEN g.text::jsonb
-                                                                  WHEN 'list' THEN to_jsonb(g.text::text[])
-                                                                  ELSE to_jsonb(g.text) END)
-                        FROM unnest($7, $8, $9) AS g(name, form, text)), '{}')",
-    &[AT, INT8, TEXT, TEXT, TEXT, TEXT, TEXTS, TEXTS, TEXTS],
-);
-static FORGET: Plan = Plan::new(
-    "DELETE FROM jobs.audit_record WHERE ctid = ANY (ARRAY(
-       SELECT a.ctid FROM jobs.audit_record a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))",
-    &[AT, INT8],
-);
+plans! {
+    NOTE(AT, INT8, TEXT, TEXT, TEXT, TEXT, TEXTS, TEXTS, TEXTS) =
+        "INSERT INTO jobs.audit_record (at, jobs, role, login_role, application_name, action, target, reason, arguments)
+         SELECT $1, $2, $3, session_user, current_setting('application_name'), $4, $5, $6,
+                COALESCE((SELECT jsonb_object_agg(g.name, CASE g.form WHEN 'json' THEN g.text::jsonb
+                                                                      WHEN 'list' THEN to_jsonb(g.text::text[])
+                                                                      ELSE to_jsonb(g.text) END)
+                            FROM unnest($7, $8, $9) AS g(name, form, text)), '{{}}')";
+    FORGET(AT, INT8) =
+        "DELETE FROM jobs.audit_record WHERE ctid = ANY (ARRAY(
+           SELECT a.ctid FROM jobs.audit_record a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+}

@@ -15,7 +15,7 @@ use super::config_cache;
 use super::direct;
 use super::job::NewJob;
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, Value, big};
+use super::spi::{Snapshot, Value, big, plans};
 use super::types::*;
 use crate::error::{Error, Result};
 use crate::fault::{self, Fault};
@@ -140,10 +140,10 @@ fn count(queue: &Queue, bound: i64) -> i64 {
     waiting.there as i64
 }
 
-static COUNT: Plan = Plan::new(
-    "SELECT count(*) FROM (
-       SELECT 1 FROM jobs.scheduled s WHERE s.queue = $1
-       UNION ALL
-       SELECT 1 FROM jobs.ready r WHERE r.queue = $1 LIMIT $2) w",
-    &[TEXT, INT8],
-);
+plans! {
+    COUNT(TEXT, INT8) =
+        "SELECT count(*) FROM (
+           SELECT 1 FROM jobs.scheduled s WHERE s.queue = $1
+           UNION ALL
+           SELECT 1 FROM jobs.ready r WHERE r.queue = $1 LIMIT $2) w";
+}

@@ -6,7 +6,7 @@ use pgrx::pg_sys::Datum;
 use super::columns::columns;
 use super::config::Options;
 use super::place::Place;
-use super::spi::{Arg, Plan, Tuples, big, text, texts};
+use super::spi::{Arg, Plan, Tuples, big, plans, text, texts};
 use super::types::*;
 use super::{effects, retention};
 use crate::pg::jsonb::{self, Jsonb};
@@ -120,61 +120,45 @@ fn rewrite_running(plan: &Plan, args: &[Arg]) {
     plan.value(args).into_iter().for_each(leases::noted);
 }
 
-static FORGET_SCHEDULE_RUNNING: Plan = Plan::new(
-    "UPDATE jobs.running SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL RETURNING lease_expires_at",
-    &[INT8],
-);
-static FORGET_SCHEDULE_FINISHED: Plan = Plan::new(
-    "UPDATE jobs.finished SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL",
-    &[INT8],
-);
-static KEEP_QUEUE: Plan = Plan::new(
-    "UPDATE jobs.running r SET queue = j.queue FROM jobs.job j WHERE r.job_id = $1 AND j.id = r.job_id AND r.queue IS NULL
-     RETURNING r.lease_expires_at",
-    &[INT8],
-);
-static REQUEST_CANCEL: Plan = Plan::new(
-    "UPDATE jobs.running SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = COALESCE($4, cancel_reason)
-      WHERE job_id = $1 AND token = $2
-        AND (cancel_requested_at IS NULL OR cancel_reason IS DISTINCT FROM COALESCE($4, cancel_reason))
-     RETURNING lease_expires_at, worker",
-    &[INT8, INT8, AT, TEXT],
-);
+plans! {
+    FORGET_SCHEDULE_RUNNING(INT8) =
+        "UPDATE jobs.running SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL RETURNING lease_expires_at";
+    FORGET_SCHEDULE_FINISHED(INT8) =
+        "UPDATE jobs.finished SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL";
+    KEEP_QUEUE(INT8) =
+        "UPDATE jobs.running r SET queue = j.queue FROM jobs.job j WHERE r.job_id = $1 AND j.id = r.job_id AND r.queue IS NULL
+         RETURNING r.lease_expires_at";
+    REQUEST_CANCEL(INT8, INT8, AT, TEXT) =
+        "UPDATE jobs.running SET cancel_requested_at = COALESCE(cancel_requested_at, $3), cancel_reason = COALESCE($4, cancel_reason)
+          WHERE job_id = $1 AND token = $2
+            AND (cancel_requested_at IS NULL OR cancel_reason IS DISTINCT FROM COALESCE($4, cancel_reason))
+         RETURNING lease_expires_at, worker";
+}
 
 // The columns, and what they become: as they are, where a parameter is null.
-fn columns_and_values() -> (String, String) {
+fn new_values() -> (String, String) {
     let columns = changed::NAMES[1..].iter().map(|name| name.to_lowercase());
     let columns: Vec<String> = columns.collect();
     let value = |(n, column)| format!("COALESCE(${n}, {column})");
     let values: Vec<String> = (2..).zip(&columns).map(value).collect();
     (columns.join(", "), values.join(", "))
 }
-static REWRITE: Plan = Plan::built(
-    || {
-        let (columns, values) = columns_and_values();
-        format!(
-            "UPDATE jobs.job SET ({columns}) = ROW ({values}) WHERE id = $1 RETURNING args, meta"
-        )
-    },
-    changed::TYPES,
-);
-// A schedule that it was given also takes the place of the one that it waits for now.
-static SAYS: Plan = Plan::built(
-    || {
-        let (columns, values) = columns_and_values();
-        let at = changed::SCHEDULED_AT;
-        format!(
-            "SELECT FROM jobs.job
-              WHERE id = $1 AND record_image_eq(ROW ({columns}), ROW ({values}))
-                AND (${at} IS NULL OR EXISTS (
-                  SELECT FROM jobs.scheduled s
-                   WHERE s.job_id = id AND (s.state = 'pending' OR s.state = 'scheduled' AND s.due_at = ${at})))"
-        )
-    },
-    changed::TYPES,
-);
-static GRANT_ATTEMPT: Plan = Plan::new(
-    "UPDATE jobs.job SET max_attempts = LEAST(max_attempts, 2147483646) + 1 WHERE id = $1 AND max_attempts <= $2",
-    &[INT8, INT4],
-);
-static SCHEDULED_AT: Plan = Plan::new("SELECT scheduled_at FROM jobs.job WHERE id = $1", &[INT8]);
+plans! {
+    REWRITE[changed::TYPES] =
+        "UPDATE jobs.job SET ({columns}) = ROW ({values}) WHERE id = $1 RETURNING args, meta",
+        columns = new_values().0,
+        values = new_values().1;
+    // A schedule that it was given also takes the place of the one that it waits for now.
+    SAYS[changed::TYPES] =
+        "SELECT FROM jobs.job
+          WHERE id = $1 AND record_image_eq(ROW ({columns}), ROW ({values}))
+            AND (${at} IS NULL OR EXISTS (
+              SELECT FROM jobs.scheduled s
+               WHERE s.job_id = id AND (s.state = 'pending' OR s.state = 'scheduled' AND s.due_at = ${at})))",
+        columns = new_values().0,
+        values = new_values().1,
+        at = changed::SCHEDULED_AT;
+    GRANT_ATTEMPT(INT8, INT4) =
+        "UPDATE jobs.job SET max_attempts = LEAST(max_attempts, 2147483646) + 1 WHERE id = $1 AND max_attempts <= $2";
+    SCHEDULED_AT(INT8) = "SELECT scheduled_at FROM jobs.job WHERE id = $1";
+}

@@ -11,7 +11,7 @@ use super::direct::claims::{FoundClaim, look_dirtily};
 pub use super::direct::claims::{can_claim_or_lock_directly, claim_or_lock_directly};
 use super::direct::{self, shapes};
 use super::notes::{self, Note, NoteKind};
-use super::spi::{Arg, Plan, big, column};
+use super::spi::{Arg, big, column, plans};
 use super::types::*;
 use crate::pg::lock;
 use crate::pg::memory;
@@ -183,26 +183,20 @@ pub(super) fn hold_ends(listed: &[ListedHolder]) -> Arg {
     column(AT, listed, |job| job.hold_ends_at.and_then(big))
 }
 
-static IS_CLAIMED: Plan = Plan::new("SELECT FROM jobs.unique_claim c WHERE c.key = $1", &[BYTEA]);
-static LOCK_FREE: Plan = Plan::new(
-    "SELECT FROM jobs.unique_claim c WHERE c.key = $1 FOR UPDATE SKIP LOCKED",
-    &[BYTEA],
-);
-// An update that its WHERE forbids locks the taken row and writes no new version.
-static CLAIM_OR_LOCK: Plan = Plan::new(
-    "INSERT INTO jobs.unique_claim AS c (key, jobs, hold_ends_at)
-     SELECT n.key, ARRAY[n.id], CASE WHEN n.hold_ends_at IS NOT NULL THEN ARRAY[n.hold_ends_at] END
-       FROM unnest($1, $2, $3) AS n(key, id, hold_ends_at)
-     ON CONFLICT (key) DO UPDATE SET jobs = c.jobs WHERE false
-     RETURNING c.key",
-    &[BYTEAS, INT8S, ATS],
-);
-
-static SET_LISTS: Plan = Plan::new(
-    "UPDATE jobs.unique_claim c SET jobs = n.jobs, hold_ends_at = n.hold_ends_at
-       FROM (SELECT u.key, array_agg(u.id ORDER BY u.id) AS jobs,
-                    CASE WHEN count(u.hold_ends_at) > 0 THEN array_agg(u.hold_ends_at ORDER BY u.id) END AS hold_ends_at
-               FROM unnest($1, $2, $3) AS u(key, id, hold_ends_at) GROUP BY u.key) n
-      WHERE c.key = n.key",
-    &[BYTEAS, INT8S, ATS],
-);
+plans! {
+    IS_CLAIMED(BYTEA) = "SELECT FROM jobs.unique_claim c WHERE c.key = $1";
+    LOCK_FREE(BYTEA) = "SELECT FROM jobs.unique_claim c WHERE c.key = $1 FOR UPDATE SKIP LOCKED";
+    // An update that its WHERE forbids locks the taken row and writes no new version.
+    CLAIM_OR_LOCK(BYTEAS, INT8S, ATS) =
+        "INSERT INTO jobs.unique_claim AS c (key, jobs, hold_ends_at)
+         SELECT n.key, ARRAY[n.id], CASE WHEN n.hold_ends_at IS NOT NULL THEN ARRAY[n.hold_ends_at] END
+           FROM unnest($1, $2, $3) AS n(key, id, hold_ends_at)
+         ON CONFLICT (key) DO UPDATE SET jobs = c.jobs WHERE false
+         RETURNING c.key";
+    SET_LISTS(BYTEAS, INT8S, ATS) =
+        "UPDATE jobs.unique_claim c SET jobs = n.jobs, hold_ends_at = n.hold_ends_at
+           FROM (SELECT u.key, array_agg(u.id ORDER BY u.id) AS jobs,
+                        CASE WHEN count(u.hold_ends_at) > 0 THEN array_agg(u.hold_ends_at ORDER BY u.id) END AS hold_ends_at
+                   FROM unnest($1, $2, $3) AS u(key, id, hold_ends_at) GROUP BY u.key) n
+          WHERE c.key = n.key";
+}

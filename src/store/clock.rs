@@ -11,7 +11,7 @@ use jobs_core::key::Key;
 use jobs_core::state::State;
 
 use super::moves::{self, To};
-use super::spi::{Plan, big, rows};
+use super::spi::{big, plans, rows};
 use super::types::*;
 use super::{config_cache, limits, notes, place};
 use crate::pg::time;
@@ -148,69 +148,74 @@ pub(super) fn put_back() -> Option<PutBack> {
 }
 
 // What the audit calls it.
-macro_rules! action {
-    () => {
-        "'clock put back'"
-    };
-}
+const ACTION: &str = "'clock put back'";
 
 // From when on a time lies ahead. Read once, so that an index can be used.
-macro_rules! ahead {
-    () => {
-        "(SELECT clock_timestamp() + interval '1 minute')"
-    };
+const AHEAD: &str = "(SELECT clock_timestamp() + interval '1 minute')";
+
+// A table in which what happened is dated now, up to so many rows.
+fn cut(table: &str, column: &str, and: &str, set: &str) -> String {
+    format!(
+        "UPDATE {table} t SET {set} FROM (SELECT c.ctid, c.{column} - clock_timestamp() AS by FROM {table} c WHERE {and}c.{column} > {AHEAD} LIMIT $1 FOR UPDATE SKIP LOCKED) o WHERE t.ctid = o.ctid"
+    )
 }
 
-// The latest of what happened, of what is found by an index or is short. Entries of what is gone
-// are not walked over: only those of the latest jobs, and those that lie ahead.
-static LATEST: Plan = Plan::new(
-    concat!(
+// A time that is at most now; null stays null, which LEAST would not leave.
+fn past(column: &str) -> String {
+    format!(
+        "{column} = CASE WHEN t.{column} > clock_timestamp() THEN clock_timestamp() ELSE t.{column} END"
+    )
+}
+
+// A short table with two such times.
+fn cut_short(table: &str, one: &str, other: &str) -> String {
+    format!(
+        "UPDATE {table} t SET {}, {} WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM {table} c WHERE GREATEST(c.{one}, c.{other}) > {AHEAD} FOR UPDATE SKIP LOCKED))",
+        past(one),
+        past(other)
+    )
+}
+
+fn cut_one(table: &str, column: &str) -> String {
+    format!(
+        "UPDATE {table} t SET {column} = clock_timestamp() WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM {table} c WHERE c.{column} > {AHEAD} FOR UPDATE SKIP LOCKED))"
+    )
+}
+
+plans! {
+    // The latest of what happened, of what is found by an index or is short. Entries of what is
+    // gone are not walked over: only those of the latest jobs, and those that lie ahead.
+    LATEST() =
         "SELECT max(t.at) FROM (
            SELECT max(j.created_at) AS at FROM jobs.job j WHERE j.id > (SELECT s.last_value - 10000 FROM jobs.job_seq s)
            UNION ALL
            SELECT f.at
-             FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{false,true}'::boolean[]) k(is_kept), LATERAL (
+             FROM (VALUES ('completed'::jobs.state), ('cancelled'), ('discarded')) s(state), unnest('{{false,true}}'::boolean[]) k(is_kept), LATERAL (
                     SELECT f.finalized_at AS at FROM jobs.finished f
-                     WHERE f.state = s.state AND f.is_kept = k.is_kept AND f.finalized_at > ",
-        ahead!(),
-        "            ORDER BY f.finalized_at DESC LIMIT 1) f
+                     WHERE f.state = s.state AND f.is_kept = k.is_kept AND f.finalized_at > {AHEAD}
+                     ORDER BY f.finalized_at DESC LIMIT 1) f
            UNION ALL
            SELECT max(w.last_seen_at) FROM jobs.worker w
            UNION ALL
-           SELECT max(GREATEST(m.last_run_at, m.last_error_at)) FROM jobs.maintenance_task m) t"
-    ),
-    &[],
-);
-static RUNNING_LATEST: Plan = Plan::new("SELECT max(r.attempted_at) FROM jobs.running r", &[]);
-
-static PUT_BACK: Plan = Plan::new(
-    concat!(
+           SELECT max(GREATEST(m.last_run_at, m.last_error_at)) FROM jobs.maintenance_task m) t";
+    RUNNING_LATEST() = "SELECT max(r.attempted_at) FROM jobs.running r";
+    PUT_BACK() =
         "SELECT a.at, a.arguments ->> 'times' AS times, a.arguments ->> 'ahead' AS ahead FROM jobs.audit_record a
-          WHERE a.at > (SELECT clock_timestamp() - interval '1 day') AND a.action = ",
-        action!(),
-        " ORDER BY a.at DESC LIMIT 1"
-    ),
-    &[],
-);
-
-// A job whose claim somebody has locked is left, with its hold there.
-static CUT_JOBS: Plan = Plan::new(
-    concat!(
+          WHERE a.at > (SELECT clock_timestamp() - interval '1 day') AND a.action = {ACTION} ORDER BY a.at DESC LIMIT 1";
+    // A job whose claim somebody has locked is left, with its hold there.
+    CUT_JOBS(INT8, INT8) =
         "WITH page AS MATERIALIZED (
            SELECT j.id, j.created_at, j.hold_ends_at, j.unique_key FROM jobs.job j WHERE j.id > $1 ORDER BY j.id LIMIT $2),
          claim AS MATERIALIZED (
            SELECT c.key FROM jobs.unique_claim c
-            WHERE c.key = ANY (ARRAY(SELECT p.unique_key FROM page p WHERE p.created_at > ",
-        ahead!(),
-        "                             AND p.hold_ends_at IS NOT NULL)) FOR UPDATE SKIP LOCKED),
+            WHERE c.key = ANY (ARRAY(SELECT p.unique_key FROM page p WHERE p.created_at > {AHEAD}
+                                      AND p.hold_ends_at IS NOT NULL)) FOR UPDATE SKIP LOCKED),
          job AS MATERIALIZED (
            SELECT j.id, j.unique_key, j.created_at - clock_timestamp() AS by FROM jobs.job j
-            WHERE j.id = ANY (ARRAY(SELECT p.id FROM page p WHERE p.created_at > ",
-        ahead!(),
-        "                            AND (p.hold_ends_at IS NULL OR p.unique_key IN (SELECT c.key FROM claim c))))
-              AND j.created_at > ",
-        ahead!(),
-        "     FOR UPDATE SKIP LOCKED),
+            WHERE j.id = ANY (ARRAY(SELECT p.id FROM page p WHERE p.created_at > {AHEAD}
+                                     AND (p.hold_ends_at IS NULL OR p.unique_key IN (SELECT c.key FROM claim c))))
+              AND j.created_at > {AHEAD}
+              FOR UPDATE SKIP LOCKED),
          cut AS (
            UPDATE jobs.job j SET created_at = j.created_at - o.by, hold_ends_at = j.hold_ends_at - o.by, unique_until = j.unique_until - o.by
              FROM job o WHERE j.id = o.id),
@@ -220,73 +225,32 @@ static CUT_JOBS: Plan = Plan::new(
                                     FROM unnest(c.jobs, c.hold_ends_at) WITH ORDINALITY AS l(id, ends_at, n) LEFT JOIN job o ON o.id = l.id)
             WHERE c.key IN (SELECT l.key FROM claim l) AND c.hold_ends_at IS NOT NULL)
          SELECT p.last, o.id, CASE WHEN EXISTS (SELECT FROM jobs.finished f WHERE f.job_id = o.id) THEN o.unique_key END AS key
-           FROM (SELECT max(p.id) AS last FROM page p) p LEFT JOIN job o ON true"
-    ),
-    &[INT8, INT8],
-);
-
-// Of up to so many jobs. The latest error says by how much a job is to be retried earlier: where
-// somebody has that locked, its errors stay as well.
-static CUT_ERRORS: Plan = Plan::new(
-    concat!(
+           FROM (SELECT max(p.id) AS last FROM page p) p LEFT JOIN job o ON true";
+    // Of up to so many jobs. The latest error says by how much a job is to be retried earlier:
+    // where somebody has that locked, its errors stay as well.
+    CUT_ERRORS(INT8) =
         "WITH failed AS MATERIALIZED (
-           SELECT e.job_id, max(e.at) - clock_timestamp() AS by FROM jobs.error e WHERE e.at > ",
-        ahead!(),
-        "   GROUP BY e.job_id LIMIT $1),
+           SELECT e.job_id, max(e.at) - clock_timestamp() AS by FROM jobs.error e WHERE e.at > {AHEAD}
+            GROUP BY e.job_id LIMIT $1),
          retry AS MATERIALIZED (
            SELECT s.job_id FROM jobs.scheduled s
             WHERE s.job_id = ANY (ARRAY(SELECT f.job_id FROM failed f)) AND s.state = 'retryable' FOR UPDATE SKIP LOCKED),
          cut AS (
            UPDATE jobs.error e SET at = clock_timestamp() FROM failed f
-            WHERE e.job_id = f.job_id AND e.at > ",
-        ahead!(),
-        "     AND (e.job_id IN (SELECT r.job_id FROM retry r)
+            WHERE e.job_id = f.job_id AND e.at > {AHEAD}
+              AND (e.job_id IN (SELECT r.job_id FROM retry r)
                    OR NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.job_id = e.job_id AND s.state = 'retryable'))
            RETURNING e.job_id, f.by)
          SELECT r.job_id, (extract(epoch FROM c.by) * 1000000)::bigint AS by
-           FROM (SELECT DISTINCT c.job_id, c.by FROM cut c) c LEFT JOIN retry r ON r.job_id = c.job_id"
-    ),
-    &[INT8],
-);
-
-// A table in which what happened is dated now, up to so many rows.
-macro_rules! cut {
-    ($table:literal, $column:literal, $and:literal, $set:literal) => {
-        concat!(
-            "UPDATE ",
-            $table,
-            " t SET ",
-            $set,
-            " FROM (SELECT c.ctid, c.",
-            $column,
-            " - clock_timestamp() AS by FROM ",
-            $table,
-            " c WHERE ",
-            $and,
-            "c.",
-            $column,
-            " > ",
-            ahead!(),
-            " LIMIT $1 FOR UPDATE SKIP LOCKED) o WHERE t.ctid = o.ctid"
-        )
-    };
-}
-static CUT_FINISHED: Plan = Plan::new(
-    cut!(
-        "jobs.finished",
-        "finalized_at",
-        "c.state IN ('completed', 'cancelled', 'discarded') AND c.is_kept IN (false, true) AND ",
-        "finalized_at = t.finalized_at - o.by, kept_until = t.kept_until - o.by, attempted_at = CASE WHEN t.attempted_at > t.finalized_at - o.by THEN t.finalized_at - o.by ELSE t.attempted_at END,
-         scheduled_at = CASE WHEN t.scheduled_at <= t.finalized_at THEN LEAST(t.scheduled_at, t.finalized_at - o.by) ELSE t.scheduled_at END"
-    ),
-    &[INT8],
-);
-static CUT_ANSWERS: Plan = Plan::new(cut!("jobs.answer", "at", "", "at = t.at - o.by"), &[INT8]);
-// A lease that ends before its attempt began was given by a heartbeat since the clock was put back.
-// Others are cut, but not to less than the fetch asked for. Leases of attempts that began before
-// the clock was ahead are kept: a heartbeat may ask for any length.
-static CUT_LEASES: Plan = Plan::new(
-    concat!(
+           FROM (SELECT DISTINCT c.job_id, c.by FROM cut c) c LEFT JOIN retry r ON r.job_id = c.job_id";
+    CUT_FINISHED(INT8) =>
+        cut("jobs.finished", "finalized_at", "c.state IN ('completed', 'cancelled', 'discarded') AND c.is_kept IN (false, true) AND ", "finalized_at = t.finalized_at - o.by, kept_until = t.kept_until - o.by, attempted_at = CASE WHEN t.attempted_at > t.finalized_at - o.by THEN t.finalized_at - o.by ELSE t.attempted_at END,
+             scheduled_at = CASE WHEN t.scheduled_at <= t.finalized_at THEN LEAST(t.scheduled_at, t.finalized_at - o.by) ELSE t.scheduled_at END");
+    CUT_ANSWERS(INT8) => cut("jobs.answer", "at", "", "at = t.at - o.by");
+    // A lease that ends before its attempt began was given by a heartbeat since the clock was put
+    // back. Others are cut, but not to less than the fetch asked for. Leases of attempts that began
+    // before the clock was ahead are kept: a heartbeat may ask for any length.
+    CUT_LEASES() =
         "UPDATE jobs.running t
             SET attempted_at = t.attempted_at - o.by, deadline_at = t.deadline_at - o.by,
                 scheduled_at = CASE WHEN t.scheduled_at <= t.attempted_at THEN LEAST(t.scheduled_at, t.attempted_at - o.by) ELSE t.scheduled_at END,
@@ -294,89 +258,16 @@ static CUT_LEASES: Plan = Plan::new(
                 lease_expires_at = LEAST(t.deadline_at - o.by, t.lease_expires_at,
                   CASE WHEN t.lease_expires_at > t.attempted_at THEN GREATEST(t.lease_expires_at - o.by, clock_timestamp() + COALESCE(t.lease, '1 hour')) END)
            FROM (SELECT r.ctid, GREATEST(r.attempted_at - clock_timestamp(), '0') AS by FROM jobs.running r
-                  WHERE GREATEST(r.attempted_at, r.cancel_requested_at) > ",
-        ahead!(),
-        "           FOR UPDATE OF r SKIP LOCKED) o
-          WHERE t.ctid = o.ctid RETURNING t.lease_expires_at"
-    ),
-    &[],
-);
-
-// A time that is at most now; null stays null, which LEAST would not leave.
-macro_rules! past {
-    ($column:literal) => {
-        concat!(
-            $column,
-            " = CASE WHEN t.",
-            $column,
-            " > clock_timestamp() THEN clock_timestamp() ELSE t.",
-            $column,
-            " END"
-        )
-    };
-}
-
-// A short table with two such times.
-macro_rules! cut_short {
-    ($table:literal, $one:literal, $other:literal) => {
-        concat!(
-            "UPDATE ",
-            $table,
-            " t SET ",
-            past!($one),
-            ", ",
-            past!($other),
-            " WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM ",
-            $table,
-            " c WHERE GREATEST(c.",
-            $one,
-            ", c.",
-            $other,
-            ") > ",
-            ahead!(),
-            " FOR UPDATE SKIP LOCKED))"
-        )
-    };
-}
-static CUT_WORKERS: Plan = Plan::new(
-    cut_short!("jobs.worker", "first_seen_at", "last_seen_at"),
-    &[],
-);
-static CUT_COMMANDS: Plan = Plan::new(
-    cut_short!("jobs.worker_command", "commanded_at", "seen_at"),
-    &[],
-);
-static CUT_TASKS: Plan = Plan::new(
-    cut_short!("jobs.maintenance_task", "last_run_at", "last_error_at"),
-    &[],
-);
-macro_rules! cut_one {
-    ($table:literal, $column:literal) => {
-        concat!(
-            "UPDATE ",
-            $table,
-            " t SET ",
-            $column,
-            " = clock_timestamp() WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM ",
-            $table,
-            " c WHERE c.",
-            $column,
-            " > ",
-            ahead!(),
-            " FOR UPDATE SKIP LOCKED))"
-        )
-    };
-}
-static CUT_QUEUES: Plan = Plan::new(cut_short!("jobs.queue", "paused_at", "resumed_at"), &[]);
-static CUT_PAUSE: Plan = Plan::new(cut_one!("jobs.maintenance_pause", "paused_at"), &[]);
-static CUT_COUNTS: Plan = Plan::new(cut_one!("jobs.kept_count", "counted_at"), &[]);
-
-static NOTE: Plan = Plan::new(
-    concat!(
+                  WHERE GREATEST(r.attempted_at, r.cancel_requested_at) > {AHEAD}
+                    FOR UPDATE OF r SKIP LOCKED) o
+          WHERE t.ctid = o.ctid RETURNING t.lease_expires_at";
+    CUT_WORKERS() => cut_short("jobs.worker", "first_seen_at", "last_seen_at");
+    CUT_COMMANDS() => cut_short("jobs.worker_command", "commanded_at", "seen_at");
+    CUT_TASKS() => cut_short("jobs.maintenance_task", "last_run_at", "last_error_at");
+    CUT_QUEUES() => cut_short("jobs.queue", "paused_at", "resumed_at");
+    CUT_PAUSE() => cut_one("jobs.maintenance_pause", "paused_at");
+    CUT_COUNTS() => cut_one("jobs.kept_count", "counted_at");
+    NOTE(AT, INT8, INT8) =
         "INSERT INTO jobs.audit_record (at, role, login_role, application_name, action, arguments)
-         VALUES ($1, current_user, session_user, current_setting('application_name'), ",
-        action!(),
-        ", jsonb_build_object('ahead', date_trunc('second', $2 * interval '1 microsecond'), 'times', $3))"
-    ),
-    &[AT, INT8, INT8],
-);
+         VALUES ($1, current_user, session_user, current_setting('application_name'), {ACTION}, jsonb_build_object('ahead', date_trunc('second', $2 * interval '1 microsecond'), 'times', $3))";
+}

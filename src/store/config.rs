@@ -6,7 +6,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Oid;
 
 use super::columns::{list, parameters, record, set};
-use super::spi::{Arg, Plan, Snapshot, Tuples, Value, big, text};
+use super::spi::{Arg, Snapshot, Tuples, Value, big, plans, text};
 use super::types::*;
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::name::Name;
@@ -130,7 +130,11 @@ pub fn queue(name: &str, seen: Snapshot) -> QueueSettings {
 
 /// Whether some queue has this.
 pub fn some(what: Rare, seen: Snapshot) -> bool {
-    SOME[what as usize].run_as_of(seen, &[], |rows| !rows.is_empty())
+    let plan = match what {
+        Rare::Retention => &SOME_RETENTION,
+        Rare::Bound => &SOME_BOUND,
+    };
+    plan.run_as_of(seen, &[], |rows| !rows.is_empty())
 }
 
 /// The tables whose changes make what was read before stale.
@@ -194,88 +198,55 @@ pub fn set_queue(queue: &str, settings: &QueueSettings) -> Option<bool> {
     is_other.then(|| before.retentions() != settings.retentions())
 }
 
-static KIND: Plan = Plan::built(Kind::select, &[TEXT]);
-static LOCK_KIND: Plan = Plan::built(|| Kind::select() + " FOR UPDATE", &[TEXT]);
-static QUEUE: Plan = Plan::built(QueueSettings::select, &[TEXT]);
-static LOCK_QUEUE: Plan = Plan::built(|| QueueSettings::select() + " FOR UPDATE", &[TEXT]);
-// By `Rare`.
-static SOME: [Plan; 2] = [
-    Plan::new(
-        "SELECT FROM jobs.queue q
-          WHERE COALESCE(q.retention_completed, q.retention_cancelled, q.retention_discarded) IS NOT NULL LIMIT 1",
-        &[],
-    ),
-    Plan::new(
-        "SELECT FROM jobs.queue q WHERE q.max_waiting IS NOT NULL LIMIT 1",
-        &[],
-    ),
-];
-static SET_KIND: Plan = Plan::built(
-    || {
-        let (columns, values) = (list(Kind::SET), parameters(Kind::SET.len()));
-        let set = set(Kind::SET);
-        format!(
-            "INSERT INTO jobs.kind ({columns}) VALUES ({values}) ON CONFLICT (kind) DO UPDATE {set}"
-        )
-    },
-    Kind::TYPES,
-);
-static REMOVE_KIND: Plan = Plan::new("DELETE FROM jobs.kind WHERE kind = $1", &[TEXT]);
-static PAUSE: Plan = Plan::new(
-    "INSERT INTO jobs.queue AS q (queue, paused_at, paused_by, pause_reason) VALUES ($1, $2, $3, $4)
-     ON CONFLICT (queue) DO UPDATE
-        SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
-      WHERE q.paused_at IS NULL",
-    &[TEXT, AT, TEXT, TEXT],
-);
-static RESUME: Plan = Plan::new(
-    "UPDATE jobs.queue
-        SET paused_at = NULL, paused_by = NULL, pause_reason = NULL,
-            resumed_at = CASE WHEN EXISTS (SELECT FROM jobs.ready r WHERE r.queue = $1)
-                                OR EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2) THEN $2 END
-      WHERE queue = $1",
-    &[TEXT, AT],
-);
-static MAKE_QUEUE: Plan = Plan::new(
-    "INSERT INTO jobs.queue (queue) VALUES ($1) ON CONFLICT DO NOTHING",
-    &[TEXT],
-);
-static SET_QUEUE: Plan = Plan::built(
-    || {
-        format!(
-            "UPDATE jobs.queue {} WHERE queue = $1",
-            set(QueueSettings::SET)
-        )
-    },
-    QueueSettings::TYPES,
-);
 // Whether a queue is paused or has a setting.
 fn is_set() -> String {
     let settings = list(&QueueSettings::SET[1..]);
     format!("num_nonnulls(paused_at, {settings}) > 0")
 }
-static FORGET_QUEUE: Plan = Plan::built(
-    || {
-        let is_set = is_set();
-        format!("DELETE FROM jobs.queue WHERE queue = $1 AND resumed_at IS NULL AND NOT {is_set}")
-    },
-    &[TEXT],
-);
-static FORGET_RESUMED: Plan = Plan::built(
-    || {
-        let is_set = is_set();
-        format!(
-            "DELETE FROM jobs.queue
-              WHERE ctid = ANY (ARRAY(
-                SELECT q.ctid FROM jobs.queue q
-                 WHERE q.resumed_at < $1 AND NOT {is_set}
-                   AND NOT EXISTS (SELECT FROM jobs.ready r WHERE r.queue = q.queue)
-                   AND NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= q.resumed_at)
-                 LIMIT $2 FOR UPDATE SKIP LOCKED))"
-        )
-    },
-    &[AT, INT8],
-);
+
+plans! {
+    KIND(TEXT) => Kind::select();
+    LOCK_KIND(TEXT) => Kind::select() + " FOR UPDATE";
+    QUEUE(TEXT) => QueueSettings::select();
+    LOCK_QUEUE(TEXT) => QueueSettings::select() + " FOR UPDATE";
+    SOME_RETENTION() =
+        "SELECT FROM jobs.queue q
+          WHERE COALESCE(q.retention_completed, q.retention_cancelled, q.retention_discarded) IS NOT NULL LIMIT 1";
+    SOME_BOUND() = "SELECT FROM jobs.queue q WHERE q.max_waiting IS NOT NULL LIMIT 1";
+    SET_KIND[Kind::TYPES] =
+        "INSERT INTO jobs.kind ({columns}) VALUES ({values}) ON CONFLICT (kind) DO UPDATE {set}",
+        columns = list(Kind::SET),
+        values = parameters(Kind::SET.len()),
+        set = set(Kind::SET);
+    REMOVE_KIND(TEXT) = "DELETE FROM jobs.kind WHERE kind = $1";
+    PAUSE(TEXT, AT, TEXT, TEXT) =
+        "INSERT INTO jobs.queue AS q (queue, paused_at, paused_by, pause_reason) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (queue) DO UPDATE
+            SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, pause_reason = excluded.pause_reason
+          WHERE q.paused_at IS NULL";
+    RESUME(TEXT, AT) =
+        "UPDATE jobs.queue
+            SET paused_at = NULL, paused_by = NULL, pause_reason = NULL,
+                resumed_at = CASE WHEN EXISTS (SELECT FROM jobs.ready r WHERE r.queue = $1)
+                                    OR EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2) THEN $2 END
+          WHERE queue = $1";
+    MAKE_QUEUE(TEXT) = "INSERT INTO jobs.queue (queue) VALUES ($1) ON CONFLICT DO NOTHING";
+    SET_QUEUE[QueueSettings::TYPES] =
+        "UPDATE jobs.queue {set} WHERE queue = $1",
+        set = set(QueueSettings::SET);
+    FORGET_QUEUE(TEXT) =
+        "DELETE FROM jobs.queue WHERE queue = $1 AND resumed_at IS NULL AND NOT {is_set}",
+        is_set = is_set();
+    FORGET_RESUMED(AT, INT8) =
+        "DELETE FROM jobs.queue
+          WHERE ctid = ANY (ARRAY(
+            SELECT q.ctid FROM jobs.queue q
+             WHERE q.resumed_at < $1 AND NOT {is_set}
+               AND NOT EXISTS (SELECT FROM jobs.ready r WHERE r.queue = q.queue)
+               AND NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= q.resumed_at)
+             LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        is_set = is_set();
+}
 
 #[cfg(any(test, feature = "pg_test"))]
 #[pgrx::pg_schema]

@@ -7,7 +7,8 @@ use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Plan, Snapshot, Tuples, big, column, text};
+use super::columns::parameters;
+use super::spi::{Plan, Snapshot, Tuples, big, column, plans, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{lock, time};
@@ -29,8 +30,8 @@ pub struct StateTable {
     pub name: &'static str,
     pub states: &'static [State],
     is_long: Plan,
-    count: Plan,
-    part: Plan,
+    count: &'static Plan,
+    part: &'static Plan,
     keep_queues: Plan,
 }
 
@@ -258,93 +259,70 @@ fn add(counts: &mut Counts, rows: &Tuples) -> i64 {
 
 // Since when a job waits: the later of when it was due and when it was inserted, or became
 // available again, or its queue was resumed. Without statements it is `waits` of `direct::fetch`.
-macro_rules! waits_since {
-    ($ready:literal, $job:literal) => {
-        concat!(
-            "GREATEST(COALESCE(",
-            $ready,
-            ".scheduled_at, ",
-            $job,
-            ".scheduled_at), ",
-            $job,
-            ".created_at, ",
-            $ready,
-            ".available_at, (SELECT q.resumed_at FROM jobs.queue q WHERE q.queue = ",
-            $job,
-            ".queue))"
-        )
-    };
+pub(super) fn waits_since(ready: &str, job: &str) -> String {
+    format!(
+        "GREATEST(COALESCE({ready}.scheduled_at, {job}.scheduled_at), {job}.created_at, {ready}.available_at, (SELECT q.resumed_at FROM jobs.queue q WHERE q.queue = {job}.queue))"
+    )
 }
-pub(super) use waits_since;
 
 // The job that is next in each lane, lane for lane along the index, and since when it waits; of the
 // first 10,000 lanes. Of many queues those are looked at whose oldest job waited longest when it
 // was counted, but for paused ones.
-macro_rules! heads {
-    () => {
-        concat!(
-            "WITH RECURSIVE lane AS (
-               (SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
-                 WHERE NOT EXISTS (SELECT FROM jobs.kept_queue) ORDER BY r.queue, r.priority, r.seq LIMIT 1)
-               UNION ALL
-               SELECT n.queue, n.priority, n.job_id, n.scheduled_at, n.available_at
-                 FROM lane l, LATERAL (
-                   SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
-                    WHERE (r.queue, r.priority) > (l.queue, l.priority) ORDER BY r.queue, r.priority, r.seq LIMIT 1) n),
-             head AS (SELECT l.queue, l.job_id AS id, ",
-            $crate::store::count::waits_since!("l", "j"),
-            " AS since FROM (SELECT * FROM lane LIMIT 10000) l JOIN jobs.job j ON j.id = l.job_id
-                      UNION ALL
-                      SELECT k.queue, h.id, h.since
-                        FROM (SELECT k.queue FROM jobs.kept_queue k
-                               WHERE k.available IS NOT NULL AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = k.queue AND q.paused_at IS NOT NULL)
-                               ORDER BY k.oldest_available_at LIMIT 1000) k,
-                             LATERAL (
-                               WITH RECURSIVE own AS (
-                                 (SELECT r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
-                                   WHERE r.queue = k.queue ORDER BY r.priority, r.seq LIMIT 1)
-                                 UNION ALL
-                                 SELECT n.priority, n.job_id, n.scheduled_at, n.available_at
-                                   FROM own o, LATERAL (
-                                     SELECT r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
-                                      WHERE r.queue = k.queue AND r.priority > o.priority ORDER BY r.priority, r.seq LIMIT 1) n)
-                               SELECT j.id, ",
-            $crate::store::count::waits_since!("o", "j"),
-            " AS since FROM own o JOIN jobs.job j ON j.id = o.job_id) h) "
-        )
-    };
+pub(super) fn heads() -> String {
+    format!(
+        "WITH RECURSIVE lane AS (
+           (SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
+             WHERE NOT EXISTS (SELECT FROM jobs.kept_queue) ORDER BY r.queue, r.priority, r.seq LIMIT 1)
+           UNION ALL
+           SELECT n.queue, n.priority, n.job_id, n.scheduled_at, n.available_at
+             FROM lane l, LATERAL (
+               SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
+                WHERE (r.queue, r.priority) > (l.queue, l.priority) ORDER BY r.queue, r.priority, r.seq LIMIT 1) n),
+         head AS (SELECT l.queue, l.job_id AS id, {} AS since FROM (SELECT * FROM lane LIMIT 10000) l JOIN jobs.job j ON j.id = l.job_id
+                  UNION ALL
+                  SELECT k.queue, h.id, h.since
+                    FROM (SELECT k.queue FROM jobs.kept_queue k
+                           WHERE k.available IS NOT NULL AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = k.queue AND q.paused_at IS NOT NULL)
+                           ORDER BY k.oldest_available_at LIMIT 1000) k,
+                         LATERAL (
+                           WITH RECURSIVE own AS (
+                             (SELECT r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
+                               WHERE r.queue = k.queue ORDER BY r.priority, r.seq LIMIT 1)
+                             UNION ALL
+                             SELECT n.priority, n.job_id, n.scheduled_at, n.available_at
+                               FROM own o, LATERAL (
+                                 SELECT r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
+                                  WHERE r.queue = k.queue AND r.priority > o.priority ORDER BY r.priority, r.seq LIMIT 1) n)
+                           SELECT j.id, {} AS since FROM own o JOIN jobs.job j ON j.id = o.job_id) h) ",
+        waits_since("l", "j"),
+        waits_since("o", "j")
+    )
 }
-pub(super) use heads;
 
-static OLDEST: Plan = Plan::new(
-    concat!(
-        heads!(),
-        "SELECT h.queue, min(h.since) AS since FROM head h GROUP BY h.queue"
-    ),
-    &[],
-);
+plans! {
+    OLDEST() =
+        "{heads}SELECT h.queue, min(h.since) AS since FROM head h GROUP BY h.queue",
+        heads = heads();
+}
 
-macro_rules! is_long {
-    ($table:literal) => {
-        Plan::new(
-            concat!("SELECT FROM ", $table, " t OFFSET $1 LIMIT 1"),
-            &[INT8],
-        )
-    };
+fn is_long(table: &str) -> String {
+    format!("SELECT FROM jobs.{table} t OFFSET $1 LIMIT 1")
 }
 
 // Writes these columns of the rows in which they change, in the order of the key.
-macro_rules! keep_queues {
-    ($($n:literal $column:literal),+) => {
-        concat!(
-            "INSERT INTO jobs.kept_queue (queue", $(", ", $column,)+ ")
-             SELECT queue", $(", n.", $column,)+ "
-               FROM unnest($1", $(", $", $n,)+ ") AS n(queue", $(", ", $column,)+ ") FULL JOIN jobs.kept_queue k USING (queue)
-              WHERE false", $(" OR n.", $column, " IS DISTINCT FROM k.", $column,)+ "
-              ORDER BY queue
-             ON CONFLICT (queue) DO UPDATE SET queue = EXCLUDED.queue", $(", ", $column, " = EXCLUDED.", $column,)+
-        )
-    };
+fn keep_queues(columns: &[&str]) -> String {
+    let each = |of: fn(&str) -> String| columns.iter().map(|column| of(column)).collect::<String>();
+    format!(
+        "INSERT INTO jobs.kept_queue (queue{all})
+         SELECT queue{new} FROM unnest({parameters}) AS n(queue{all}) FULL JOIN jobs.kept_queue k USING (queue)
+          WHERE false{differs} ORDER BY queue
+         ON CONFLICT (queue) DO UPDATE SET queue = EXCLUDED.queue{set}",
+        all = each(|column| format!(", {column}")),
+        new = each(|column| format!(", n.{column}")),
+        parameters = parameters(columns.len() + 1),
+        differs = each(|column| format!(" OR n.{column} IS DISTINCT FROM k.{column}")),
+        set = each(|column| format!(", {column} = EXCLUDED.{column}")),
+    )
 }
 
 /// Every table that jobs are in.
@@ -352,129 +330,103 @@ pub static TABLES: [StateTable; 4] = [
     StateTable {
         name: "ready",
         states: &[State::Available],
-        is_long: is_long!("jobs.ready"),
-        count: Plan::new(
-            "SELECT t.queue, 'available' AS state, count(*) FROM (SELECT r.queue FROM jobs.ready r LIMIT $1) t GROUP BY t.queue",
-            &[INT8],
-        ),
-        part: Plan::new(
-            // The first of a lane is its head, but where the part begins within it.
-            concat!(
-                "SELECT t.queue, 'available' AS state, t.count, t.last, t.priority,
-                        CASE WHEN (t.queue, t.priority) <> ($1, $2) THEN (
-                          SELECT ",
-                waits_since!("r", "j"),
-                "          FROM jobs.ready r JOIN jobs.job j ON j.id = r.job_id
-                            WHERE r.queue = t.queue AND r.priority = t.priority AND r.seq = t.first) END AS since
-                   FROM (SELECT t.queue, t.priority, count(*), max(t.seq) AS last, min(t.seq) AS first
-                           FROM (SELECT r.queue, r.priority, r.seq FROM jobs.ready r WHERE (r.queue, r.priority, r.seq) > ($1, $2, $3)
-                                  ORDER BY r.queue, r.priority, r.seq LIMIT $4) t
-                          GROUP BY t.queue, t.priority) t
-                  ORDER BY t.queue, t.priority"
-            ),
-            &[TEXT, INT2, INT8, INT8],
-        ),
-        keep_queues: Plan::new(
-            keep_queues!(2 "available", 3 "oldest_available_at"),
+        is_long: Plan::built(|| is_long("ready"), &[INT8]),
+        count: &COUNT_READY,
+        part: &READY_PART,
+        keep_queues: Plan::built(
+            || keep_queues(&["available", "oldest_available_at"]),
             &[TEXTS, INT8S, ATS],
         ),
     },
     StateTable {
         name: "scheduled",
         states: &[State::Scheduled, State::Pending, State::Retryable],
-        is_long: is_long!("jobs.scheduled"),
-        count: Plan::new(
-            "SELECT t.queue, t.state::text, count(*) FROM (SELECT s.queue, s.state FROM jobs.scheduled s LIMIT $1) t GROUP BY t.queue, t.state",
-            &[INT8],
-        ),
-        part: Plan::new(
-            "SELECT t.queue, t.state::text, count(*), max(t.job_id) AS last, NULL::timestamptz AS since
-               FROM (SELECT s.queue, s.state, s.job_id FROM jobs.scheduled s WHERE s.job_id > $1 ORDER BY s.job_id LIMIT $2) t
-              GROUP BY t.queue, t.state",
-            &[INT8, INT8],
-        ),
-        keep_queues: Plan::new(
-            keep_queues!(2 "scheduled", 3 "pending", 4 "retryable"),
+        is_long: Plan::built(|| is_long("scheduled"), &[INT8]),
+        count: &COUNT_SCHEDULED,
+        part: &SCHEDULED_PART,
+        keep_queues: Plan::built(
+            || keep_queues(&["scheduled", "pending", "retryable"]),
             &[TEXTS, INT8S, INT8S, INT8S],
         ),
     },
     StateTable {
         name: "running",
         states: &[State::Running],
-        is_long: is_long!("jobs.running"),
-        count: Plan::new(
-            "SELECT COALESCE(t.queue, j.queue) AS queue, 'running' AS state, count(*)
-               FROM (SELECT r.job_id, r.queue FROM jobs.running r LIMIT $1) t JOIN jobs.job j ON j.id = t.job_id GROUP BY 1",
-            &[INT8],
-        ),
-        part: Plan::new(
-            "SELECT COALESCE(t.queue, j.queue) AS queue, 'running' AS state, count(*), max(t.job_id) AS last, NULL::timestamptz AS since
-               FROM (SELECT r.job_id, r.queue FROM jobs.running r WHERE r.job_id > $1 ORDER BY r.job_id LIMIT $2) t LEFT JOIN jobs.job j ON j.id = t.job_id
-              GROUP BY 1",
-            &[INT8, INT8],
-        ),
-        keep_queues: Plan::new(keep_queues!(2 "running"), &[TEXTS, INT8S]),
+        is_long: Plan::built(|| is_long("running"), &[INT8]),
+        count: &COUNT_RUNNING,
+        part: &RUNNING_PART,
+        keep_queues: Plan::built(|| keep_queues(&["running"]), &[TEXTS, INT8S]),
     },
     StateTable {
         name: "finished",
         states: &[State::Completed, State::Cancelled, State::Discarded],
-        is_long: is_long!("jobs.finished"),
-        count: Plan::new(
-            "SELECT j.queue, t.state::text, count(*)
-               FROM (SELECT f.job_id, f.state FROM jobs.finished f LIMIT $1) t JOIN jobs.job j ON j.id = t.job_id GROUP BY j.queue, t.state",
-            &[INT8],
-        ),
-        part: Plan::new(
-            "SELECT j.queue, t.state::text, count(*), max(t.job_id) AS last, NULL::timestamptz AS since
-               FROM (SELECT f.job_id, f.state FROM jobs.finished f WHERE f.job_id > $1 ORDER BY f.job_id LIMIT $2) t
-               LEFT JOIN jobs.job j ON j.id = t.job_id
-              GROUP BY j.queue, t.state",
-            &[INT8, INT8],
-        ),
-        keep_queues: Plan::new(
-            keep_queues!(2 "completed", 3 "cancelled", 4 "discarded"),
+        is_long: Plan::built(|| is_long("finished"), &[INT8]),
+        count: &COUNT_FINISHED,
+        part: &FINISHED_PART,
+        keep_queues: Plan::built(
+            || keep_queues(&["completed", "cancelled", "discarded"]),
             &[TEXTS, INT8S, INT8S, INT8S],
         ),
     },
 ];
 
-static KEPT: Plan = Plan::new(
-    "SELECT k.counted_at, (EXTRACT(epoch FROM k.took) * 1000000)::bigint AS took, k.changes FROM jobs.kept_count k
-      WHERE k.place = $1 AND k.counted_at IS NOT NULL",
-    &[TEXT],
-);
-static KEPT_COUNTS: Plan = Plan::new(
-    "SELECT q.key AS queue, s.key AS state, s.value::bigint AS count
-       FROM jobs.kept_count k, LATERAL jsonb_each(k.counts) q, LATERAL jsonb_each_text(q.value) s WHERE k.place = $1",
-    &[TEXT],
-);
-static CHANGES: Plan = Plan::new(
-    "SELECT pg_catalog.pg_stat_get_tuples_inserted(c.oid) + pg_catalog.pg_stat_get_tuples_deleted(c.oid)
-       FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relname = $1",
-    &[TEXT],
-);
-static KEEP: Plan = Plan::new(
-    "UPDATE jobs.kept_count SET counted_at = $2, took = $3, changes = $4, counts = $5, queues = $6 WHERE place = $1",
-    &[TEXT, AT, SPAN, INT8, JSONB, INT8],
-);
-static ARE_MANY: Plan = Plan::new(
-    "SELECT FROM jobs.kept_count k WHERE k.queues > $1 LIMIT 1",
-    &[INT8],
-);
-static OTHERS_ARE_MANY: Plan = Plan::new(
-    "SELECT FROM jobs.kept_count k WHERE k.place <> $1 AND k.queues > $2 LIMIT 1",
-    &[TEXT, INT8],
-);
-macro_rules! forget {
-    () => {
-        "UPDATE jobs.kept_count SET counted_at = NULL, took = NULL, changes = NULL, counts = NULL, queues = NULL"
-    };
+const FORGET_COUNTS: &str = "UPDATE jobs.kept_count SET counted_at = NULL, took = NULL, changes = NULL, counts = NULL, queues = NULL";
+
+plans! {
+    COUNT_READY(INT8) =
+        "SELECT t.queue, 'available' AS state, count(*) FROM (SELECT r.queue FROM jobs.ready r LIMIT $1) t GROUP BY t.queue";
+    // The first of a lane is its head, but where the part begins within it.
+    READY_PART(TEXT, INT2, INT8, INT8) =
+        "SELECT t.queue, 'available' AS state, t.count, t.last, t.priority,
+                CASE WHEN (t.queue, t.priority) <> ($1, $2) THEN (
+                  SELECT {waits_since}
+                    FROM jobs.ready r JOIN jobs.job j ON j.id = r.job_id
+                   WHERE r.queue = t.queue AND r.priority = t.priority AND r.seq = t.first) END AS since
+           FROM (SELECT t.queue, t.priority, count(*), max(t.seq) AS last, min(t.seq) AS first
+                   FROM (SELECT r.queue, r.priority, r.seq FROM jobs.ready r WHERE (r.queue, r.priority, r.seq) > ($1, $2, $3)
+                          ORDER BY r.queue, r.priority, r.seq LIMIT $4) t
+                  GROUP BY t.queue, t.priority) t
+          ORDER BY t.queue, t.priority",
+        waits_since = waits_since("r", "j");
+    COUNT_SCHEDULED(INT8) =
+        "SELECT t.queue, t.state::text, count(*) FROM (SELECT s.queue, s.state FROM jobs.scheduled s LIMIT $1) t GROUP BY t.queue, t.state";
+    SCHEDULED_PART(INT8, INT8) =
+        "SELECT t.queue, t.state::text, count(*), max(t.job_id) AS last, NULL::timestamptz AS since
+           FROM (SELECT s.queue, s.state, s.job_id FROM jobs.scheduled s WHERE s.job_id > $1 ORDER BY s.job_id LIMIT $2) t
+          GROUP BY t.queue, t.state";
+    COUNT_RUNNING(INT8) =
+        "SELECT COALESCE(t.queue, j.queue) AS queue, 'running' AS state, count(*)
+           FROM (SELECT r.job_id, r.queue FROM jobs.running r LIMIT $1) t JOIN jobs.job j ON j.id = t.job_id GROUP BY 1";
+    RUNNING_PART(INT8, INT8) =
+        "SELECT COALESCE(t.queue, j.queue) AS queue, 'running' AS state, count(*), max(t.job_id) AS last, NULL::timestamptz AS since
+           FROM (SELECT r.job_id, r.queue FROM jobs.running r WHERE r.job_id > $1 ORDER BY r.job_id LIMIT $2) t LEFT JOIN jobs.job j ON j.id = t.job_id
+          GROUP BY 1";
+    COUNT_FINISHED(INT8) =
+        "SELECT j.queue, t.state::text, count(*)
+           FROM (SELECT f.job_id, f.state FROM jobs.finished f LIMIT $1) t JOIN jobs.job j ON j.id = t.job_id GROUP BY j.queue, t.state";
+    FINISHED_PART(INT8, INT8) =
+        "SELECT j.queue, t.state::text, count(*), max(t.job_id) AS last, NULL::timestamptz AS since
+           FROM (SELECT f.job_id, f.state FROM jobs.finished f WHERE f.job_id > $1 ORDER BY f.job_id LIMIT $2) t
+           LEFT JOIN jobs.job j ON j.id = t.job_id
+          GROUP BY j.queue, t.state";
+    KEPT(TEXT) =
+        "SELECT k.counted_at, (EXTRACT(epoch FROM k.took) * 1000000)::bigint AS took, k.changes FROM jobs.kept_count k
+          WHERE k.place = $1 AND k.counted_at IS NOT NULL";
+    KEPT_COUNTS(TEXT) =
+        "SELECT q.key AS queue, s.key AS state, s.value::bigint AS count
+           FROM jobs.kept_count k, LATERAL jsonb_each(k.counts) q, LATERAL jsonb_each_text(q.value) s WHERE k.place = $1";
+    CHANGES(TEXT) =
+        "SELECT pg_catalog.pg_stat_get_tuples_inserted(c.oid) + pg_catalog.pg_stat_get_tuples_deleted(c.oid)
+           FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relname = $1";
+    KEEP(TEXT, AT, SPAN, INT8, JSONB, INT8) =
+        "UPDATE jobs.kept_count SET counted_at = $2, took = $3, changes = $4, counts = $5, queues = $6 WHERE place = $1";
+    ARE_MANY(INT8) = "SELECT FROM jobs.kept_count k WHERE k.queues > $1 LIMIT 1";
+    OTHERS_ARE_MANY(TEXT, INT8) =
+        "SELECT FROM jobs.kept_count k WHERE k.place <> $1 AND k.queues > $2 LIMIT 1";
+    FORGET_OTHERS(TEXT) = "{FORGET_COUNTS} WHERE place <> $1";
+    FORGET_QUEUES() = "DELETE FROM jobs.kept_queue";
+    FORGET_EMPTY() =
+        "DELETE FROM jobs.kept_queue k
+          WHERE num_nonnulls(k.available, k.scheduled, k.pending, k.running, k.retryable, k.completed, k.cancelled, k.discarded) = 0";
+    FORGET(TEXT) = "{FORGET_COUNTS} WHERE place = $1";
 }
-static FORGET_OTHERS: Plan = Plan::new(concat!(forget!(), " WHERE place <> $1"), &[TEXT]);
-static FORGET_QUEUES: Plan = Plan::new("DELETE FROM jobs.kept_queue", &[]);
-static FORGET_EMPTY: Plan = Plan::new(
-    "DELETE FROM jobs.kept_queue k
-      WHERE num_nonnulls(k.available, k.scheduled, k.pending, k.running, k.retryable, k.completed, k.cancelled, k.discarded) = 0",
-    &[],
-);
-static FORGET: Plan = Plan::new(concat!(forget!(), " WHERE place = $1"), &[TEXT]);

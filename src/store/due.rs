@@ -9,7 +9,7 @@ use pgrx::pg_sys::Datum;
 
 use super::lanes::Reach;
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, Value, big, bigs, column, text};
+use super::spi::{Plan, Snapshot, Value, big, bigs, column, plans, text};
 use super::types::*;
 use super::{direct, effects, retention};
 use crate::shmem::leases;
@@ -216,147 +216,88 @@ pub fn has_prepared() -> bool {
 }
 
 // Walks from queue to queue along the index instead of reading all that waits.
-macro_rules! queues_of {
-    ($table:literal) => {
-        concat!(
-            "WITH RECURSIVE q AS (
-               (SELECT t.queue FROM ",
-            $table,
-            " t ORDER BY t.queue LIMIT 1)
-               UNION ALL
-               SELECT (SELECT t.queue FROM ",
-            $table,
-            " t WHERE t.queue > q.queue ORDER BY t.queue LIMIT 1)
-                 FROM q WHERE q.queue IS NOT NULL) "
-        )
-    };
+pub(super) fn queues_of(table: &str) -> String {
+    format!(
+        "WITH RECURSIVE q AS (
+           (SELECT t.queue FROM {table} t ORDER BY t.queue LIMIT 1)
+           UNION ALL
+           SELECT (SELECT t.queue FROM {table} t WHERE t.queue > q.queue ORDER BY t.queue LIMIT 1)
+             FROM q WHERE q.queue IS NOT NULL) "
+    )
 }
-pub(super) use queues_of;
-
-static QUEUES_WITH_DUE: Plan = Plan::new(
-    concat!(
-        queues_of!("jobs.scheduled"),
-        "SELECT q.queue FROM q WHERE q.queue IS NOT NULL
-            AND EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= $1)
-          ORDER BY q.queue <= $2, q.queue"
-    ),
-    &[AT, TEXT],
-);
-
-static HAS_DUE: Plan = Plan::new(
-    "SELECT 1 FROM jobs.scheduled WHERE queue = $1 AND due_at <= $2 LIMIT 1",
-    &[TEXT, AT],
-);
-
-static DUE: Plan = Plan::new(
-    "SELECT s.job_id FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2 AND s.job_id <> ALL ($4)
-        AND EXISTS (SELECT FROM jobs.job j WHERE j.id = s.job_id)
-      ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED",
-    &[TEXT, AT, INT8, INT8S],
-);
 
 // Locked: what a column is of each.
-macro_rules! expired {
-    ($column:literal, $table:literal) => {
-        concat!(
-            "SELECT t.",
-            $column,
-            " FROM ",
-            $table,
-            " t WHERE t.expires_at <= $1 AND t.job_id <> ALL ($3)
-                AND EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id) LIMIT $2 FOR UPDATE SKIP LOCKED"
-        )
-    };
+fn select_expired(column: &str, table: &str) -> String {
+    format!(
+        "SELECT t.{column} FROM {table} t WHERE t.expires_at <= $1 AND t.job_id <> ALL ($3)
+            AND EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id) LIMIT $2 FOR UPDATE SKIP LOCKED"
+    )
 }
-static EXPIRED_READY: Plan = Plan::new(expired!("job_id", "jobs.ready"), &[AT, INT8, INT8S]);
-static EXPIRED_SCHEDULED: Plan =
-    Plan::new(expired!("job_id", "jobs.scheduled"), &[AT, INT8, INT8S]);
 
-macro_rules! expire {
-    ($table:literal, $scheduled_at:literal) => {
-        concat!(
-            "WITH gone AS MATERIALIZED (
-               DELETE FROM ",
-            $table,
-            "
-                WHERE ctid = ANY (ARRAY(",
-            expired!("ctid", $table),
-            "))
-               RETURNING job_id, attempt, ",
-            $scheduled_at,
-            " AS scheduled_at),
-             outcome AS (
-               INSERT INTO jobs.finished (job_id, finalized_at, state, is_kept, attempt, scheduled_at)
-               SELECT job_id, $1, 'discarded', false, attempt, scheduled_at FROM gone)
-             INSERT INTO jobs.error (job_id, at, attempt, state, error, details)
-             SELECT job_id, $1, attempt, 'discarded', 'expired', $4 FROM gone RETURNING job_id"
-        )
-    };
+fn discard_expired(table: &str, scheduled_at: &str) -> String {
+    format!(
+        "WITH gone AS MATERIALIZED (
+           DELETE FROM {table}
+            WHERE ctid = ANY (ARRAY({}))
+           RETURNING job_id, attempt, {scheduled_at} AS scheduled_at),
+         outcome AS (
+           INSERT INTO jobs.finished (job_id, finalized_at, state, is_kept, attempt, scheduled_at)
+           SELECT job_id, $1, 'discarded', false, attempt, scheduled_at FROM gone)
+         INSERT INTO jobs.error (job_id, at, attempt, state, error, details)
+         SELECT job_id, $1, attempt, 'discarded', 'expired', $4 FROM gone RETURNING job_id",
+        select_expired("ctid", table)
+    )
 }
-static EXPIRE_READY: Plan = Plan::new(
-    expire!("jobs.ready", "scheduled_at"),
-    &[AT, INT8, INT8S, JSONB],
-);
-static EXPIRE_SCHEDULED: Plan = Plan::new(
-    expire!("jobs.scheduled", "NULLIF(due_at, 'infinity')"),
-    &[AT, INT8, INT8S, JSONB],
-);
 
-macro_rules! expired_leases {
-    ($whose:literal) => {
-        concat!(
-            "SELECT r.job_id, r.token, r.lease_expires_at, r.deadline_at
-               FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
-              WHERE r.lease_expires_at <= $1 AND r.job_id ",
-            $whose,
-            " ORDER BY r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
-        )
-    };
+fn select_leases(whose: &str) -> String {
+    format!(
+        "SELECT r.job_id, r.token, r.lease_expires_at, r.deadline_at
+           FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+          WHERE r.lease_expires_at <= $1 AND r.job_id {whose} ORDER BY r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
+    )
 }
-static EXPIRED_LEASES: Plan = Plan::new(expired_leases!("<> ALL ($3)"), &[AT, INT8, INT8S]);
-static EXPIRED_LEASES_OF: Plan = Plan::new(expired_leases!("= ANY ($3)"), &[AT, INT8, INT8S]);
-static NOTED_ENDS: Plan = Plan::new(
-    "SELECT DISTINCT ON (n.job_id) n.job_id, n.goes_on_until
-       FROM unnest($1, $2, $3) AS l(id, token, ends_at)
-       JOIN jobs.heartbeat_note n ON n.job_id = l.id AND n.token = l.token AND n.lease_expires_at = l.ends_at
-      ORDER BY n.job_id, n.at DESC",
-    &[INT8S, INT8S, ATS],
-);
-static FORGET_HEARTBEATS: Plan = Plan::new(
-    "DELETE FROM jobs.heartbeat_note WHERE ctid = ANY (ARRAY(
-       SELECT n.ctid FROM jobs.heartbeat_note n
-        WHERE n.goes_on_until <= $1
-           OR NOT EXISTS (SELECT FROM jobs.running r WHERE r.job_id = n.job_id AND r.token = n.token AND r.lease_expires_at = n.lease_expires_at)
-        LIMIT $2 FOR UPDATE SKIP LOCKED))",
-    &[AT, INT8],
-);
-static RENEW: Plan = Plan::new(
-    "UPDATE jobs.running r SET lease_expires_at = n.ends_at FROM unnest($1, $2) AS n(id, ends_at) WHERE r.job_id = n.id",
-    &[INT8S, ATS],
-);
 
-static NEXT_SCHEDULED: Plan = Plan::new(
-    concat!(
-        queues_of!("jobs.scheduled"),
-        "SELECT min((SELECT s.due_at FROM jobs.scheduled s WHERE s.queue = q.queue ORDER BY s.due_at LIMIT 1))
-           FROM q WHERE q.queue IS NOT NULL"
-    ),
-    &[],
-);
-static HAS_PREPARED: Plan = Plan::of_catalogs(
-    "SELECT FROM pg_catalog.pg_prepared_xacts WHERE database = current_database() LIMIT 1",
-    &[],
-);
-static NEXT_LEASE: Plan = Plan::new(
-    "SELECT min(CASE WHEN lease_expires_at <= $1 THEN $2 ELSE lease_expires_at END) FROM jobs.running",
-    &[AT, AT],
-);
-static NEXT_READY_EXPIRES: Plan = Plan::new(
-    "SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL",
-    &[],
-);
-static NEXT_SCHEDULED_EXPIRES: Plan = Plan::new(
-    "SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL",
-    &[],
-);
-static NEXT_PERIODIC: Plan = Plan::new("SELECT min(next_run_at) FROM jobs.periodic_schedule", &[]);
+plans! {
+    QUEUES_WITH_DUE(AT, TEXT) =
+        "{queues_of}SELECT q.queue FROM q WHERE q.queue IS NOT NULL
+            AND EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= $1)
+          ORDER BY q.queue <= $2, q.queue",
+        queues_of = queues_of("jobs.scheduled");
+    HAS_DUE(TEXT, AT) = "SELECT 1 FROM jobs.scheduled WHERE queue = $1 AND due_at <= $2 LIMIT 1";
+    DUE(TEXT, AT, INT8, INT8S) =
+        "SELECT s.job_id FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2 AND s.job_id <> ALL ($4)
+            AND EXISTS (SELECT FROM jobs.job j WHERE j.id = s.job_id)
+          ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED";
+    EXPIRED_READY(AT, INT8, INT8S) => select_expired("job_id", "jobs.ready");
+    EXPIRED_SCHEDULED(AT, INT8, INT8S) => select_expired("job_id", "jobs.scheduled");
+    EXPIRE_READY(AT, INT8, INT8S, JSONB) => discard_expired("jobs.ready", "scheduled_at");
+    EXPIRE_SCHEDULED(AT, INT8, INT8S, JSONB) =>
+        discard_expired("jobs.scheduled", "NULLIF(due_at, 'infinity')");
+    EXPIRED_LEASES(AT, INT8, INT8S) => select_leases("<> ALL ($3)");
+    EXPIRED_LEASES_OF(AT, INT8, INT8S) => select_leases("= ANY ($3)");
+    NOTED_ENDS(INT8S, INT8S, ATS) =
+        "SELECT DISTINCT ON (n.job_id) n.job_id, n.goes_on_until
+           FROM unnest($1, $2, $3) AS l(id, token, ends_at)
+           JOIN jobs.heartbeat_note n ON n.job_id = l.id AND n.token = l.token AND n.lease_expires_at = l.ends_at
+          ORDER BY n.job_id, n.at DESC";
+    FORGET_HEARTBEATS(AT, INT8) =
+        "DELETE FROM jobs.heartbeat_note WHERE ctid = ANY (ARRAY(
+           SELECT n.ctid FROM jobs.heartbeat_note n
+            WHERE n.goes_on_until <= $1
+               OR NOT EXISTS (SELECT FROM jobs.running r WHERE r.job_id = n.job_id AND r.token = n.token AND r.lease_expires_at = n.lease_expires_at)
+            LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    RENEW(INT8S, ATS) =
+        "UPDATE jobs.running r SET lease_expires_at = n.ends_at FROM unnest($1, $2) AS n(id, ends_at) WHERE r.job_id = n.id";
+    NEXT_SCHEDULED() =
+        "{queues_of}SELECT min((SELECT s.due_at FROM jobs.scheduled s WHERE s.queue = q.queue ORDER BY s.due_at LIMIT 1))
+           FROM q WHERE q.queue IS NOT NULL",
+        queues_of = queues_of("jobs.scheduled");
+    HAS_PREPARED() of_catalogs =
+        "SELECT FROM pg_catalog.pg_prepared_xacts WHERE database = current_database() LIMIT 1";
+    NEXT_LEASE(AT, AT) =
+        "SELECT min(CASE WHEN lease_expires_at <= $1 THEN $2 ELSE lease_expires_at END) FROM jobs.running";
+    NEXT_READY_EXPIRES() = "SELECT min(expires_at) FROM jobs.ready WHERE expires_at IS NOT NULL";
+    NEXT_SCHEDULED_EXPIRES() =
+        "SELECT min(expires_at) FROM jobs.scheduled WHERE expires_at IS NOT NULL";
+    NEXT_PERIODIC() = "SELECT min(next_run_at) FROM jobs.periodic_schedule";
+}

@@ -3,7 +3,7 @@
 use super::direct::{self, shapes};
 use super::effects;
 use super::place::Place;
-use super::spi::{Plan, bigs};
+use super::spi::{bigs, plans};
 use super::types::*;
 
 /// Deletes a job that was taken out of its place.
@@ -39,15 +39,13 @@ pub(super) fn records(ids: &[i64]) {
     }
 }
 
-static ERASE_FINISHED: Plan = Plan::new(
-    "DELETE FROM jobs.finished WHERE job_id = ANY ($1)",
-    &[INT8S],
-);
-static ERASE_JOBS: Plan = Plan::new("DELETE FROM jobs.job WHERE id = ANY ($1)", &[INT8S]);
-static ERASE_ERRORS: Plan = Plan::new("DELETE FROM jobs.error WHERE job_id = ANY ($1)", &[INT8S]);
-// Others forget answers by their age, whosever they are: what somebody has locked is left to that.
-static ERASE_ANSWERS: Plan = Plan::new(
-    "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
-       SELECT a.ctid FROM jobs.answer a WHERE a.job_id = ANY ($1) FOR UPDATE SKIP LOCKED))",
-    &[INT8S],
-);
+plans! {
+    ERASE_FINISHED(INT8S) = "DELETE FROM jobs.finished WHERE job_id = ANY ($1)";
+    ERASE_JOBS(INT8S) = "DELETE FROM jobs.job WHERE id = ANY ($1)";
+    ERASE_ERRORS(INT8S) = "DELETE FROM jobs.error WHERE job_id = ANY ($1)";
+    // Others forget answers by their age, whosever they are: what somebody has locked is left to
+    // that.
+    ERASE_ANSWERS(INT8S) =
+        "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
+           SELECT a.ctid FROM jobs.answer a WHERE a.job_id = ANY ($1) FOR UPDATE SKIP LOCKED))";
+}

@@ -6,9 +6,9 @@ use pgrx::pg_sys::Datum;
 
 use super::health::line;
 use super::limits::latest_start;
-use super::place::joined_to_its_row;
+use super::place::JOINED_TO_ITS_ROW;
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, Value, big};
+use super::spi::{Snapshot, Value, big, plans};
 use super::types::*;
 use super::{activity, workers};
 
@@ -172,13 +172,10 @@ fn waiting(facts: &Facts, due_at: Option<i64>) -> Waiting {
     waiting
 }
 
-static SEES_PAYLOAD: Plan = Plan::new(
-    "SELECT pg_catalog.has_table_privilege('jobs.job'::pg_catalog.regclass, 'SELECT')",
-    &[],
-);
-
-static JOB: Plan = Plan::new(
-    concat!(
+plans! {
+    SEES_PAYLOAD() =
+        "SELECT pg_catalog.has_table_privilege('jobs.job'::pg_catalog.regclass, 'SELECT')";
+    JOB(INT8, AT, BOOL) =
         "SELECT p.*, p.state IN ('available', 'scheduled', 'retryable', 'pending') AND (p.expires_at IS NULL OR p.expires_at > $2) AS waits
            FROM (
              SELECT j.kind, COALESCE(r.queue, j.queue) AS queue, j.max_attempts, j.expires_at,
@@ -188,40 +185,24 @@ static JOB: Plan = Plan::new(
                     COALESCE(r.worker, f.worker) AS worker, r.attempted_at, r.lease_expires_at, r.deadline_at, r.cancel_requested_at,
                     COALESCE(r.cancel_reason, f.cancel_reason) AS cancel_reason, CASE WHEN $3 THEN r.progress::text END AS progress, f.finalized_at,
                     (SELECT w.last_seen_at FROM jobs.workers w WHERE w.worker = r.worker AND w.status = 'lost') AS worker_lost_at,
-                    (SELECT ",
-        line!("e.error"),
-        " FROM jobs.error e WHERE e.job_id = j.id ORDER BY e.at DESC LIMIT 1) AS last_error,
+                    (SELECT {line} FROM jobs.error e WHERE e.job_id = j.id ORDER BY e.at DESC LIMIT 1) AS last_error,
                     EXISTS (SELECT FROM jobs.maintenance_pause) AS maintenance_is_paused
-               FROM jobs.job j ",
-        joined_to_its_row!(),
-        " WHERE j.id = $1 AND COALESCE(a.job_id, b.job_id, r.job_id, s.job_id, f.job_id) IS NOT NULL) p"
-    ),
-    &[INT8, AT, BOOL],
-);
-
-static QUEUE: Plan = Plan::new(
-    concat!(
+               FROM jobs.job j {JOINED_TO_ITS_ROW} WHERE j.id = $1 AND COALESCE(a.job_id, b.job_id, r.job_id, s.job_id, f.job_id) IS NOT NULL) p",
+        line = line("e.error");
+    QUEUE(TEXT, AT) =
         "SELECT q.paused_at, q.paused_by, q.pause_reason, q.concurrency, q.rate, (extract(epoch FROM q.rate_period) * 1000000)::bigint AS rate_period,
                 (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.job_id IS NOT NULL) AS taken,
                 ARRAY(SELECT s.job_id FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.job_id IS NOT NULL ORDER BY s.n LIMIT 10) AS running,
-                (SELECT LEAST(s.free_at, ",
-        latest_start!("$2", "q.rate_period"),
-        ") FROM jobs.queue_start s WHERE s.queue = q.queue ORDER BY s.free_at LIMIT 1) AS free_at
-           FROM jobs.queue q WHERE q.queue = $1"
-    ),
-    &[TEXT, AT],
-);
-
-// The jobs of ready before this one, and of those that are due the ones that the next fetch puts
-// before it; a fetch makes 1000 of them available. Lower priorities and its own are read apart:
-// where rows are compared, (priority, seq) < .., the scan goes on to the lane's end.
-static IN_FRONT: Plan = Plan::new(
-    concat!(
+                (SELECT LEAST(s.free_at, {latest_start}) FROM jobs.queue_start s WHERE s.queue = q.queue ORDER BY s.free_at LIMIT 1) AS free_at
+           FROM jobs.queue q WHERE q.queue = $1",
+        latest_start = latest_start("$2", "q.rate_period");
+    // The jobs of ready before this one, and of those that are due the ones that the next fetch
+    // puts before it; a fetch makes 1000 of them available. Lower priorities and its own are read
+    // apart: where rows are compared, (priority, seq) < .., the scan goes on to the lane's end.
+    IN_FRONT(INT8, AT) =
         "WITH w AS MATERIALIZED (
            SELECT j.id, j.queue, j.priority, COALESCE(a.seq, b.seq) AS seq, COALESCE(a.seq, b.seq, 9223372036854775807) AS position, s.due_at
-             FROM jobs.job j ",
-        joined_to_its_row!(),
-        " WHERE j.id = $1),
+             FROM jobs.job j {JOINED_TO_ITS_ROW} WHERE j.id = $1),
          front AS MATERIALIZED (
            SELECT r.job_id, r.priority, r.seq, NULL::timestamptz AS due_at
              FROM w, LATERAL (
@@ -238,7 +219,5 @@ static IN_FRONT: Plan = Plan::new(
              JOIN jobs.job d ON d.id = s.job_id
             WHERE s.job_id <> w.id
               AND (d.priority < w.priority OR d.priority = w.priority AND w.seq IS NULL AND (s.due_at, s.job_id) < (w.due_at, w.id)))
-         SELECT count(*) AS jobs, ARRAY(SELECT f.job_id FROM front f ORDER BY f.priority, f.seq, f.due_at, f.job_id LIMIT 10) AS first FROM front"
-    ),
-    &[INT8, AT],
-);
+         SELECT count(*) AS jobs, ARRAY(SELECT f.job_id FROM front f ORDER BY f.priority, f.seq, f.due_at, f.job_id LIMIT 10) AS first FROM front";
+}

@@ -8,7 +8,7 @@ use super::count::waits_since;
 use super::direct;
 use super::effects::{self, Told};
 use super::queue::Queue;
-use super::spi::{Plan, Value, big, bigs, text, texts};
+use super::spi::{Value, big, bigs, plans, text, texts};
 use super::types::*;
 use crate::pg::{jsonb, time};
 use crate::settings::LONGEST_ROW;
@@ -186,91 +186,69 @@ pub fn promote_due(
 }
 
 // When the time of an attempt is over that begins at $2.
-macro_rules! deadline {
-    () => {
-        "CASE WHEN j.timeout IS NULL THEN $8
-              WHEN j.timeout > '0' THEN GREATEST($2, $2 + j.timeout) END"
-    };
-}
+const DEADLINE: &str = "CASE WHEN j.timeout IS NULL THEN $8
+          WHEN j.timeout > '0' THEN GREATEST($2, $2 + j.timeout) END";
 
 // The rows are locked before they are deleted, so their ctids stay true; a deleted row
 // is nobody else's. Numbered in the order of the lane, each takes its token by number.
 // Everything is computed once, before the lease is inserted: joining what the insert
 // returns would compare every row with every other.
-macro_rules! start {
-    ($filter:literal) => {
-        concat!(
-            "WITH picked AS MATERIALIZED (
-               DELETE FROM jobs.ready
-                WHERE ctid = ANY (ARRAY(
-                  SELECT r.ctid FROM jobs.ready r
-                   WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2)",
-            $filter,
-            "      ORDER BY r.priority, r.seq LIMIT $3 FOR UPDATE SKIP LOCKED))
-               RETURNING seq, job_id, scheduled_at, available_at, attempt + 1 AS attempt),
-             job AS (
-               SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, ",
-            waits_since!("p", "j"),
-            " AS waits_since, j.*,
-                      CASE WHEN j.hold_ends_at > $2 THEN j.hold_until END AS holds_until,
-                      ",
-            deadline!(),
-            " AS deadline_at
-                 FROM picked p JOIN jobs.job j ON j.id = p.job_id),
-             lease AS MATERIALIZED (
-               SELECT j.*, $4[n] AS token,
-                      LEAST(CASE WHEN $5 IS NOT NULL THEN GREATEST($2, $2 + $5)
-                                 ELSE COALESCE(deadline_at, $9) END, deadline_at)
-                        AS lease_expires_at
-                 FROM job j),
-             started AS (
-               INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, hold_ends_at, slot, attempt, lease, worker)
-               SELECT id, token, $2, lease_expires_at, deadline_at, rescheduled_at,
-                      CASE WHEN holds_until = 'success' THEN hold_ends_at END, $7[n], attempt, $5, $6 FROM lease)
-             SELECT id, token, attempt, kind, args, COALESCE(meta, '{}'), queue, priority::integer,
-                    COALESCE(tags, '{}'), max_attempts, created_at,
-                    COALESCE(rescheduled_at, scheduled_at, created_at), $2, lease_expires_at, deadline_at, waits_since,
-                    CASE WHEN holds_until = 'start' THEN hold_ends_at END
-               FROM lease ORDER BY n"
-        )
-    };
+fn starting(filter: &str) -> String {
+    format!(
+        "WITH picked AS MATERIALIZED (
+           DELETE FROM jobs.ready
+            WHERE ctid = ANY (ARRAY(
+              SELECT r.ctid FROM jobs.ready r
+               WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2){filter}
+               ORDER BY r.priority, r.seq LIMIT $3 FOR UPDATE SKIP LOCKED))
+           RETURNING seq, job_id, scheduled_at, available_at, attempt + 1 AS attempt),
+         job AS (
+           SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, {} AS waits_since, j.*,
+                  CASE WHEN j.hold_ends_at > $2 THEN j.hold_until END AS holds_until,
+{DEADLINE} AS deadline_at
+             FROM picked p JOIN jobs.job j ON j.id = p.job_id),
+         lease AS MATERIALIZED (
+           SELECT j.*, $4[n] AS token,
+                  LEAST(CASE WHEN $5 IS NOT NULL THEN GREATEST($2, $2 + $5)
+                             ELSE COALESCE(deadline_at, $9) END, deadline_at)
+                    AS lease_expires_at
+             FROM job j),
+         started AS (
+           INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, hold_ends_at, slot, attempt, lease, worker)
+           SELECT id, token, $2, lease_expires_at, deadline_at, rescheduled_at,
+                  CASE WHEN holds_until = 'success' THEN hold_ends_at END, $7[n], attempt, $5, $6 FROM lease)
+         SELECT id, token, attempt, kind, args, COALESCE(meta, '{{}}'), queue, priority::integer,
+                COALESCE(tags, '{{}}'), max_attempts, created_at,
+                COALESCE(rescheduled_at, scheduled_at, created_at), $2, lease_expires_at, deadline_at, waits_since,
+                CASE WHEN holds_until = 'start' THEN hold_ends_at END
+           FROM lease ORDER BY n",
+        waits_since("p", "j")
+    )
 }
 
-static START: Plan = Plan::new(
-    start!(""),
-    &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT],
-);
-static START_KINDS: Plan = Plan::new(
-    start!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($10)"),
-    &[TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT, TEXTS],
-);
-
-static AVAILABLE_SINCE: Plan = Plan::new(
-    concat!(
-        "SELECT ",
-        waits_since!("r", "j"),
-        "
+plans! {
+    START(TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT) => starting("");
+    START_KINDS(TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT, TEXTS) =>
+        starting(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($10)");
+    AVAILABLE_SINCE(TEXT, AT, INT8, TEXTS) =
+        "SELECT {waits_since}
        FROM (SELECT r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
               WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2)
                 AND ($4 IS NULL OR (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($4))
               ORDER BY r.priority, r.seq LIMIT $3) r
-       JOIN jobs.job j ON j.id = r.job_id"
-    ),
-    &[TEXT, AT, INT8, TEXTS],
-);
-
-static PROMOTE_DUE: Plan = Plan::new(
-    "WITH due AS MATERIALIZED (
-       DELETE FROM jobs.scheduled
-        WHERE ctid = ANY (ARRAY(
-          SELECT s.ctid FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at >= $5 AND s.due_at <= $2 AND s.job_id <> ALL ($4)
-              AND EXISTS (SELECT FROM jobs.job j WHERE j.id = s.job_id)
-           ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
-       RETURNING job_id, due_at, expires_at, attempt, queue)
-     INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
-     SELECT nextval('jobs.job_seq'), o.job_id, o.rescheduled_at, o.expires_at, o.attempt, o.priority, o.queue
-       FROM (SELECT d.*, j.priority, NULLIF(d.due_at, j.scheduled_at) AS rescheduled_at
-               FROM due d JOIN jobs.job j ON j.id = d.job_id ORDER BY d.due_at, d.job_id) o
-     RETURNING priority, seq",
-    &[TEXT, AT, INT8, INT8S, AT],
-);
+       JOIN jobs.job j ON j.id = r.job_id",
+        waits_since = waits_since("r", "j");
+    PROMOTE_DUE(TEXT, AT, INT8, INT8S, AT) =
+        "WITH due AS MATERIALIZED (
+           DELETE FROM jobs.scheduled
+            WHERE ctid = ANY (ARRAY(
+              SELECT s.ctid FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at >= $5 AND s.due_at <= $2 AND s.job_id <> ALL ($4)
+                  AND EXISTS (SELECT FROM jobs.job j WHERE j.id = s.job_id)
+               ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+           RETURNING job_id, due_at, expires_at, attempt, queue)
+         INSERT INTO jobs.ready (seq, job_id, scheduled_at, expires_at, attempt, priority, queue)
+         SELECT nextval('jobs.job_seq'), o.job_id, o.rescheduled_at, o.expires_at, o.attempt, o.priority, o.queue
+           FROM (SELECT d.*, j.priority, NULLIF(d.due_at, j.scheduled_at) AS rescheduled_at
+                   FROM due d JOIN jobs.job j ON j.id = d.job_id ORDER BY d.due_at, d.job_id) o
+         RETURNING priority, seq";
+}

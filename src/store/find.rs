@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Plan, big, text, texts};
+use super::spi::{big, plans, text, texts};
 use super::types::*;
 
 /// Which jobs; `None`: whatever it is.
@@ -46,21 +46,18 @@ pub fn jobs(filter: &Filter) -> Vec<i64> {
     plan.values(&args)
 }
 
-macro_rules! find {
-    ($more:literal) => {
-        concat!(
-            "SELECT j.id FROM jobs.jobs j
-              WHERE ($1 IS NULL OR j.queue = $1) AND ($2 IS NULL OR j.kind = $2) AND j.state = ANY ($3::jobs.state[])
-                AND ($4 IS NULL OR $4 = ANY (j.tags)) AND ($5 IS NULL OR j.created_at < $5)
-                AND ($6 OR j.cancel_requested_at IS NULL) ",
-            $more,
-            " ORDER BY j.id LIMIT $7"
-        )
-    };
+fn find(more: &str) -> String {
+    format!(
+        "SELECT j.id FROM jobs.jobs j
+          WHERE ($1 IS NULL OR j.queue = $1) AND ($2 IS NULL OR j.kind = $2) AND j.state = ANY ($3::jobs.state[])
+            AND ($4 IS NULL OR $4 = ANY (j.tags)) AND ($5 IS NULL OR j.created_at < $5)
+            AND ($6 OR j.cancel_requested_at IS NULL) {more} ORDER BY j.id LIMIT $7"
+    )
 }
-static FIND: Plan = Plan::new(find!(""), &[TEXT, TEXT, TEXTS, TEXT, AT, BOOL, INT8]);
-// The latest error is looked up for each job that the rest leaves.
-static FIND_FAILED: Plan = Plan::new(
-    find!("AND ($8 IS NULL OR j.last_error LIKE $8) AND ($9 IS NULL OR j.last_error_at > $9)"),
-    &[TEXT, TEXT, TEXTS, TEXT, AT, BOOL, INT8, TEXT, AT],
-);
+
+plans! {
+    FIND(TEXT, TEXT, TEXTS, TEXT, AT, BOOL, INT8) => find("");
+    // The latest error is looked up for each job that the rest leaves.
+    FIND_FAILED(TEXT, TEXT, TEXTS, TEXT, AT, BOOL, INT8, TEXT, AT) =>
+        find("AND ($8 IS NULL OR j.last_error LIKE $8) AND ($9 IS NULL OR j.last_error_at > $9)");
+}

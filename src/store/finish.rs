@@ -10,7 +10,7 @@ use pgrx::pg_sys::Datum;
 use super::fetch::DEFAULT_LEASE;
 use super::history::Over;
 use super::place::{self, TakenRow};
-use super::spi::{Arg, Plan, Tuples, big, bigs, column};
+use super::spi::{Arg, Tuples, big, bigs, column, plans};
 use super::types::*;
 use super::{direct, effects, retention};
 use crate::pg::jsonb::Jsonb;
@@ -269,80 +269,46 @@ fn read_lease(rows: &Tuples, row: usize) -> Option<((i64, i64), Lease)> {
     Some(((rows.get(row, "job_id")?, rows.get(row, "token")?), lease))
 }
 
-static END: Plan = Plan::new(
-    "WITH done AS (
-       DELETE FROM jobs.running r
-        USING unnest($1, $2, $3, $4) WITH ORDINALITY AS p(id, token, output, completes, n)
-        WHERE r.job_id = p.id AND r.token = p.token
-          AND (p.completes OR EXISTS (SELECT FROM jobs.job j WHERE j.id = p.id))
-       RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
-                 r.hold_ends_at, r.slot, r.history_key, r.queue, p.output, p.completes, p.n,
-                 clock_timestamp() AS ended_at),
-     finished AS (
-       INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
-                                  attempt, state, is_kept, worker, cancel_reason, output)
-       SELECT job_id, ended_at, token, attempted_at, scheduled_at, cancel_requested_at,
-              attempt, 'completed', false, worker, cancel_reason, output FROM done WHERE completes)
-     SELECT n, slot, hold_ends_at, attempt, scheduled_at, attempted_at, worker, cancel_requested_at, cancel_reason,
-            history_key, queue, ended_at FROM done",
-    &[INT8S, INT8S, JSONBS, BOOLS],
-);
-
-macro_rules! current {
-    () => {
-        "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2"
-    };
-}
-static CURRENT: Plan = Plan::new(current!(), &[INT8, INT8]);
-static LOCK: Plan = Plan::new(
-    concat!(current!(), " FOR UPDATE SKIP LOCKED"),
-    &[INT8, INT8],
-);
+const SELECT_HELD: &str = "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2";
 
 // $3 is the clock, $4 the lease asked for now, $5 when the default one would end. Where nobody
 // asked for one it is the timeout, which ends no earlier than the deadline.
-macro_rules! renewed_until {
-    () => {
-        "CASE WHEN COALESCE($4, r.lease) IS NULL THEN COALESCE(r.deadline_at, $5)
-              ELSE LEAST(GREATEST($3, $3 + COALESCE($4, r.lease)), r.deadline_at) END"
-    };
-}
-macro_rules! held {
-    () => {
-        "FROM unnest($1, $2) AS p(id, token) JOIN jobs.running r ON r.job_id = p.id AND r.token = p.token
-          WHERE r.deadline_at IS NULL OR r.deadline_at > $3"
-    };
-}
-macro_rules! lease {
-    () => {
-        "r.job_id, r.token, r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL AS cancel_requested"
-    };
-}
-static RENEW: Plan = Plan::new(
-    concat!(
-        "WITH free AS (SELECT r.job_id ",
-        held!(),
-        " FOR NO KEY UPDATE OF r SKIP LOCKED)
-         UPDATE jobs.running r SET lease_expires_at = ",
-        renewed_until!(),
-        ", progress = COALESCE($6, r.progress) FROM free WHERE r.job_id = free.job_id RETURNING ",
-        lease!()
-    ),
-    &[INT8S, INT8S, AT, SPAN, AT, JSONB],
-);
-static NOTE_LOCKED: Plan = Plan::new(
-    concat!(
-        "WITH locked AS MATERIALIZED (SELECT ",
-        lease!(),
-        ", ",
-        renewed_until!(),
-        " AS goes_on_until ",
-        held!(),
-        "),
+const RENEWED_UNTIL: &str =
+    "CASE WHEN COALESCE($4, r.lease) IS NULL THEN COALESCE(r.deadline_at, $5)
+          ELSE LEAST(GREATEST($3, $3 + COALESCE($4, r.lease)), r.deadline_at) END";
+
+const FROM_HELD: &str =
+    "FROM unnest($1, $2) AS p(id, token) JOIN jobs.running r ON r.job_id = p.id AND r.token = p.token
+      WHERE r.deadline_at IS NULL OR r.deadline_at > $3";
+
+const LEASE_COLUMNS: &str = "r.job_id, r.token, r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL AS cancel_requested";
+
+plans! {
+    END(INT8S, INT8S, JSONBS, BOOLS) =
+        "WITH done AS (
+           DELETE FROM jobs.running r
+            USING unnest($1, $2, $3, $4) WITH ORDINALITY AS p(id, token, output, completes, n)
+            WHERE r.job_id = p.id AND r.token = p.token
+              AND (p.completes OR EXISTS (SELECT FROM jobs.job j WHERE j.id = p.id))
+           RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
+                     r.hold_ends_at, r.slot, r.history_key, r.queue, p.output, p.completes, p.n,
+                     clock_timestamp() AS ended_at),
+         finished AS (
+           INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
+                                      attempt, state, is_kept, worker, cancel_reason, output)
+           SELECT job_id, ended_at, token, attempted_at, scheduled_at, cancel_requested_at,
+                  attempt, 'completed', false, worker, cancel_reason, output FROM done WHERE completes)
+         SELECT n, slot, hold_ends_at, attempt, scheduled_at, attempted_at, worker, cancel_requested_at, cancel_reason,
+                history_key, queue, ended_at FROM done";
+    CURRENT(INT8, INT8) => SELECT_HELD.into();
+    LOCK(INT8, INT8) = "{SELECT_HELD} FOR UPDATE SKIP LOCKED";
+    RENEW(INT8S, INT8S, AT, SPAN, AT, JSONB) =
+        "WITH free AS (SELECT r.job_id {FROM_HELD} FOR NO KEY UPDATE OF r SKIP LOCKED)
+         UPDATE jobs.running r SET lease_expires_at = {RENEWED_UNTIL}, progress = COALESCE($6, r.progress) FROM free WHERE r.job_id = free.job_id RETURNING {LEASE_COLUMNS}";
+    NOTE_LOCKED(INT8S, INT8S, AT, SPAN, AT) =
+        "WITH locked AS MATERIALIZED (SELECT {LEASE_COLUMNS}, {RENEWED_UNTIL} AS goes_on_until {FROM_HELD}),
          note AS (
            INSERT INTO jobs.heartbeat_note (job_id, token, lease_expires_at, at, goes_on_until)
            SELECT job_id, token, lease_expires_at, $3, goes_on_until FROM locked)
-         SELECT job_id, token, lease_expires_at, deadline_at, cancel_requested FROM locked"
-    ),
-    &[INT8S, INT8S, AT, SPAN, AT],
-);
+         SELECT job_id, token, lease_expires_at, deadline_at, cancel_requested FROM locked";
+}

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use super::direct::shapes;
 use super::health_work::{self, Work};
-use super::members::{granted, members};
-use super::run_log::is_being_restored;
-use super::spi::{Plan, Row, Tuples, big, rows};
+use super::members::{MEMBERS, granted};
+use super::run_log::RESTORING;
+use super::spi::{Row, Tuples, big, plans, rows};
 use super::types::*;
 use super::{catalog, clock};
 use crate::pg::changed::{self, Difference};
@@ -231,159 +231,89 @@ fn changed() -> Vec<Difference> {
 }
 
 // The first line of an error, for people.
-macro_rules! line {
-    ($error:literal) => {
-        concat!("left(split_part(", $error, r", E'\n', 1), 200)")
-    };
+pub(super) fn line(error: &str) -> String {
+    format!(r"left(split_part({error}, E'\n', 1), 200)")
 }
-pub(super) use line;
 
 // What a session is.
-macro_rules! session {
-    ($of:literal) => {
-        concat!(
-            $of,
-            ".pid, ",
-            $of,
-            ".backend_type, (SELECT u.rolname::text FROM pg_catalog.pg_roles u WHERE u.oid = ",
-            $of,
-            ".usesysid) AS user, ",
-            $of,
-            ".application_name, ",
-            $of,
-            ".state"
-        )
-    };
+fn session(of: &str) -> String {
+    format!(
+        "{of}.pid, {of}.backend_type, (SELECT u.rolname::text FROM pg_catalog.pg_roles u WHERE u.oid = {of}.usesysid) AS user, {of}.application_name, {of}.state"
+    )
 }
 
-macro_rules! this_database {
-    () => {
-        "(SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())"
-    };
-}
+const THIS_DATABASE: &str =
+    "(SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())";
 
-static UPKEEP: Plan = Plan::new(
-    concat!(
+plans! {
+    UPKEEP() =
         "SELECT m.last_run_at, CASE WHEN m.last_run_at IS NULL THEN (SELECT j.created_at FROM jobs.job j ORDER BY j.id LIMIT 1) END AS first_job_at,
                 pg_catalog.pg_postmaster_start_time() AS server_started_at,
                 EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'jobs launcher') AS has_launcher,
-                pg_catalog.current_setting('max_worker_processes')::integer AS max_worker_processes, pg_catalog.pg_is_in_recovery() AS is_standby, ",
-        is_being_restored!(),
-        " AS is_being_restored, p.paused_at, p.paused_by
-           FROM (SELECT max(m.last_run_at) AS last_run_at FROM jobs.maintenance m) m LEFT JOIN jobs.maintenance_pause p ON true"
-    ),
-    &[],
-);
-
-static FAILING: Plan = Plan::new(
-    "SELECT t.task, t.failures, t.last_error_at, t.last_error FROM jobs.maintenance_task t WHERE t.failures > 0 ORDER BY t.task",
-    &[],
-);
-
-// Only snapshots of this database keep its dead rows, and those of standbys.
-static OPEN: Plan = Plan::new(
-    concat!(
-        "SELECT a.xact_start, ",
-        session!("a"),
-        "  FROM pg_catalog.pg_stat_get_activity(NULL) a
+                pg_catalog.current_setting('max_worker_processes')::integer AS max_worker_processes, pg_catalog.pg_is_in_recovery() AS is_standby, {RESTORING} AS is_being_restored, p.paused_at, p.paused_by
+           FROM (SELECT max(m.last_run_at) AS last_run_at FROM jobs.maintenance m) m LEFT JOIN jobs.maintenance_pause p ON true";
+    FAILING() =
+        "SELECT t.task, t.failures, t.last_error_at, t.last_error FROM jobs.maintenance_task t WHERE t.failures > 0 ORDER BY t.task";
+    // Only snapshots of this database keep its dead rows, and those of standbys.
+    OPEN() =
+        "SELECT a.xact_start, {session}
+           FROM pg_catalog.pg_stat_get_activity(NULL) a
           WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.xact_start IS NOT NULL
-            AND (a.datid = ",
-        this_database!(),
-        " OR a.backend_type = 'walsender') AND a.backend_type <> 'autovacuum worker'
-          ORDER BY a.xact_start"
-    ),
-    &[],
-);
-
-static PREPARED: Plan = Plan::new(
-    concat!(
+            AND (a.datid = {THIS_DATABASE} OR a.backend_type = 'walsender') AND a.backend_type <> 'autovacuum worker'
+          ORDER BY a.xact_start",
+        session = session("a");
+    PREPARED() =
         "SELECT p.gid, (SELECT u.rolname::text FROM pg_catalog.pg_roles u WHERE u.oid = p.ownerid) AS user, p.prepared
-           FROM pg_catalog.pg_prepared_xact() p WHERE p.dbid = ",
-        this_database!(),
-        " ORDER BY p.prepared"
-    ),
-    &[],
-);
-
-static REPLICAS: Plan = Plan::new(
-    "SELECT NULL::integer AS pid, s.slot_name::text AS name, age(s.xmin)::bigint AS transactions
-       FROM pg_catalog.pg_get_replication_slots() s WHERE s.xmin IS NOT NULL
-     UNION ALL
-     SELECT a.pid, a.application_name, age(a.backend_xmin)
-       FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'walsender' AND a.backend_xmin IS NOT NULL",
-    &[],
-);
-
-static TABLES: Plan = Plan::new(
-    "SELECT c.relname::text AS name, pg_catalog.pg_stat_get_dead_tuples(c.oid) AS dead, pg_catalog.pg_stat_get_live_tuples(c.oid) AS live
-       FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'r' ORDER BY 2 DESC",
-    &[],
-);
-
-// Whoever waits for a key has looked at the claims before. Behind each that waits are those that it
-// waits for.
-static LOCK_WAITS: Plan = Plan::new(
-    concat!(
+           FROM pg_catalog.pg_prepared_xact() p WHERE p.dbid = {THIS_DATABASE} ORDER BY p.prepared";
+    REPLICAS() =
+        "SELECT NULL::integer AS pid, s.slot_name::text AS name, age(s.xmin)::bigint AS transactions
+           FROM pg_catalog.pg_get_replication_slots() s WHERE s.xmin IS NOT NULL
+         UNION ALL
+         SELECT a.pid, a.application_name, age(a.backend_xmin)
+           FROM pg_catalog.pg_stat_get_activity(NULL) a WHERE a.backend_type = 'walsender' AND a.backend_xmin IS NOT NULL";
+    TABLES() =
+        "SELECT c.relname::text AS name, pg_catalog.pg_stat_get_dead_tuples(c.oid) AS dead, pg_catalog.pg_stat_get_live_tuples(c.oid) AS live
+           FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'r' ORDER BY 2 DESC";
+    // Whoever waits for a key has looked at the claims before. Behind each that waits are those
+    // that it waits for.
+    LOCK_WAITS(AT) =
         "WITH waiter AS MATERIALIZED (
-           SELECT l.waitstart, row_number() OVER (ORDER BY l.waitstart) AS n, ",
-        session!("a"),
-        "    FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_get_activity(NULL) a ON a.pid = l.pid
+           SELECT l.waitstart, row_number() OVER (ORDER BY l.waitstart) AS n, {session}
+             FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_get_activity(NULL) a ON a.pid = l.pid
             WHERE NOT l.granted AND (l.locktype IN ('advisory', 'transactionid') OR l.locktype = 'tuple' AND l.relation = 'jobs.unique_claim'::pg_catalog.regclass)
-              AND a.datid = ",
-        this_database!(),
-        "     AND l.waitstart < $1
+              AND a.datid = {THIS_DATABASE}
+              AND l.waitstart < $1
               AND EXISTS (SELECT FROM pg_catalog.pg_lock_status() h
                            WHERE h.pid = l.pid AND h.granted AND h.locktype = 'relation' AND h.database = a.datid
                              AND h.relation = 'jobs.unique_claim'::pg_catalog.regclass)
             ORDER BY l.waitstart LIMIT 50)
          SELECT w.n, w.waitstart, w.pid, w.backend_type, w.user, w.application_name, w.state FROM waiter w
          UNION ALL
-         SELECT w.n, NULL, ",
-        session!("b"),
-        "  FROM waiter w, LATERAL (SELECT DISTINCT unnest(pg_catalog.pg_blocking_pids(w.pid)) AS pid) p
+         SELECT w.n, NULL, {holder}
+           FROM waiter w, LATERAL (SELECT DISTINCT unnest(pg_catalog.pg_blocking_pids(w.pid)) AS pid) p
            JOIN pg_catalog.pg_stat_get_activity(NULL) b ON b.pid = p.pid
-          ORDER BY n, waitstart"
-    ),
-    &[AT],
-);
-
-static INDEXES_BEING_MADE: Plan = Plan::new(
-    "SELECT p.param7 FROM pg_catalog.pg_stat_get_progress_info('CREATE INDEX') p",
-    &[],
-);
-
-static FOREIGN_RIGHTS: Plan = Plan::new(
-    concat!(
-        granted!(),
-        "SELECT g.role::text AS role, g.never, g.kind, g.name, g.grantee FROM granted g WHERE g.never IS NOT NULL
-          ORDER BY role, g.never, g.kind, g.name"
-    ),
-    &[],
-);
-
-// None comes with the extension, but for the rules that are its views.
-static ATTACHED: Plan = Plan::new(
-    concat!(
-        members!(),
-        "SELECT DISTINCT 'TRIGGER' AS kind, quote_ident(t.tgname) AS name, m.name AS on, t.tgfoid::pg_catalog.regprocedure::text AS calls
+          ORDER BY n, waitstart",
+        session = session("a"),
+        holder = session("b");
+    INDEXES_BEING_MADE() =
+        "SELECT p.param7 FROM pg_catalog.pg_stat_get_progress_info('CREATE INDEX') p";
+    FOREIGN_RIGHTS() =
+        "{granted}SELECT g.role::text AS role, g.never, g.kind, g.name, g.grantee FROM granted g WHERE g.never IS NOT NULL
+          ORDER BY role, g.never, g.kind, g.name",
+        granted = granted();
+    // None comes with the extension, but for the rules that are its views.
+    ATTACHED() =
+        "{MEMBERS}SELECT DISTINCT 'TRIGGER' AS kind, quote_ident(t.tgname) AS name, m.name AS on, t.tgfoid::pg_catalog.regprocedure::text AS calls
            FROM member m JOIN pg_catalog.pg_trigger t ON t.tgrelid = m.objid
           WHERE m.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT t.tgisinternal
          UNION
          SELECT 'RULE', quote_ident(r.rulename), m.name, NULL
            FROM member m JOIN pg_catalog.pg_rewrite r ON r.ev_class = m.objid
           WHERE m.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND r.ev_type <> '1'
-          ORDER BY kind, name, 3"
-    ),
-    &[],
-);
-
-static FOREIGN_OWNERS: Plan = Plan::new(
-    concat!(
-        members!(),
-        "SELECT DISTINCT m.kind, m.name, COALESCE(o.rolname::text, m.owner::text) AS owner, COALESCE(e.rolname::text, m.extowner::text) AS extension_owner, COALESCE(quote_ident(e.rolname), m.extowner::text) AS \"to\"
+          ORDER BY kind, name, 3";
+    FOREIGN_OWNERS() =
+        "{MEMBERS}SELECT DISTINCT m.kind, m.name, COALESCE(o.rolname::text, m.owner::text) AS owner, COALESCE(e.rolname::text, m.extowner::text) AS extension_owner, COALESCE(quote_ident(e.rolname), m.extowner::text) AS \"to\"
            FROM member m LEFT JOIN pg_catalog.pg_roles o ON o.oid = m.owner LEFT JOIN pg_catalog.pg_roles e ON e.oid = m.extowner
           WHERE m.owner <> m.extowner
-          ORDER BY m.kind, m.name"
-    ),
-    &[],
-);
+          ORDER BY m.kind, m.name";
+}

@@ -12,7 +12,7 @@ use super::activity;
 use super::count::heads;
 use super::health::{Thresholds, line};
 use super::periodic_schedule::BUSY;
-use super::spi::{Plan, big, column, rows, text};
+use super::spi::{big, column, plans, rows, text};
 use super::types::*;
 use crate::settings::Retention;
 
@@ -193,109 +193,66 @@ pub fn error_of(failed: &Failed) -> Option<String> {
     ERROR.value(&[big(failed.job_id), big(failed.at)])
 }
 
-static OLDEST: Plan = Plan::new(
-    concat!(
-        heads!(),
-        "SELECT h.queue, min(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id FROM head h
-          WHERE NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = h.queue AND q.paused_at IS NOT NULL)
-          GROUP BY h.queue HAVING min(h.since) < $1 ORDER BY min(h.since)"
-    ),
-    &[AT],
-);
-
-static DISCARDED: Plan = Plan::new(
-    "SELECT count(*)
-       FROM (SELECT FROM jobs.finished f
-              WHERE f.state = 'discarded' AND f.is_kept IN (false, true) AND f.finalized_at > clock_timestamp() - interval '1 hour' LIMIT 10001) d",
-    &[],
-);
-
-static EXPIRED_LEASES: Plan = Plan::new(
-    "SELECT count(*) FROM jobs.running r WHERE r.lease_expires_at < clock_timestamp() - interval '1 minute'",
-    &[],
-);
-
-// What expired was no attempt. Where completed jobs go at once, nothing is known.
-static FAILED: Plan = Plan::of_ranges(
-    "SELECT j.kind, j.queue, count(*) AS attempts, max(e.at) AS at, (array_agg(e.job_id ORDER BY e.at DESC))[1] AS job_id
-       FROM (SELECT e.job_id, e.at FROM jobs.error e
-              WHERE e.at > $1 AND e.state <> 'cancelled' AND (e.details ->> 'type') IS DISTINCT FROM 'expired' LIMIT 10000) e
-       JOIN jobs.job j ON j.id = e.job_id LEFT JOIN jobs.queue q ON q.queue = j.queue
-      WHERE COALESCE(q.retention_completed, $2) NOT BETWEEN 0 AND $3 - 1
-      GROUP BY j.kind, j.queue ORDER BY max(e.at) DESC",
-    &[AT, INT8, INT8],
-);
-static ERROR: Plan = Plan::new(
-    concat!(
-        "SELECT ",
-        line!("e.error"),
-        " FROM jobs.error e WHERE e.job_id = $1 AND e.at = $2 LIMIT 1"
-    ),
-    &[INT8, AT],
-);
-
 // The latest completed jobs, at most 10,000.
-macro_rules! latest {
-    ($which:literal) => {
-        concat!(
-            "(SELECT f.job_id, f.attempted_at, f.finalized_at
-               FROM unnest('{false,true}'::boolean[]) AS k(is_kept), LATERAL (
-                      SELECT f.job_id, f.attempted_at, f.finalized_at FROM jobs.finished f
-                       WHERE f.state = 'completed' AND f.is_kept = k.is_kept",
-            $which,
-            "           ORDER BY f.finalized_at DESC LIMIT 10000) f
-              ORDER BY f.finalized_at DESC LIMIT 10000) l"
-        )
-    };
+fn latest(which: &str) -> String {
+    format!(
+        "(SELECT f.job_id, f.attempted_at, f.finalized_at
+           FROM unnest('{{false,true}}'::boolean[]) AS k(is_kept), LATERAL (
+                  SELECT f.job_id, f.attempted_at, f.finalized_at FROM jobs.finished f
+                   WHERE f.state = 'completed' AND f.is_kept = k.is_kept{which}
+                    ORDER BY f.finalized_at DESC LIMIT 10000) f
+          ORDER BY f.finalized_at DESC LIMIT 10000) l"
+    )
 }
-static COMPLETED: Plan = Plan::new(
-    concat!(
-        "SELECT j.kind, j.queue, count(*) AS jobs, min(l.finalized_at) AS since FROM ",
-        latest!(" AND f.finalized_at > $1"),
-        " JOIN jobs.job j ON j.id = l.job_id GROUP BY j.kind, j.queue"
-    ),
-    &[AT],
-);
-static LONGEST_RUN: Plan = Plan::new("SELECT min(r.attempted_at) FROM jobs.running r", &[]);
-static LONG: Plan = Plan::new(
-    "SELECT j.kind, count(*) AS jobs, (array_agg(r.job_id ORDER BY r.attempted_at))[1] AS job_id, min(r.attempted_at) AS attempted_at
-       FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id JOIN unnest($1, $2) u(kind, since) ON u.kind = j.kind
-      WHERE r.attempted_at < u.since GROUP BY j.kind ORDER BY min(r.attempted_at) LIMIT 20",
-    &[TEXTS, ATS],
-);
-static USUAL: Plan = Plan::new(
-    concat!(
+
+plans! {
+    OLDEST(AT) =
+        "{heads}SELECT h.queue, min(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id FROM head h
+          WHERE NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = h.queue AND q.paused_at IS NOT NULL)
+          GROUP BY h.queue HAVING min(h.since) < $1 ORDER BY min(h.since)",
+        heads = heads();
+    DISCARDED() =
+        "SELECT count(*)
+           FROM (SELECT FROM jobs.finished f
+                  WHERE f.state = 'discarded' AND f.is_kept IN (false, true) AND f.finalized_at > clock_timestamp() - interval '1 hour' LIMIT 10001) d";
+    EXPIRED_LEASES() =
+        "SELECT count(*) FROM jobs.running r WHERE r.lease_expires_at < clock_timestamp() - interval '1 minute'";
+    // What expired was no attempt. Where completed jobs go at once, nothing is known.
+    FAILED(AT, INT8, INT8) of_ranges =
+        "SELECT j.kind, j.queue, count(*) AS attempts, max(e.at) AS at, (array_agg(e.job_id ORDER BY e.at DESC))[1] AS job_id
+           FROM (SELECT e.job_id, e.at FROM jobs.error e
+                  WHERE e.at > $1 AND e.state <> 'cancelled' AND (e.details ->> 'type') IS DISTINCT FROM 'expired' LIMIT 10000) e
+           JOIN jobs.job j ON j.id = e.job_id LEFT JOIN jobs.queue q ON q.queue = j.queue
+          WHERE COALESCE(q.retention_completed, $2) NOT BETWEEN 0 AND $3 - 1
+          GROUP BY j.kind, j.queue ORDER BY max(e.at) DESC";
+    ERROR(INT8, AT) =
+        "SELECT {line} FROM jobs.error e WHERE e.job_id = $1 AND e.at = $2 LIMIT 1",
+        line = line("e.error");
+    COMPLETED(AT) =
+        "SELECT j.kind, j.queue, count(*) AS jobs, min(l.finalized_at) AS since FROM {latest} JOIN jobs.job j ON j.id = l.job_id GROUP BY j.kind, j.queue",
+        latest = latest(" AND f.finalized_at > $1");
+    LONGEST_RUN() = "SELECT min(r.attempted_at) FROM jobs.running r";
+    LONG(TEXTS, ATS) =
+        "SELECT j.kind, count(*) AS jobs, (array_agg(r.job_id ORDER BY r.attempted_at))[1] AS job_id, min(r.attempted_at) AS attempted_at
+           FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id JOIN unnest($1, $2) u(kind, since) ON u.kind = j.kind
+          WHERE r.attempted_at < u.since GROUP BY j.kind ORDER BY min(r.attempted_at) LIMIT 20";
+    USUAL() =
         "SELECT j.kind, (extract(epoch FROM percentile_disc(0.95) WITHIN GROUP (ORDER BY l.finalized_at - l.attempted_at)) * 1000000)::bigint AS mostly,
                 (extract(epoch FROM max(l.finalized_at - l.attempted_at)) * 1000000)::bigint AS longest
-           FROM ",
-        latest!(""),
-        " JOIN jobs.job j ON j.id = l.job_id WHERE l.attempted_at IS NOT NULL GROUP BY j.kind HAVING count(*) >= 20"
-    ),
-    &[],
-);
-
-static PAUSED: Plan = Plan::new(
-    "SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason, w.jobs
-       FROM (SELECT * FROM jobs.queue q WHERE q.paused_at IS NOT NULL ORDER BY q.paused_at LIMIT 1000) q, LATERAL (SELECT count(*) AS jobs FROM (
-              SELECT 1 FROM jobs.ready r WHERE r.queue = q.queue
-              UNION ALL
-              SELECT 1 FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= clock_timestamp() LIMIT 1001) x) w
-      WHERE w.jobs > 0 ORDER BY q.paused_at",
-    &[],
-);
-
-static LOST: Plan = Plan::new(
-    "SELECT w.worker, w.running, w.last_seen_at, w.last_lease_expires_at FROM jobs.workers w
-      WHERE w.status = 'lost' AND w.running > 0 ORDER BY w.running DESC, w.worker",
-    &[],
-);
-
-static PERIODIC_FAILED: Plan = Plan::new(
-    concat!(
-        "SELECT p.name, ",
-        line!("p.last_error"),
-        " AS error FROM jobs.periodic_schedule p
-          WHERE p.last_error IS NOT NULL AND p.last_error <> $1 AND p.paused_at IS NULL ORDER BY p.name LIMIT 1000"
-    ),
-    &[TEXT],
-);
+           FROM {latest} JOIN jobs.job j ON j.id = l.job_id WHERE l.attempted_at IS NOT NULL GROUP BY j.kind HAVING count(*) >= 20",
+        latest = latest("");
+    PAUSED() =
+        "SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason, w.jobs
+           FROM (SELECT * FROM jobs.queue q WHERE q.paused_at IS NOT NULL ORDER BY q.paused_at LIMIT 1000) q, LATERAL (SELECT count(*) AS jobs FROM (
+                  SELECT 1 FROM jobs.ready r WHERE r.queue = q.queue
+                  UNION ALL
+                  SELECT 1 FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= clock_timestamp() LIMIT 1001) x) w
+          WHERE w.jobs > 0 ORDER BY q.paused_at";
+    LOST() =
+        "SELECT w.worker, w.running, w.last_seen_at, w.last_lease_expires_at FROM jobs.workers w
+          WHERE w.status = 'lost' AND w.running > 0 ORDER BY w.running DESC, w.worker";
+    PERIODIC_FAILED(TEXT) =
+        "SELECT p.name, {line} AS error FROM jobs.periodic_schedule p
+          WHERE p.last_error IS NOT NULL AND p.last_error <> $1 AND p.paused_at IS NULL ORDER BY p.name LIMIT 1000",
+        line = line("p.last_error");
+}

@@ -10,7 +10,7 @@ use pgrx::pg_sys::Oid;
 
 use super::catalog;
 use super::job::NewJob;
-use super::spi::{Plan, Snapshot, Tuples, big, bigs, text};
+use super::spi::{Snapshot, Tuples, big, bigs, plans, text};
 use super::types::*;
 use crate::fault;
 use crate::pg::memory::Scratch;
@@ -420,65 +420,40 @@ fn add_row(rows: &Tuples, row: usize, begin: impl Fn(i64) -> i64, to: &mut Count
     }
 }
 
-static NAMES: Plan = Plan::new(
-    "SELECT j.id, j.queue, j.kind FROM jobs.job j WHERE j.id = ANY ($1)",
-    &[INT8S],
-);
-static APPEND: Plan = Plan::new(
-    "INSERT INTO jobs.history_delta (at, queue, kind, counts) VALUES ($1, $2, $3, $4)",
-    &[AT, TEXT, TEXT, INT8S],
-);
-static KEEP: Plan = Plan::new(
-    "INSERT INTO jobs.history_bucket (at, entry, queue, kind, counts) VALUES ($1, $2, $3, $4, $5)",
-    &[AT, INT8, TEXT, TEXT, INT8S],
-);
-static FOLD: Plan = Plan::new(
-    "DELETE FROM jobs.history_delta WHERE ctid = ANY (ARRAY(
-       SELECT d.ctid FROM jobs.history_delta d WHERE d.at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
-     RETURNING at, queue, kind, counts",
-    &[AT, INT8],
-);
-static TOTAL: Plan = Plan::new(
-    "SELECT CASE WHEN t.epoch = $3 THEN t.counts END AS counts FROM jobs.history_total t WHERE t.queue = $1 AND t.kind = $2",
-    &[TEXT, TEXT, INT8],
-);
-static COUNT_TOTALS: Plan = Plan::new("SELECT count(*) FROM jobs.history_total", &[]);
-// Counters of another epoch begin anew: what was lost with its memory would look like a step back.
-static PUT_TOTAL: Plan = Plan::new(
-    "INSERT INTO jobs.history_total AS t (queue, kind, epoch, at, counts) VALUES ($1, $2, $3, $4, $5)
-     ON CONFLICT (queue, kind) DO UPDATE SET epoch = $3, at = GREATEST(t.at, $4), counts = $5",
-    &[TEXT, TEXT, INT8, AT, INT8S],
-);
-static FORGET: Plan = Plan::new(
-    "DELETE FROM jobs.history_bucket WHERE ctid = ANY (ARRAY(
-       SELECT b.ctid FROM jobs.history_bucket b WHERE b.at <= $1 ORDER BY b.at LIMIT $2 FOR UPDATE SKIP LOCKED))",
-    &[AT, INT8],
-);
-static FORGET_TOTALS: Plan = Plan::new(
-    "DELETE FROM jobs.history_total WHERE ctid = ANY (ARRAY(
-       SELECT t.ctid FROM jobs.history_total t WHERE t.at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
-    &[AT, INT8],
-);
-static MINUTES: Plan = Plan::new(
-    "SELECT b.at, b.queue, b.kind, b.counts FROM jobs.history_bucket b
-      WHERE b.at >= $1 AND ($2 IS NULL OR b.queue = $2) AND ($3 IS NULL OR b.kind = $3)
-      ORDER BY b.at FETCH FIRST $4 ROWS WITH TIES",
-    &[AT, TEXT, TEXT, INT8],
-);
-static DELTAS: Plan = Plan::new(
-    "SELECT d.at, d.queue, d.kind, d.counts FROM jobs.history_delta d
-      WHERE d.at >= $1 AND ($2 IS NULL OR d.queue = $2) AND ($3 IS NULL OR d.kind = $3)",
-    &[AT, TEXT, TEXT],
-);
-static TOTALS: Plan = Plan::new(
-    "SELECT t.at, t.queue, t.kind, t.counts FROM jobs.history_total t WHERE t.epoch = $1 ORDER BY t.at DESC LIMIT $2",
-    &[INT8, INT8],
-);
-static UNWRITTEN: Plan = Plan::new(
-    "SELECT d.at, d.queue, d.kind, d.counts FROM jobs.history_delta d",
-    &[],
-);
-static ENTRIES: Plan = Plan::new(
-    "SELECT b.entry, b.xmin FROM jobs.history_bucket b WHERE b.at >= $1 AND b.entry IS NOT NULL",
-    &[AT],
-);
+plans! {
+    NAMES(INT8S) = "SELECT j.id, j.queue, j.kind FROM jobs.job j WHERE j.id = ANY ($1)";
+    APPEND(AT, TEXT, TEXT, INT8S) =
+        "INSERT INTO jobs.history_delta (at, queue, kind, counts) VALUES ($1, $2, $3, $4)";
+    KEEP(AT, INT8, TEXT, TEXT, INT8S) =
+        "INSERT INTO jobs.history_bucket (at, entry, queue, kind, counts) VALUES ($1, $2, $3, $4, $5)";
+    FOLD(AT, INT8) =
+        "DELETE FROM jobs.history_delta WHERE ctid = ANY (ARRAY(
+           SELECT d.ctid FROM jobs.history_delta d WHERE d.at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
+         RETURNING at, queue, kind, counts";
+    TOTAL(TEXT, TEXT, INT8) =
+        "SELECT CASE WHEN t.epoch = $3 THEN t.counts END AS counts FROM jobs.history_total t WHERE t.queue = $1 AND t.kind = $2";
+    COUNT_TOTALS() = "SELECT count(*) FROM jobs.history_total";
+    // Counters of another epoch begin anew: what was lost with its memory would look like a step
+    // back.
+    PUT_TOTAL(TEXT, TEXT, INT8, AT, INT8S) =
+        "INSERT INTO jobs.history_total AS t (queue, kind, epoch, at, counts) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (queue, kind) DO UPDATE SET epoch = $3, at = GREATEST(t.at, $4), counts = $5";
+    FORGET(AT, INT8) =
+        "DELETE FROM jobs.history_bucket WHERE ctid = ANY (ARRAY(
+           SELECT b.ctid FROM jobs.history_bucket b WHERE b.at <= $1 ORDER BY b.at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    FORGET_TOTALS(AT, INT8) =
+        "DELETE FROM jobs.history_total WHERE ctid = ANY (ARRAY(
+           SELECT t.ctid FROM jobs.history_total t WHERE t.at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    MINUTES(AT, TEXT, TEXT, INT8) =
+        "SELECT b.at, b.queue, b.kind, b.counts FROM jobs.history_bucket b
+          WHERE b.at >= $1 AND ($2 IS NULL OR b.queue = $2) AND ($3 IS NULL OR b.kind = $3)
+          ORDER BY b.at FETCH FIRST $4 ROWS WITH TIES";
+    DELTAS(AT, TEXT, TEXT) =
+        "SELECT d.at, d.queue, d.kind, d.counts FROM jobs.history_delta d
+          WHERE d.at >= $1 AND ($2 IS NULL OR d.queue = $2) AND ($3 IS NULL OR d.kind = $3)";
+    TOTALS(INT8, INT8) =
+        "SELECT t.at, t.queue, t.kind, t.counts FROM jobs.history_total t WHERE t.epoch = $1 ORDER BY t.at DESC LIMIT $2";
+    UNWRITTEN() = "SELECT d.at, d.queue, d.kind, d.counts FROM jobs.history_delta d";
+    ENTRIES(AT) =
+        "SELECT b.entry, b.xmin FROM jobs.history_bucket b WHERE b.at >= $1 AND b.entry IS NOT NULL";
+}

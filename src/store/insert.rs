@@ -7,7 +7,7 @@ use pgrx::pg_sys::Oid;
 use super::bounds;
 use super::direct::{self, shapes};
 use super::job::{NewJob, job, row};
-use super::spi::{Arg, Plan, big, text};
+use super::spi::{Arg, Plan, big, plans, text};
 use super::types::*;
 use super::{claims, effects};
 use crate::error::Result;
@@ -98,10 +98,12 @@ fn args(id: i64, job: &NewJob) -> [Arg; COUNT] {
     args
 }
 
-static ONE_READY: Plan = Plan::built(|| insert("", INTO_READY), &TYPES);
-static ONE_SCHEDULED: Plan = Plan::built(|| insert("", &into_scheduled()), &TYPES);
-static CLAIMING_READY: Plan = Plan::built(|| insert(&claim(), INTO_READY), &TYPES);
-static CLAIMING_SCHEDULED: Plan = Plan::built(|| insert(&claim(), &into_scheduled()), &TYPES);
+plans! {
+    ONE_READY[&TYPES] => insert("", INTO_READY);
+    ONE_SCHEDULED[&TYPES] => insert("", &into_scheduled());
+    CLAIMING_READY[&TYPES] => insert(&claim(), INTO_READY);
+    CLAIMING_SCHEDULED[&TYPES] => insert(&claim(), &into_scheduled());
+}
 
 fn insert(claim: &str, into: &str) -> String {
     let (columns, values) = (job::list(), job::parameters());

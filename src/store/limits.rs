@@ -4,7 +4,7 @@
 use jobs_core::interval::Interval;
 
 use super::queue::Queue;
-use super::spi::{Plan, Value, big, bigs};
+use super::spi::{Value, big, bigs, plans};
 use super::types::*;
 use crate::pg::time;
 use crate::shmem::leases;
@@ -95,100 +95,60 @@ pub fn set_starts(queue: &Queue, limit: Option<i32>, now: i64) {
 // What may be taken are the free slots up to the limit ($2), without the highest ones: one less for
 // each job that still runs above the limit. Every fetch leaves out the highest, so no two make up
 // for the same job.
-macro_rules! free_slots {
-    () => {
-        "FROM jobs.queue_slot s
-          WHERE s.queue = $1 AND s.job_id IS NULL
-            AND s.n < (SELECT COALESCE(min(f.n), $2 + 1) FROM (
-                        SELECT f.n FROM jobs.queue_slot f WHERE f.queue = $1 AND f.n <= $2 AND f.job_id IS NULL ORDER BY f.n DESC
-                         LIMIT (SELECT count(*) FROM jobs.queue_slot o WHERE o.queue = $1 AND o.n > $2 AND o.job_id IS NOT NULL)) f)"
-    };
-}
-static LOCK_SLOTS: Plan = Plan::new(
-    concat!(
-        "SELECT s.slot ",
-        free_slots!(),
-        " ORDER BY s.n LIMIT $3 FOR UPDATE OF s SKIP LOCKED"
-    ),
-    &[TEXT, INT8, INT8],
-);
-static HAS_FREE_SLOT: Plan =
-    Plan::new(concat!("SELECT ", free_slots!(), " LIMIT 1"), &[TEXT, INT8]);
+const FREE_SLOTS: &str =
+    "FROM jobs.queue_slot s
+      WHERE s.queue = $1 AND s.job_id IS NULL
+        AND s.n < (SELECT COALESCE(min(f.n), $2 + 1) FROM (
+                    SELECT f.n FROM jobs.queue_slot f WHERE f.queue = $1 AND f.n <= $2 AND f.job_id IS NULL ORDER BY f.n DESC
+                     LIMIT (SELECT count(*) FROM jobs.queue_slot o WHERE o.queue = $1 AND o.n > $2 AND o.job_id IS NOT NULL)) f)";
+
 // The furthest ahead that a start can be made again. A tenth of the period allows for months and
 // days, some of which are longer than others.
-macro_rules! latest_start {
-    ($now:literal, $period:literal) => {
-        concat!($now, " + ", $period, " * 1.1")
-    };
+pub(super) fn latest_start(now: &str, period: &str) -> String {
+    format!("{now} + {period} * 1.1")
 }
-pub(super) use latest_start;
 
-static NEXT_START: Plan = Plan::new(
-    concat!(
-        "SELECT CASE WHEN s.free_at > $2 AND s.free_at <= ",
-        latest_start!("$2", "$3"),
-        " THEN s.free_at END FROM jobs.queue_start s WHERE s.queue = $1 ORDER BY s.free_at LIMIT 1"
-    ),
-    &[TEXT, AT, SPAN],
-);
-static OCCUPY: Plan = Plan::new(
-    "UPDATE jobs.queue_slot s SET job_id = n.job_id FROM unnest($1, $2) AS n(slot, job_id) WHERE s.slot = n.slot",
-    &[INT8S, INT8S],
-);
-static FREE: Plan = Plan::new(
-    "UPDATE jobs.queue_slot s SET job_id = NULL WHERE s.slot = ANY ($1) RETURNING s.queue",
-    &[INT8S],
-);
-static LOCK_STARTS: Plan = Plan::new(
-    "SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at <= $3 ORDER BY s.free_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-    &[TEXT, INT8, AT],
-);
-// By the clock of the moment: others may just have made starts.
-static CUT_STARTS: Plan = Plan::new(
-    concat!(
+plans! {
+    LOCK_SLOTS(TEXT, INT8, INT8) =
+        "SELECT s.slot {FREE_SLOTS} ORDER BY s.n LIMIT $3 FOR UPDATE OF s SKIP LOCKED";
+    HAS_FREE_SLOT(TEXT, INT8) = "SELECT {FREE_SLOTS} LIMIT 1";
+    NEXT_START(TEXT, AT, SPAN) =
+        "SELECT CASE WHEN s.free_at > $2 AND s.free_at <= {latest_start} THEN s.free_at END FROM jobs.queue_start s WHERE s.queue = $1 ORDER BY s.free_at LIMIT 1",
+        latest_start = latest_start("$2", "$3");
+    OCCUPY(INT8S, INT8S) =
+        "UPDATE jobs.queue_slot s SET job_id = n.job_id FROM unnest($1, $2) AS n(slot, job_id) WHERE s.slot = n.slot";
+    FREE(INT8S) =
+        "UPDATE jobs.queue_slot s SET job_id = NULL WHERE s.slot = ANY ($1) RETURNING s.queue";
+    LOCK_STARTS(TEXT, INT8, AT) =
+        "SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at <= $3 ORDER BY s.free_at LIMIT $2 FOR UPDATE SKIP LOCKED";
+    // By the clock of the moment: others may just have made starts.
+    CUT_STARTS(TEXT, SPAN) =
         "UPDATE jobs.queue_start t SET free_at = clock_timestamp() + $2
           WHERE t.slot = ANY (ARRAY(
-            SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at > (SELECT ",
-        latest_start!("clock_timestamp()", "$2"),
-        ") FOR UPDATE SKIP LOCKED))"
-    ),
-    &[TEXT, SPAN],
-);
-static RATES: Plan = Plan::new(
-    "SELECT q.queue, q.rate_period FROM jobs.queue q WHERE q.rate IS NOT NULL",
-    &[],
-);
-static START: Plan = Plan::new(
-    "UPDATE jobs.queue_start s SET free_at = $2 WHERE s.slot = ANY ($1)",
-    &[INT8S, AT],
-);
-// The queue that a job was fetched from is in `running` where `job` has another one by now.
-static SLOT_RUNNING: Plan = Plan::new(
-    "WITH unlimited AS (
-       SELECT r.job_id, nextval('jobs.job_seq') AS slot FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
-        WHERE COALESCE(r.queue, j.queue) = $1 AND r.slot IS NULL ORDER BY r.job_id FOR UPDATE OF r),
-     limited AS (UPDATE jobs.running r SET slot = u.slot FROM unlimited u WHERE r.job_id = u.job_id)
-     INSERT INTO jobs.queue_slot (slot, job_id, n, queue)
-     SELECT u.slot, u.job_id,
-            (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $1) + row_number() OVER (ORDER BY u.slot), $1
-       FROM unlimited u",
-    &[TEXT],
-);
-static ADD_SLOTS: Plan = Plan::new(
-    "INSERT INTO jobs.queue_slot (slot, n, queue)
-     SELECT nextval('jobs.job_seq'), g.n, q.queue
-       FROM jobs.queue q, generate_series(1, q.concurrency) AS g(n)
-      WHERE q.queue = $1 AND NOT EXISTS (SELECT FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.n = g.n)",
-    &[TEXT],
-);
-static ADD_STARTS: Plan = Plan::new(
-    "INSERT INTO jobs.queue_start (slot, free_at, queue)
-     SELECT nextval('jobs.job_seq'), $3, $1
-       FROM generate_series(1, $2 - (SELECT count(*) FROM jobs.queue_start s WHERE s.queue = $1))",
-    &[TEXT, INT8, AT],
-);
-static DROP_STARTS: Plan = Plan::new(
-    "DELETE FROM jobs.queue_start WHERE slot IN (
-       SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 ORDER BY s.free_at DESC OFFSET $2)",
-    &[TEXT, INT8],
-);
+            SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 AND s.free_at > (SELECT {latest_start}) FOR UPDATE SKIP LOCKED))",
+        latest_start = latest_start("clock_timestamp()", "$2");
+    RATES() = "SELECT q.queue, q.rate_period FROM jobs.queue q WHERE q.rate IS NOT NULL";
+    START(INT8S, AT) = "UPDATE jobs.queue_start s SET free_at = $2 WHERE s.slot = ANY ($1)";
+    // The queue that a job was fetched from is in `running` where `job` has another one by now.
+    SLOT_RUNNING(TEXT) =
+        "WITH unlimited AS (
+           SELECT r.job_id, nextval('jobs.job_seq') AS slot FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id
+            WHERE COALESCE(r.queue, j.queue) = $1 AND r.slot IS NULL ORDER BY r.job_id FOR UPDATE OF r),
+         limited AS (UPDATE jobs.running r SET slot = u.slot FROM unlimited u WHERE r.job_id = u.job_id)
+         INSERT INTO jobs.queue_slot (slot, job_id, n, queue)
+         SELECT u.slot, u.job_id,
+                (SELECT count(*) FROM jobs.queue_slot s WHERE s.queue = $1) + row_number() OVER (ORDER BY u.slot), $1
+           FROM unlimited u";
+    ADD_SLOTS(TEXT) =
+        "INSERT INTO jobs.queue_slot (slot, n, queue)
+         SELECT nextval('jobs.job_seq'), g.n, q.queue
+           FROM jobs.queue q, generate_series(1, q.concurrency) AS g(n)
+          WHERE q.queue = $1 AND NOT EXISTS (SELECT FROM jobs.queue_slot s WHERE s.queue = q.queue AND s.n = g.n)";
+    ADD_STARTS(TEXT, INT8, AT) =
+        "INSERT INTO jobs.queue_start (slot, free_at, queue)
+         SELECT nextval('jobs.job_seq'), $3, $1
+           FROM generate_series(1, $2 - (SELECT count(*) FROM jobs.queue_start s WHERE s.queue = $1))";
+    DROP_STARTS(TEXT, INT8) =
+        "DELETE FROM jobs.queue_start WHERE slot IN (
+           SELECT s.slot FROM jobs.queue_start s WHERE s.queue = $1 ORDER BY s.free_at DESC OFFSET $2)";
+}

@@ -10,9 +10,9 @@ use super::claims::key_args;
 use super::direct;
 use super::kept::Kept;
 use super::notes::NoteKind;
-use super::place::joined_to_its_row;
+use super::place::JOINED_TO_ITS_ROW;
 use super::queue::Queue;
-use super::spi::{Plan, Tuples};
+use super::spi::{Tuples, plans};
 use super::types::*;
 use crate::fault;
 
@@ -192,11 +192,11 @@ fn by_statement(keys: &[Key], folded: bool) -> BTreeMap<Key, UnderKey> {
     found
 }
 
-// One snapshot sees a job in exactly one place. An old snapshot may show two claims of one key: one
-// that is gone by now, and one that this transaction has put in its place. A plain join on a unique
-// column would stop at the first.
-static LOOK: Plan = Plan::new(
-    concat!(
+plans! {
+    // One snapshot sees a job in exactly one place. An old snapshot may show two claims of one key:
+    // one that is gone by now, and one that this transaction has put in its place. A plain join on
+    // a unique column would stop at the first.
+    LOOK(BYTEAS, BOOL) =
         "SELECT k.ord, h.id, h.released, h.returned, h.state, h.queue, h.created_at, h.scheduled_at, h.finalized_at,
             h.unique_until, h.unique_window, h.unique_final, h.hold_ends_at
        FROM unnest($1) WITH ORDINALITY AS k(key, ord)
@@ -223,9 +223,5 @@ static LOOK: Plan = Plan::new(
                  SELECT n.job_id, NULL, NULL FROM jobs.unique_note n
                   WHERE n.key = c.key AND n.kind = 'f' AND $2) u
            LEFT JOIN jobs.job j ON j.id = u.id
-           ",
-        joined_to_its_row!(),
-        ") h ON true"
-    ),
-    &[BYTEAS, BOOL],
-);
+{JOINED_TO_ITS_ROW}) h ON true";
+}

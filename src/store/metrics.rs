@@ -6,7 +6,7 @@ use std::rc::Rc;
 use jobs_core::counts::{Event, Time};
 
 use super::history;
-use super::spi::{Plan, Tuples, big, column, text};
+use super::spi::{Tuples, big, column, plans, text};
 use super::types::*;
 use crate::settings;
 
@@ -72,132 +72,111 @@ fn by_kind() -> Vec<Series> {
     series
 }
 
-static BY_KIND: Plan = Plan::new(
-    "SELECT m.metric, 'counter',
-            jsonb_build_object('queue', v.queue, 'kind', v.kind)
-              || CASE WHEN v.up_to = 0 THEN '{}'
-                      ELSE jsonb_build_object('le', CASE v.up_to WHEN -1 THEN '+Inf' ELSE trim_scale(v.up_to / 1e6)::text END) END,
-            v.value::double precision / m.unit, m.help
-       FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY v(name, queue, kind, up_to, value, n)
-       JOIN (VALUES
-         ('Inserted', 'jobs_kind_inserted_total', 1, 'Jobs inserted, by queue and kind'),
-         ('Started', 'jobs_kind_started_total', 1, 'Attempts begun, by queue and kind'),
-         ('Completed', 'jobs_kind_completed_total', 1, 'Jobs completed, by queue and kind'),
-         ('Failed', 'jobs_kind_failed_attempts_total', 1, 'Attempts that failed, by queue and kind'),
-         ('Discarded', 'jobs_kind_discarded_total', 1, 'Jobs discarded, by queue and kind'),
-         ('Cancelled', 'jobs_kind_cancelled_total', 1, 'Jobs cancelled, by queue and kind'),
-         ('Wait', 'jobs_wait_seconds_bucket', 1, 'Attempts that waited at most so long'),
-         ('WaitSum', 'jobs_wait_seconds_sum', 1000000, 'How long all attempts waited together'),
-         ('WaitCount', 'jobs_wait_seconds_count', 1, 'Attempts whose wait was measured'),
-         ('Run', 'jobs_run_seconds_bucket', 1, 'Attempts that ran at most so long'),
-         ('RunSum', 'jobs_run_seconds_sum', 1000000, 'How long all attempts ran together'),
-         ('RunCount', 'jobs_run_seconds_count', 1, 'Attempts whose time was measured')) m(name, metric, unit, help) ON m.name = v.name
-      ORDER BY v.n",
-    &[TEXTS, TEXTS, TEXTS, INT8S, INT8S],
-);
-
-// The busiest queues, and the others together, which are only looked at if there are any. A queue
-// that has their name is one of them.
-static QUEUES: Plan = Plan::new(
-    "WITH named AS MATERIALIZED (
-       SELECT q.queue, q.available, q.scheduled, q.pending, q.running, q.retryable, q.completed, q.cancelled, q.discarded, q.oldest_available_at, q.counted_at
-         FROM jobs.queues q
-        ORDER BY q.available + q.scheduled + q.pending + q.running + q.retryable DESC, q.completed + q.cancelled + q.discarded DESC, q.queue LIMIT $1)
-     SELECT m.metric, 'gauge', m.labels, m.value, m.help
-       FROM (SELECT n.*, s.paused_at IS NOT NULL AS paused, s.concurrency, s.max_waiting FROM named n LEFT JOIN jobs.queue s ON s.queue = n.queue WHERE n.queue <> '(others)'
+plans! {
+    BY_KIND(TEXTS, TEXTS, TEXTS, INT8S, INT8S) =
+        "SELECT m.metric, 'counter',
+                jsonb_build_object('queue', v.queue, 'kind', v.kind)
+                  || CASE WHEN v.up_to = 0 THEN '{{}}'
+                          ELSE jsonb_build_object('le', CASE v.up_to WHEN -1 THEN '+Inf' ELSE trim_scale(v.up_to / 1e6)::text END) END,
+                v.value::double precision / m.unit, m.help
+           FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY v(name, queue, kind, up_to, value, n)
+           JOIN (VALUES
+             ('Inserted', 'jobs_kind_inserted_total', 1, 'Jobs inserted, by queue and kind'),
+             ('Started', 'jobs_kind_started_total', 1, 'Attempts begun, by queue and kind'),
+             ('Completed', 'jobs_kind_completed_total', 1, 'Jobs completed, by queue and kind'),
+             ('Failed', 'jobs_kind_failed_attempts_total', 1, 'Attempts that failed, by queue and kind'),
+             ('Discarded', 'jobs_kind_discarded_total', 1, 'Jobs discarded, by queue and kind'),
+             ('Cancelled', 'jobs_kind_cancelled_total', 1, 'Jobs cancelled, by queue and kind'),
+             ('Wait', 'jobs_wait_seconds_bucket', 1, 'Attempts that waited at most so long'),
+             ('WaitSum', 'jobs_wait_seconds_sum', 1000000, 'How long all attempts waited together'),
+             ('WaitCount', 'jobs_wait_seconds_count', 1, 'Attempts whose wait was measured'),
+             ('Run', 'jobs_run_seconds_bucket', 1, 'Attempts that ran at most so long'),
+             ('RunSum', 'jobs_run_seconds_sum', 1000000, 'How long all attempts ran together'),
+             ('RunCount', 'jobs_run_seconds_count', 1, 'Attempts whose time was measured')) m(name, metric, unit, help) ON m.name = v.name
+          ORDER BY v.n";
+    // The busiest queues, and the others together, which are only looked at if there are any. A
+    // queue that has their name is one of them.
+    QUEUES(INT8) =
+        "WITH named AS MATERIALIZED (
+           SELECT q.queue, q.available, q.scheduled, q.pending, q.running, q.retryable, q.completed, q.cancelled, q.discarded, q.oldest_available_at, q.counted_at
+             FROM jobs.queues q
+            ORDER BY q.available + q.scheduled + q.pending + q.running + q.retryable DESC, q.completed + q.cancelled + q.discarded DESC, q.queue LIMIT $1)
+         SELECT m.metric, 'gauge', m.labels, m.value, m.help
+           FROM (SELECT n.*, s.paused_at IS NOT NULL AS paused, s.concurrency, s.max_waiting FROM named n LEFT JOIN jobs.queue s ON s.queue = n.queue WHERE n.queue <> '(others)'
+                 UNION ALL
+                 SELECT '(others)', sum(q.available), sum(q.scheduled), sum(q.pending), sum(q.running), sum(q.retryable), sum(q.completed),
+                        sum(q.cancelled), sum(q.discarded), min(q.oldest_available_at), NULL, NULL, NULL, NULL
+                   FROM jobs.queues q
+                  WHERE (SELECT count(*) = $1 OR bool_or(n.queue = '(others)') FROM named n)
+                    AND q.queue NOT IN (SELECT n.queue FROM named n WHERE n.queue <> '(others)') HAVING count(*) > 0) q, LATERAL (
+             SELECT 'jobs_queue_jobs', jsonb_build_object('queue', q.queue, 'state', s.state), s.jobs::double precision,
+                    'Jobs by queue and state; of long tables as counted before, see jobs_queue_counted_age_seconds'
+               FROM (VALUES ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running),
+                            ('retryable', q.retryable), ('completed', q.completed), ('cancelled', q.cancelled), ('discarded', q.discarded)) s(state, jobs)
              UNION ALL
-             SELECT '(others)', sum(q.available), sum(q.scheduled), sum(q.pending), sum(q.running), sum(q.retryable), sum(q.completed),
-                    sum(q.cancelled), sum(q.discarded), min(q.oldest_available_at), NULL, NULL, NULL, NULL
-               FROM jobs.queues q
-              WHERE (SELECT count(*) = $1 OR bool_or(n.queue = '(others)') FROM named n)
-                AND q.queue NOT IN (SELECT n.queue FROM named n WHERE n.queue <> '(others)') HAVING count(*) > 0) q, LATERAL (
-         SELECT 'jobs_queue_jobs', jsonb_build_object('queue', q.queue, 'state', s.state), s.jobs::double precision,
-                'Jobs by queue and state; of long tables as counted before, see jobs_queue_counted_age_seconds'
-           FROM (VALUES ('available', q.available), ('scheduled', q.scheduled), ('pending', q.pending), ('running', q.running),
-                        ('retryable', q.retryable), ('completed', q.completed), ('cancelled', q.cancelled), ('discarded', q.discarded)) s(state, jobs)
+             SELECT 'jobs_queue_oldest_available_age_seconds', jsonb_build_object('queue', q.queue),
+                    COALESCE(greatest(EXTRACT(epoch FROM clock_timestamp() - q.oldest_available_at), 0), 0)::double precision,
+                    'How long the oldest available job has waited; 0: there is none'
+             UNION ALL
+             SELECT 'jobs_queue_paused', jsonb_build_object('queue', q.queue), q.paused::integer::double precision, '1: the queue is paused'
+              WHERE q.paused IS NOT NULL
+             UNION ALL
+             SELECT 'jobs_queue_concurrency_limit', jsonb_build_object('queue', q.queue), q.concurrency::double precision, 'The most jobs of the queue that run at a time'
+              WHERE q.concurrency IS NOT NULL
+             UNION ALL
+             SELECT 'jobs_queue_waiting_limit', jsonb_build_object('queue', q.queue), q.max_waiting::double precision, 'The most jobs of the queue that may wait'
+              WHERE q.max_waiting IS NOT NULL
+             UNION ALL
+             SELECT 'jobs_queue_counted_age_seconds', jsonb_build_object('queue', q.queue),
+                    EXTRACT(epoch FROM clock_timestamp() - q.counted_at)::double precision, 'How long ago the kept counts of the queue were made'
+              WHERE q.counted_at IS NOT NULL) m(metric, labels, value, help)
+          ORDER BY m.metric, q.queue, m.labels";
+    WORK() =
+        "SELECT m.metric, 'gauge', '{{}}'::jsonb, m.value::double precision, m.help
+           FROM (SELECT count(DISTINCT r.worker) AS workers, count(*) FILTER (WHERE r.lease_expires_at <= clock_timestamp()) AS expired FROM jobs.running r) w,
+                LATERAL (VALUES
+                  ('jobs_workers', w.workers, 'Workers that hold jobs'),
+                  ('jobs_expired_leases', w.expired, 'Running jobs whose lease has run out and that are not yet rescued'),
+                  ('jobs_unique_claims', (SELECT greatest(c.reltuples, 0)::bigint FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.unique_claim'::pg_catalog.regclass),
+                   'Unique keys that are claimed, as of the last ANALYZE')
+                ) m(metric, value, help)";
+    WORKERS() =
+        "SELECT 'jobs_known_workers', 'gauge', jsonb_build_object('status', s.status), count(w.status)::double precision,
+                'Workers that jobs.workers shows: at work, idle, commanded to be quiet or to stop, or lost'
+           FROM (VALUES ('busy'), ('idle'), ('lost'), ('quiet'), ('stop')) s(status)
+           LEFT JOIN jobs.workers w ON w.status = s.status
+          GROUP BY s.status ORDER BY s.status";
+    // The server counts these anyway; they count what was rolled back, too.
+    TRAFFIC() =
+        "SELECT m.metric, 'counter', '{{}}'::jsonb, pg_catalog.pg_stat_get_tuples_inserted(m.place)::double precision, m.help
+           FROM (VALUES
+             ('jobs_inserted_total', 'jobs.job'::pg_catalog.regclass, 'Jobs inserted'),
+             ('jobs_fetched_total', 'jobs.running'::pg_catalog.regclass, 'Attempts begun'),
+             ('jobs_finished_total', 'jobs.finished'::pg_catalog.regclass, 'Jobs that became completed, cancelled or discarded'),
+             ('jobs_failed_attempts_total', 'jobs.error'::pg_catalog.regclass, 'Attempts that failed')) m(metric, place, help)";
+    TABLES() =
+        "SELECT m.metric, 'gauge', jsonb_build_object('table', c.relname), m.value::double precision, m.help
+           FROM pg_catalog.pg_class c, LATERAL (VALUES
+             ('jobs_table_bytes', pg_catalog.pg_total_relation_size(c.oid), 'Size of a table with its indexes'),
+             ('jobs_table_dead_rows', pg_catalog.pg_stat_get_dead_tuples(c.oid), 'Dead rows that vacuum has not cleared away')) m(metric, value, help)
+          WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'r'
+          ORDER BY m.metric, c.relname";
+    MAINTENANCE() =
+        "SELECT m.metric, m.type, jsonb_build_object('task', t.task), m.value, m.help
+           FROM jobs.maintenance t, LATERAL (VALUES
+             ('jobs_maintenance_last_run_timestamp_seconds', 'gauge', EXTRACT(epoch FROM t.last_run_at)::double precision, 'When the task ran last'),
+             ('jobs_maintenance_last_duration_seconds', 'gauge', EXTRACT(epoch FROM t.duration)::double precision, 'How long it took then'),
+             ('jobs_maintenance_failures', 'gauge', t.failures::double precision, 'How often the task has failed since it last succeeded'),
+             ('jobs_maintenance_rows_total', 'counter', t.rows_total::double precision, 'Rows that the task has handled'),
+             ('jobs_maintenance_failures_total', 'counter', t.failures_total::double precision, 'What the task has failed at')) m(metric, type, value, help)
+          WHERE m.value IS NOT NULL
+          ORDER BY m.metric, t.task";
+    HEALTH() =
+        "SELECT 'jobs_health_findings', 'gauge', jsonb_build_object('severity', s.severity),
+                s.findings::double precision, 'Findings of jobs.health()'
+           FROM (SELECT s.severity, count(h.severity) AS findings
+                   FROM (VALUES (1, 'critical'), (2, 'warning'), (3, 'info')) s(n, severity) LEFT JOIN jobs.health() h ON h.severity = s.severity
+                  GROUP BY s.n, s.severity ORDER BY s.n) s
          UNION ALL
-         SELECT 'jobs_queue_oldest_available_age_seconds', jsonb_build_object('queue', q.queue),
-                COALESCE(greatest(EXTRACT(epoch FROM clock_timestamp() - q.oldest_available_at), 0), 0)::double precision,
-                'How long the oldest available job has waited; 0: there is none'
-         UNION ALL
-         SELECT 'jobs_queue_paused', jsonb_build_object('queue', q.queue), q.paused::integer::double precision, '1: the queue is paused'
-          WHERE q.paused IS NOT NULL
-         UNION ALL
-         SELECT 'jobs_queue_concurrency_limit', jsonb_build_object('queue', q.queue), q.concurrency::double precision, 'The most jobs of the queue that run at a time'
-          WHERE q.concurrency IS NOT NULL
-         UNION ALL
-         SELECT 'jobs_queue_waiting_limit', jsonb_build_object('queue', q.queue), q.max_waiting::double precision, 'The most jobs of the queue that may wait'
-          WHERE q.max_waiting IS NOT NULL
-         UNION ALL
-         SELECT 'jobs_queue_counted_age_seconds', jsonb_build_object('queue', q.queue),
-                EXTRACT(epoch FROM clock_timestamp() - q.counted_at)::double precision, 'How long ago the kept counts of the queue were made'
-          WHERE q.counted_at IS NOT NULL) m(metric, labels, value, help)
-      ORDER BY m.metric, q.queue, m.labels",
-    &[INT8],
-);
-
-static WORK: Plan = Plan::new(
-    "SELECT m.metric, 'gauge', '{}'::jsonb, m.value::double precision, m.help
-       FROM (SELECT count(DISTINCT r.worker) AS workers, count(*) FILTER (WHERE r.lease_expires_at <= clock_timestamp()) AS expired FROM jobs.running r) w,
-            LATERAL (VALUES
-              ('jobs_workers', w.workers, 'Workers that hold jobs'),
-              ('jobs_expired_leases', w.expired, 'Running jobs whose lease has run out and that are not yet rescued'),
-              ('jobs_unique_claims', (SELECT greatest(c.reltuples, 0)::bigint FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.unique_claim'::pg_catalog.regclass),
-               'Unique keys that are claimed, as of the last ANALYZE')
-            ) m(metric, value, help)",
-    &[],
-);
-
-static WORKERS: Plan = Plan::new(
-    "SELECT 'jobs_known_workers', 'gauge', jsonb_build_object('status', s.status), count(w.status)::double precision,
-            'Workers that jobs.workers shows: at work, idle, commanded to be quiet or to stop, or lost'
-       FROM (VALUES ('busy'), ('idle'), ('lost'), ('quiet'), ('stop')) s(status)
-       LEFT JOIN jobs.workers w ON w.status = s.status
-      GROUP BY s.status ORDER BY s.status",
-    &[],
-);
-
-// The server counts these anyway; they count what was rolled back, too.
-static TRAFFIC: Plan = Plan::new(
-    "SELECT m.metric, 'counter', '{}'::jsonb, pg_catalog.pg_stat_get_tuples_inserted(m.place)::double precision, m.help
-       FROM (VALUES
-         ('jobs_inserted_total', 'jobs.job'::pg_catalog.regclass, 'Jobs inserted'),
-         ('jobs_fetched_total', 'jobs.running'::pg_catalog.regclass, 'Attempts begun'),
-         ('jobs_finished_total', 'jobs.finished'::pg_catalog.regclass, 'Jobs that became completed, cancelled or discarded'),
-         ('jobs_failed_attempts_total', 'jobs.error'::pg_catalog.regclass, 'Attempts that failed')) m(metric, place, help)",
-    &[],
-);
-
-static TABLES: Plan = Plan::new(
-    "SELECT m.metric, 'gauge', jsonb_build_object('table', c.relname), m.value::double precision, m.help
-       FROM pg_catalog.pg_class c, LATERAL (VALUES
-         ('jobs_table_bytes', pg_catalog.pg_total_relation_size(c.oid), 'Size of a table with its indexes'),
-         ('jobs_table_dead_rows', pg_catalog.pg_stat_get_dead_tuples(c.oid), 'Dead rows that vacuum has not cleared away')) m(metric, value, help)
-      WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'r'
-      ORDER BY m.metric, c.relname",
-    &[],
-);
-
-static MAINTENANCE: Plan = Plan::new(
-    "SELECT m.metric, m.type, jsonb_build_object('task', t.task), m.value, m.help
-       FROM jobs.maintenance t, LATERAL (VALUES
-         ('jobs_maintenance_last_run_timestamp_seconds', 'gauge', EXTRACT(epoch FROM t.last_run_at)::double precision, 'When the task ran last'),
-         ('jobs_maintenance_last_duration_seconds', 'gauge', EXTRACT(epoch FROM t.duration)::double precision, 'How long it took then'),
-         ('jobs_maintenance_failures', 'gauge', t.failures::double precision, 'How often the task has failed since it last succeeded'),
-         ('jobs_maintenance_rows_total', 'counter', t.rows_total::double precision, 'Rows that the task has handled'),
-         ('jobs_maintenance_failures_total', 'counter', t.failures_total::double precision, 'What the task has failed at')) m(metric, type, value, help)
-      WHERE m.value IS NOT NULL
-      ORDER BY m.metric, t.task",
-    &[],
-);
-
-static HEALTH: Plan = Plan::new(
-    "SELECT 'jobs_health_findings', 'gauge', jsonb_build_object('severity', s.severity),
-            s.findings::double precision, 'Findings of jobs.health()'
-       FROM (SELECT s.severity, count(h.severity) AS findings
-               FROM (VALUES (1, 'critical'), (2, 'warning'), (3, 'info')) s(n, severity) LEFT JOIN jobs.health() h ON h.severity = s.severity
-              GROUP BY s.n, s.severity ORDER BY s.n) s
-     UNION ALL
-     SELECT 'jobs_maintenance_paused', 'gauge', '{}', (SELECT count(*) FROM jobs.maintenance_pause)::double precision, '1: maintenance is paused'",
-    &[],
-);
+         SELECT 'jobs_maintenance_paused', 'gauge', '{{}}', (SELECT count(*) FROM jobs.maintenance_pause)::double precision, '1: maintenance is paused'";
+}

@@ -57,6 +57,7 @@ pub(crate) use crate::pg::spi;
 pub(crate) mod types {
     use pgrx::pg_sys::{self, Oid};
 
+    pub const OID: Oid = pg_sys::OIDOID;
     pub const BOOL: Oid = pg_sys::BOOLOID;
     pub const TEXT: Oid = pg_sys::TEXTOID;
     pub const INT2: Oid = pg_sys::INT2OID;

@@ -10,7 +10,7 @@ use pgrx::pg_sys::Datum;
 use super::effects::{Arrived, Spot};
 use super::history::Over;
 use super::place::TakenRow;
-use super::spi::{Plan, Tuples, big, column, text};
+use super::spi::{Tuples, big, column, plans, text};
 use super::types::*;
 use super::{direct, effects, retention};
 use crate::pg::jsonb::Jsonb;
@@ -259,37 +259,26 @@ fn kept(error: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{beginning}{note}"))
 }
 
-static TRIES: Plan = Plan::new(
-    "SELECT j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = j.id) AS errors, j.retry FROM jobs.job j WHERE j.id = $1",
-    &[INT8],
-);
-static NOTE_ERRORS: Plan = Plan::new(
-    "INSERT INTO jobs.error (job_id, at, token, scheduled_at, attempt, state, worker, error, details)
-     SELECT e.job_id, e.at, e.token, e.scheduled_at, e.attempt, e.state::jobs.state, e.worker, e.error, e.details
-       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
-         AS e(job_id, at, token, scheduled_at, attempt, state, worker, error, details)",
-    &[INT8S, ATS, INT8S, ATS, INT4S, TEXTS, TEXTS, TEXTS, JSONBS],
-);
-
-static PUT_READY: Plan = Plan::new(
-    "INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
-     SELECT COALESCE($5, nextval('jobs.job_seq')), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), $4, j.expires_at, $2, j.priority, j.queue
-       FROM jobs.job j WHERE j.id = $1 RETURNING queue, priority, seq",
-    &[INT8, INT4, AT, AT, INT8],
-);
-static PUT_SCHEDULED: Plan = Plan::new(
-    "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
-     SELECT j.id, $3, j.expires_at, $4, $2::jobs.state, j.queue FROM jobs.job j WHERE j.id = $1 RETURNING queue",
-    &[INT8, TEXT, AT, INT4],
-);
-static PUT_FINISHED: Plan = Plan::new(
-    "INSERT INTO jobs.finished (job_id, state, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
-                                attempt, worker, cancel_reason, kept_until, is_kept)
-     VALUES ($1, $2::jobs.state, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11 IS NOT NULL)",
-    &[INT8, TEXT, AT, INT8, AT, AT, AT, INT4, TEXT, TEXT, AT],
-);
-static NOTE_ANSWER: Plan = Plan::new(
-    "INSERT INTO jobs.answer (job_id, token, at, scheduled_at, state) VALUES ($1, $2, $3, $4, $5::jobs.state)
-     ON CONFLICT DO NOTHING",
-    &[INT8, INT8, AT, AT, TEXT],
-);
+plans! {
+    TRIES(INT8) =
+        "SELECT j.max_attempts, (SELECT count(*) FROM jobs.error e WHERE e.job_id = j.id) AS errors, j.retry FROM jobs.job j WHERE j.id = $1";
+    NOTE_ERRORS(INT8S, ATS, INT8S, ATS, INT4S, TEXTS, TEXTS, TEXTS, JSONBS) =
+        "INSERT INTO jobs.error (job_id, at, token, scheduled_at, attempt, state, worker, error, details)
+         SELECT e.job_id, e.at, e.token, e.scheduled_at, e.attempt, e.state::jobs.state, e.worker, e.error, e.details
+           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
+             AS e(job_id, at, token, scheduled_at, attempt, state, worker, error, details)";
+    PUT_READY(INT8, INT4, AT, AT, INT8) =
+        "INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
+         SELECT COALESCE($5, nextval('jobs.job_seq')), j.id, NULLIF($3, COALESCE(j.scheduled_at, j.created_at)), $4, j.expires_at, $2, j.priority, j.queue
+           FROM jobs.job j WHERE j.id = $1 RETURNING queue, priority, seq";
+    PUT_SCHEDULED(INT8, TEXT, AT, INT4) =
+        "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue)
+         SELECT j.id, $3, j.expires_at, $4, $2::jobs.state, j.queue FROM jobs.job j WHERE j.id = $1 RETURNING queue";
+    PUT_FINISHED(INT8, TEXT, AT, INT8, AT, AT, AT, INT4, TEXT, TEXT, AT) =
+        "INSERT INTO jobs.finished (job_id, state, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
+                                    attempt, worker, cancel_reason, kept_until, is_kept)
+         VALUES ($1, $2::jobs.state, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11 IS NOT NULL)";
+    NOTE_ANSWER(INT8, INT8, AT, AT, TEXT) =
+        "INSERT INTO jobs.answer (job_id, token, at, scheduled_at, state) VALUES ($1, $2, $3, $4, $5::jobs.state)
+         ON CONFLICT DO NOTHING";
+}

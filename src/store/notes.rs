@@ -7,7 +7,7 @@ use jobs_core::key::Key;
 use pgrx::pg_sys::{Datum, Oid};
 
 use super::claims::{key_arg, key_args};
-use super::spi::{Arg, Plan, big, column};
+use super::spi::{Arg, Plan, big, column, plans};
 use super::types::*;
 use crate::pg::memory;
 use crate::pg::transaction;
@@ -164,92 +164,66 @@ fn for_pairs(plan: &Plan, of: Oid, pairs: &[(Key, i64)]) {
     });
 }
 
-static FOLD: Plan = Plan::new(
-    "INSERT INTO jobs.unique_note (key, kind, seq, job_id)
-     SELECT n.key, 'f', n.id, n.id FROM unnest($1, $2) AS n(key, id) ON CONFLICT DO NOTHING",
-    &[BYTEAS, INT8S],
-);
-static RETURN: Plan = Plan::new(
-    "INSERT INTO jobs.unique_note (key, kind, seq, job_id) VALUES ($1, 'r', nextval('jobs.job_seq'), $2)",
-    &[BYTEA, INT8],
-);
-// A job that starts again has released its hold before. Whoever has written that note has
-// committed: he had the job, as this transaction has it now.
-static RELEASE: Plan = Plan::new(
-    "INSERT INTO jobs.unique_note (key, kind, seq, job_id, due_at)
-     SELECT j.unique_key, 'h', j.id, j.id, u.due_at
-       FROM unnest($1, $2) AS u(id, due_at) JOIN jobs.job j ON j.id = u.id
-      WHERE NOT EXISTS (SELECT FROM jobs.unique_note n
-                         WHERE n.key = j.unique_key AND n.kind = 'h' AND n.seq = j.id)
-     ON CONFLICT DO NOTHING",
-    &[INT8S, ATS],
-);
-// A transaction says it once of a key, so that nobody waits for another one's note. Said again it
-// writes nothing, unless it is for an earlier time: the next one would walk over each version. Only
-// a note of a dump may have the number of a later transaction: then that one has it looked at no
-// later than it said.
-static ORPHAN: Plan = Plan::new(
-    "INSERT INTO jobs.unique_note AS n (key, kind, seq, due_at)
-     SELECT u.key, 'o', pg_current_xact_id()::text::bigint, u.due_at FROM unnest($1, $2) AS u(key, due_at)
-     ON CONFLICT (key, kind, seq) DO UPDATE SET due_at = excluded.due_at WHERE excluded.due_at < n.due_at",
-    &[BYTEAS, ATS],
-);
-
-static DELETE: Plan = Plan::new(
-    "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
-       SELECT n.ctid FROM unnest($1, $2, $3) AS u(key, kind, seq)
-         JOIN jobs.unique_note n ON n.key = u.key AND n.kind = u.kind AND n.seq = u.seq
-          FOR UPDATE OF n SKIP LOCKED))",
-    &[BYTEAS, CHARS, INT8S],
-);
-static DELETE_OF_JOBS: Plan = Plan::new(
-    "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
-       SELECT n.ctid FROM unnest($1, $2) AS u(key, id)
-         JOIN jobs.unique_note n ON n.key = u.key AND n.kind = 'f' AND n.seq = u.id
-        UNION ALL
-       SELECT n.ctid FROM unnest($1, $2) AS u(key, id)
-         JOIN jobs.unique_note n ON n.key = u.key AND n.kind = 'r' AND n.job_id = u.id))",
-    &[BYTEAS, INT8S],
-);
-static DELETE_OF_KEYS: Plan = Plan::new(
-    "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
-       SELECT n.ctid FROM jobs.unique_note n
-        WHERE n.key = ANY ($1) AND (n.kind IN ('f', 'r') OR n.kind = 'h' AND $2) FOR UPDATE SKIP LOCKED))",
-    &[BYTEAS, BOOL],
-);
-static TIDY: Plan = Plan::new(
-    "WITH note AS MATERIALIZED (
-       SELECT n.key, n.kind, n.seq,
-              row_number() OVER (PARTITION BY n.key, n.kind, n.job_id ORDER BY n.seq DESC) > 1
-                OR NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = n.job_id) AS is_superfluous
-         FROM jobs.unique_note n WHERE n.key = ANY ($1) AND n.kind IN ('f', 'r'))
-     DELETE FROM jobs.unique_note n USING note u
-      WHERE u.is_superfluous AND n.key = u.key AND n.kind = u.kind AND n.seq = u.seq",
-    &[BYTEAS],
-);
-
-macro_rules! due {
-    ($column:literal) => {
-        concat!(
-            "SELECT n.",
-            $column,
-            " FROM jobs.unique_note n WHERE n.due_at <= $1 AND n.key <> ALL ($3)
-               ORDER BY n.due_at LIMIT $2 FOR UPDATE SKIP LOCKED"
-        )
-    };
+fn select_due(column: &str) -> String {
+    format!(
+        "SELECT n.{column} FROM jobs.unique_note n WHERE n.due_at <= $1 AND n.key <> ALL ($3)
+           ORDER BY n.due_at LIMIT $2 FOR UPDATE SKIP LOCKED"
+    )
 }
-static DUE: Plan = Plan::new(due!("key"), &[AT, INT8, BYTEAS]);
-static TAKE_DUE: Plan = Plan::new(
-    concat!(
-        "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(",
-        due!("ctid"),
-        ")) RETURNING key, kind"
-    ),
-    &[AT, INT8, BYTEAS],
-);
-static TAKE_DUE_OF: Plan = Plan::new(
-    "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
-       SELECT n.ctid FROM jobs.unique_note n WHERE n.key = $2 AND n.due_at <= $1 FOR UPDATE SKIP LOCKED))
-     RETURNING key, kind",
-    &[AT, BYTEA],
-);
+
+plans! {
+    FOLD(BYTEAS, INT8S) =
+        "INSERT INTO jobs.unique_note (key, kind, seq, job_id)
+         SELECT n.key, 'f', n.id, n.id FROM unnest($1, $2) AS n(key, id) ON CONFLICT DO NOTHING";
+    RETURN(BYTEA, INT8) =
+        "INSERT INTO jobs.unique_note (key, kind, seq, job_id) VALUES ($1, 'r', nextval('jobs.job_seq'), $2)";
+    // A job that starts again has released its hold before. Whoever has written that note has
+    // committed: he had the job, as this transaction has it now.
+    RELEASE(INT8S, ATS) =
+        "INSERT INTO jobs.unique_note (key, kind, seq, job_id, due_at)
+         SELECT j.unique_key, 'h', j.id, j.id, u.due_at
+           FROM unnest($1, $2) AS u(id, due_at) JOIN jobs.job j ON j.id = u.id
+          WHERE NOT EXISTS (SELECT FROM jobs.unique_note n
+                             WHERE n.key = j.unique_key AND n.kind = 'h' AND n.seq = j.id)
+         ON CONFLICT DO NOTHING";
+    // A transaction says it once of a key, so that nobody waits for another one's note. Said again
+    // it writes nothing, unless it is for an earlier time: the next one would walk over each
+    // version. Only a note of a dump may have the number of a later transaction: then that one has
+    // it looked at no later than it said.
+    ORPHAN(BYTEAS, ATS) =
+        "INSERT INTO jobs.unique_note AS n (key, kind, seq, due_at)
+         SELECT u.key, 'o', pg_current_xact_id()::text::bigint, u.due_at FROM unnest($1, $2) AS u(key, due_at)
+         ON CONFLICT (key, kind, seq) DO UPDATE SET due_at = excluded.due_at WHERE excluded.due_at < n.due_at";
+    DELETE(BYTEAS, CHARS, INT8S) =
+        "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
+           SELECT n.ctid FROM unnest($1, $2, $3) AS u(key, kind, seq)
+             JOIN jobs.unique_note n ON n.key = u.key AND n.kind = u.kind AND n.seq = u.seq
+              FOR UPDATE OF n SKIP LOCKED))";
+    DELETE_OF_JOBS(BYTEAS, INT8S) =
+        "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
+           SELECT n.ctid FROM unnest($1, $2) AS u(key, id)
+             JOIN jobs.unique_note n ON n.key = u.key AND n.kind = 'f' AND n.seq = u.id
+            UNION ALL
+           SELECT n.ctid FROM unnest($1, $2) AS u(key, id)
+             JOIN jobs.unique_note n ON n.key = u.key AND n.kind = 'r' AND n.job_id = u.id))";
+    DELETE_OF_KEYS(BYTEAS, BOOL) =
+        "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
+           SELECT n.ctid FROM jobs.unique_note n
+            WHERE n.key = ANY ($1) AND (n.kind IN ('f', 'r') OR n.kind = 'h' AND $2) FOR UPDATE SKIP LOCKED))";
+    TIDY(BYTEAS) =
+        "WITH note AS MATERIALIZED (
+           SELECT n.key, n.kind, n.seq,
+                  row_number() OVER (PARTITION BY n.key, n.kind, n.job_id ORDER BY n.seq DESC) > 1
+                    OR NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = n.job_id) AS is_superfluous
+             FROM jobs.unique_note n WHERE n.key = ANY ($1) AND n.kind IN ('f', 'r'))
+         DELETE FROM jobs.unique_note n USING note u
+          WHERE u.is_superfluous AND n.key = u.key AND n.kind = u.kind AND n.seq = u.seq";
+    DUE(AT, INT8, BYTEAS) => select_due("key");
+    TAKE_DUE(AT, INT8, BYTEAS) =
+        "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY({select_due})) RETURNING key, kind",
+        select_due = select_due("ctid");
+    TAKE_DUE_OF(AT, BYTEA) =
+        "DELETE FROM jobs.unique_note WHERE ctid = ANY (ARRAY(
+           SELECT n.ctid FROM jobs.unique_note n WHERE n.key = $2 AND n.due_at <= $1 FOR UPDATE SKIP LOCKED))
+         RETURNING key, kind";
+}

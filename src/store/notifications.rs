@@ -1,7 +1,7 @@
 //! Notifications on channel `jobs`, and what they are about where that is not known exactly.
 
 use super::due::queues_of;
-use super::spi::{Plan, texts};
+use super::spi::{plans, texts};
 use super::types::*;
 
 /// Queues that have available jobs.
@@ -22,19 +22,12 @@ pub fn send(payloads: &[String]) {
     SEND.execute(&[texts(payloads)]);
 }
 
-static AVAILABLE_QUEUES: Plan = Plan::new(
-    concat!(
-        queues_of!("jobs.ready"),
-        "SELECT q.queue FROM q WHERE q.queue IS NOT NULL"
-    ),
-    &[],
-);
-static CANCEL_REQUESTS: Plan = Plan::new(
-    "SELECT r.job_id FROM jobs.running r WHERE r.cancel_requested_at IS NOT NULL",
-    &[],
-);
-static BRIEFLY: Plan = Plan::new("SELECT set_config('lock_timeout', '1s', true)", &[]);
-static SEND: Plan = Plan::new(
-    "SELECT pg_notify('jobs', payload) FROM unnest($1) payload",
-    &[TEXTS],
-);
+plans! {
+    AVAILABLE_QUEUES() =
+        "{queues_of}SELECT q.queue FROM q WHERE q.queue IS NOT NULL",
+        queues_of = queues_of("jobs.ready");
+    CANCEL_REQUESTS() =
+        "SELECT r.job_id FROM jobs.running r WHERE r.cancel_requested_at IS NOT NULL";
+    BRIEFLY() = "SELECT set_config('lock_timeout', '1s', true)";
+    SEND(TEXTS) = "SELECT pg_notify('jobs', payload) FROM unnest($1) payload";
+}

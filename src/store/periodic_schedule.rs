@@ -5,7 +5,7 @@ use pgrx::pg_sys::Datum;
 
 use super::columns::columns;
 use super::config::Options;
-use super::spi::{Plan, Tuples, big, text, texts};
+use super::spi::{Tuples, big, plans, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -208,89 +208,40 @@ fn select() -> String {
     )
 }
 
-// A sequence that was used: see store::run_log::has_begun.
-static BEGIN_SEQUENCE: Plan = Plan::new(
-    "SELECT nextval('jobs.job_seq') FROM jobs.job_seq WHERE NOT is_called",
-    &[],
-);
-
-static PUT: Plan = Plan::built(
-    || {
-        let (columns, values) = (stored::list(), stored::parameters());
-        format!(
-            "INSERT INTO jobs.periodic_schedule ({columns}) VALUES ({values})
-             ON CONFLICT (name) DO UPDATE SET ({columns}) = ROW ({values}), last_error = NULL"
-        )
-    },
-    stored::TYPES,
-);
-
-static SAME: Plan = Plan::built(
-    || {
-        let (columns, values) = (stored::list(), stored::parameters());
-        format!(
-            "SELECT FROM jobs.periodic_schedule WHERE name = $3 AND record_image_eq(ROW ({columns}), ROW ({values}))"
-        )
-    },
-    stored::TYPES,
-);
-
-static PAUSE: Plan = Plan::new(
-    "UPDATE jobs.periodic_schedule SET paused_at = $2, paused_by = $3, pause_reason = $4, next_run_at = NULL WHERE name = $1",
-    &[TEXT, AT, TEXT, TEXT],
-);
-
-static RESUME: Plan = Plan::new(
-    "UPDATE jobs.periodic_schedule SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, next_run_at = $2 WHERE name = $1",
-    &[TEXT, AT],
-);
-
-static FIND: Plan = Plan::built(|| format!("{} WHERE name = $1", select()), &[TEXT]);
-
-static NAMES: Plan = Plan::new("SELECT name FROM jobs.periodic_schedule", &[]);
-
-static REMOVE: Plan = Plan::new(
-    "DELETE FROM jobs.periodic_schedule WHERE name = $1",
-    &[TEXT],
-);
-
-static LOCK: Plan = Plan::built(
-    || format!("{} WHERE name = $1 FOR UPDATE", select()),
-    &[TEXT],
-);
-
-static LOCK_FREE: Plan = Plan::built(
-    || format!("{} WHERE name = $1 FOR UPDATE SKIP LOCKED", select()),
-    &[TEXT],
-);
-
-static CUT: Plan = Plan::new(
-    "UPDATE jobs.periodic_schedule
-        SET defined_at = $2, last_run_at = $3, next_run_at = $4, paused_at = CASE WHEN paused_at > clock_timestamp() THEN clock_timestamp() ELSE paused_at END
-      WHERE name = $1",
-    &[TEXT, AT, AT, AT],
-);
-
-static DUE: Plan = Plan::built(
-    || {
-        format!(
-            "{} WHERE next_run_at <= $1 AND name <> ALL ($3)
-              ORDER BY next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-            select()
-        )
-    },
-    &[AT, INT8, TEXTS],
-);
-
-static NOTE_TICK: Plan = Plan::new(
-    "UPDATE jobs.periodic_schedule
-        SET last_run_at = $2, next_run_at = $3, last_job_id = $4, last_skipped = $5, last_error = $6,
-            last_ticks = jsonb_build_array(jsonb_build_object('at', $2, 'job_id', $4, 'skipped', $5, 'error', $6)) || (last_ticks - 9)
-      WHERE name = $1",
-    &[TEXT, AT, AT, INT8, BOOL, TEXT],
-);
-
-static PUT_OFF: Plan = Plan::new(
-    "UPDATE jobs.periodic_schedule SET next_run_at = $2, last_error = $3 WHERE name = $1",
-    &[TEXT, AT, TEXT],
-);
+plans! {
+    // A sequence that was used: see store::run_log::has_begun.
+    BEGIN_SEQUENCE() = "SELECT nextval('jobs.job_seq') FROM jobs.job_seq WHERE NOT is_called";
+    PUT[stored::TYPES] =
+        "INSERT INTO jobs.periodic_schedule ({columns}) VALUES ({values})
+         ON CONFLICT (name) DO UPDATE SET ({columns}) = ROW ({values}), last_error = NULL",
+        columns = stored::list(),
+        values = stored::parameters();
+    SAME[stored::TYPES] =
+        "SELECT FROM jobs.periodic_schedule WHERE name = $3 AND record_image_eq(ROW ({columns}), ROW ({values}))",
+        columns = stored::list(),
+        values = stored::parameters();
+    PAUSE(TEXT, AT, TEXT, TEXT) =
+        "UPDATE jobs.periodic_schedule SET paused_at = $2, paused_by = $3, pause_reason = $4, next_run_at = NULL WHERE name = $1";
+    RESUME(TEXT, AT) =
+        "UPDATE jobs.periodic_schedule SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, next_run_at = $2 WHERE name = $1";
+    FIND(TEXT) = "{select} WHERE name = $1", select = select();
+    NAMES() = "SELECT name FROM jobs.periodic_schedule";
+    REMOVE(TEXT) = "DELETE FROM jobs.periodic_schedule WHERE name = $1";
+    LOCK(TEXT) = "{select} WHERE name = $1 FOR UPDATE", select = select();
+    LOCK_FREE(TEXT) = "{select} WHERE name = $1 FOR UPDATE SKIP LOCKED", select = select();
+    CUT(TEXT, AT, AT, AT) =
+        "UPDATE jobs.periodic_schedule
+            SET defined_at = $2, last_run_at = $3, next_run_at = $4, paused_at = CASE WHEN paused_at > clock_timestamp() THEN clock_timestamp() ELSE paused_at END
+          WHERE name = $1";
+    DUE(AT, INT8, TEXTS) =
+        "{select} WHERE next_run_at <= $1 AND name <> ALL ($3)
+          ORDER BY next_run_at LIMIT $2 FOR UPDATE SKIP LOCKED",
+        select = select();
+    NOTE_TICK(TEXT, AT, AT, INT8, BOOL, TEXT) =
+        "UPDATE jobs.periodic_schedule
+            SET last_run_at = $2, next_run_at = $3, last_job_id = $4, last_skipped = $5, last_error = $6,
+                last_ticks = jsonb_build_array(jsonb_build_object('at', $2, 'job_id', $4, 'skipped', $5, 'error', $6)) || (last_ticks - 9)
+          WHERE name = $1";
+    PUT_OFF(TEXT, AT, TEXT) =
+        "UPDATE jobs.periodic_schedule SET next_run_at = $2, last_error = $3 WHERE name = $1";
+}

@@ -8,7 +8,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::finish::{self, Attempt, Then, Wait};
-use super::spi::{Arg, Plan, Tuples, big, bigs, text};
+use super::spi::{Arg, Tuples, big, bigs, plans, text};
 use super::types::*;
 use crate::pg::transaction;
 
@@ -184,91 +184,50 @@ pub fn worker_of(id: i64) -> Option<(String, i64)> {
 
 // The row of a job j that says where it is: a or b of ready, r of running, s of scheduled, f of
 // finished.
-macro_rules! joined_to_its_row {
-    () => {
-        "LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
-         LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id
-         LEFT JOIN jobs.running r ON r.job_id = j.id
-         LEFT JOIN jobs.scheduled s ON s.job_id = j.id
-         LEFT JOIN jobs.finished f ON f.job_id = j.id"
-    };
-}
-pub(super) use joined_to_its_row;
+pub(super) const JOINED_TO_ITS_ROW: &str =
+    "LEFT JOIN jobs.ready a ON a.queue = j.queue AND a.priority = j.priority AND a.seq = j.id
+     LEFT JOIN jobs.ready b ON b.job_id = j.id AND b.seq <> b.job_id
+     LEFT JOIN jobs.running r ON r.job_id = j.id
+     LEFT JOIN jobs.scheduled s ON s.job_id = j.id
+     LEFT JOIN jobs.finished f ON f.job_id = j.id";
 
-static LOCATE: Plan = Plan::new(
-    concat!(
+plans! {
+    LOCATE(INT8) =
         "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
                  ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
             COALESCE(a.seq, b.seq) AS seq, COALESCE(b.queue, j.queue) AS queue, COALESCE(b.priority, j.priority) AS priority,
             COALESCE(r.token, f.token) AS token, j.unique_key, r.cancel_requested_at IS NOT NULL AS is_asked_to_stop, r.cancel_reason
-       FROM jobs.job j ",
-        joined_to_its_row!(),
-        " WHERE j.id = $1"
-    ),
-    &[INT8],
-);
-
-static TAKE_READY: Plan = Plan::new(
-    "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3
-     RETURNING attempt, scheduled_at, available_at",
-    &[TEXT, INT2, INT8],
-);
-static TAKE_SCHEDULED: Plan = Plan::new(
-    "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
-     RETURNING attempt, NULLIF(due_at, 'infinity') AS scheduled_at",
-    &[INT8, TEXT],
-);
-static TAKE_FINISHED: Plan = Plan::new(
-    "DELETE FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state
-     RETURNING attempt, scheduled_at, token",
-    &[INT8, TEXT],
-);
-static WORKER_OF: Plan = Plan::new(
-    "SELECT worker, attempted_at FROM jobs.running WHERE job_id = $1",
-    &[INT8],
-);
-static LOCK_JOBS: Plan = Plan::new(
-    "SELECT FROM jobs.job WHERE id = ANY ($1) FOR SHARE",
-    &[INT8S],
-);
-static LOCK_RUNNING_SHARED: Plan = Plan::new(
-    "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE",
-    &[INT8, INT8],
-);
-static LOCK_FINISHED: Plan = Plan::new(
-    "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR UPDATE",
-    &[INT8, TEXT],
-);
-static LOCK_READY: Plan = Plan::new(
-    "SELECT FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 FOR UPDATE",
-    &[TEXT, INT2, INT8],
-);
-static LOCK_SCHEDULED: Plan = Plan::new(
-    "SELECT FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state FOR UPDATE",
-    &[INT8, TEXT],
-);
-static LOCK_RUNNING: Plan = Plan::new(
-    "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR UPDATE",
-    &[INT8, INT8],
-);
-static LOCK_ALL_READY: Plan = Plan::new(
-    "SELECT FROM unnest($1) AS n(id) JOIN jobs.job j ON j.id = n.id
-       JOIN jobs.ready r ON r.queue = j.queue AND r.priority = j.priority AND r.seq = j.id FOR UPDATE OF r",
-    &[INT8S],
-);
-static LOCK_ALL_REQUEUED: Plan = Plan::new(
-    "SELECT FROM unnest($1) AS n(id) JOIN jobs.ready r ON r.job_id = n.id AND r.seq <> r.job_id FOR UPDATE OF r",
-    &[INT8S],
-);
-static LOCK_ALL_SCHEDULED: Plan = Plan::new(
-    "SELECT FROM unnest($1) AS n(id) JOIN jobs.scheduled s ON s.job_id = n.id FOR UPDATE OF s",
-    &[INT8S],
-);
-static LOCK_ALL_RUNNING: Plan = Plan::new(
-    "SELECT FROM jobs.running WHERE job_id = ANY ($1) ORDER BY job_id FOR UPDATE",
-    &[INT8S],
-);
-static LOCK_FINISHED_SHARED: Plan = Plan::new(
-    "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR KEY SHARE",
-    &[INT8, TEXT],
-);
+       FROM jobs.job j {JOINED_TO_ITS_ROW} WHERE j.id = $1";
+    TAKE_READY(TEXT, INT2, INT8) =
+        "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3
+         RETURNING attempt, scheduled_at, available_at";
+    TAKE_SCHEDULED(INT8, TEXT) =
+        "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
+         RETURNING attempt, NULLIF(due_at, 'infinity') AS scheduled_at";
+    TAKE_FINISHED(INT8, TEXT) =
+        "DELETE FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state
+         RETURNING attempt, scheduled_at, token";
+    WORKER_OF(INT8) = "SELECT worker, attempted_at FROM jobs.running WHERE job_id = $1";
+    LOCK_JOBS(INT8S) = "SELECT FROM jobs.job WHERE id = ANY ($1) FOR SHARE";
+    LOCK_RUNNING_SHARED(INT8, INT8) =
+        "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE";
+    LOCK_FINISHED(INT8, TEXT) =
+        "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR UPDATE";
+    LOCK_READY(TEXT, INT2, INT8) =
+        "SELECT FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 FOR UPDATE";
+    LOCK_SCHEDULED(INT8, TEXT) =
+        "SELECT FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state FOR UPDATE";
+    LOCK_RUNNING(INT8, INT8) =
+        "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR UPDATE";
+    LOCK_ALL_READY(INT8S) =
+        "SELECT FROM unnest($1) AS n(id) JOIN jobs.job j ON j.id = n.id
+           JOIN jobs.ready r ON r.queue = j.queue AND r.priority = j.priority AND r.seq = j.id FOR UPDATE OF r";
+    LOCK_ALL_REQUEUED(INT8S) =
+        "SELECT FROM unnest($1) AS n(id) JOIN jobs.ready r ON r.job_id = n.id AND r.seq <> r.job_id FOR UPDATE OF r";
+    LOCK_ALL_SCHEDULED(INT8S) =
+        "SELECT FROM unnest($1) AS n(id) JOIN jobs.scheduled s ON s.job_id = n.id FOR UPDATE OF s";
+    LOCK_ALL_RUNNING(INT8S) =
+        "SELECT FROM jobs.running WHERE job_id = ANY ($1) ORDER BY job_id FOR UPDATE";
+    LOCK_FINISHED_SHARED(INT8, TEXT) =
+        "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR KEY SHARE";
+}

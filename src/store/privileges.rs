@@ -1,9 +1,9 @@
 //! Who may do what: the statements that grant and revoke. Roles and objects cannot be parameters of
 //! these, so their text is made here, of names that the catalog has quoted.
 
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::{Datum, Oid};
 
-use super::spi::{self, Plan, Tuples, text, texts};
+use super::spi::{self, Plan, Tuples, plans, text, texts};
 use super::types::*;
 use crate::pg::role::as_role;
 
@@ -99,63 +99,49 @@ pub(super) fn execute(statement: &str) {
     spi::run_text(statement);
 }
 
-static ROLE: Plan = Plan::new(
-    "SELECT r.oid, pg_catalog.quote_ident(r.rolname) AS name FROM pg_catalog.pg_roles r WHERE r.rolname = $1",
-    &[TEXT],
-);
-static ROLES: Plan = Plan::new("SELECT r.rolname::text FROM pg_catalog.pg_roles r", &[]);
-macro_rules! functions {
-    ($which:literal) => {
-        concat!(
-            "SELECT p.oid::pg_catalog.regprocedure::text FROM pg_catalog.pg_proc p
-              WHERE p.pronamespace = 'jobs'::pg_catalog.regnamespace AND p.proname ",
-            $which,
-            " ORDER BY 1"
-        )
-    };
+fn select_functions(which: &str) -> String {
+    format!(
+        "SELECT p.oid::pg_catalog.regprocedure::text FROM pg_catalog.pg_proc p
+          WHERE p.pronamespace = 'jobs'::pg_catalog.regnamespace AND p.proname {which} ORDER BY 1"
+    )
 }
-static FUNCTIONS: Plan = Plan::new(functions!("= ANY ($1)"), &[TEXTS]);
-static OTHER_FUNCTIONS: Plan = Plan::new(functions!("<> ALL ($1)"), &[TEXTS]);
-static VIEWS: Plan = Plan::new(
-    "SELECT c.oid::pg_catalog.regclass::text FROM pg_catalog.pg_class c
-      WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'v' ORDER BY 1",
-    &[],
-);
-// Those of states and of results; tables have theirs, too.
-static TYPES: Plan = Plan::new(
-    "SELECT t.oid::pg_catalog.regtype::text FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_class c ON c.oid = t.typrelid
-      WHERE t.typnamespace = 'jobs'::pg_catalog.regnamespace AND (t.typtype = 'e' OR c.relkind = 'c') ORDER BY 1",
-    &[],
-);
-macro_rules! rights {
-    ($what:literal) => {
-        concat!(
-            "SELECT ",
-            $what,
-            " FROM (SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || c.oid::pg_catalog.regclass::text AS what, a.acl, c.relowner AS owner
-               FROM pg_catalog.pg_class c,
-                    LATERAL (SELECT c.relacl AS acl
-                             UNION ALL SELECT t.attacl FROM pg_catalog.pg_attribute t WHERE t.attrelid = c.oid AND NOT t.attisdropped) a
-              WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace
-             UNION ALL
-             SELECT 'ROUTINE ' || p.oid::pg_catalog.regprocedure::text, p.proacl, p.proowner
-               FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'jobs'::pg_catalog.regnamespace
-             UNION ALL
-             SELECT 'TYPE ' || t.oid::pg_catalog.regtype::text, t.typacl, t.typowner
-               FROM pg_catalog.pg_type t WHERE t.typnamespace = 'jobs'::pg_catalog.regnamespace
-             UNION ALL
-             SELECT 'SCHEMA jobs', n.nspacl, n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname = 'jobs') o,
-            LATERAL pg_catalog.aclexplode(o.acl) e
-      WHERE e.grantee = $1 AND e.grantee <> o.owner"
-        )
-    };
+
+fn select_rights(what: &str) -> String {
+    format!(
+        "SELECT {what} FROM (SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || c.oid::pg_catalog.regclass::text AS what, a.acl, c.relowner AS owner
+           FROM pg_catalog.pg_class c,
+                LATERAL (SELECT c.relacl AS acl
+                         UNION ALL SELECT t.attacl FROM pg_catalog.pg_attribute t WHERE t.attrelid = c.oid AND NOT t.attisdropped) a
+          WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace
+         UNION ALL
+         SELECT 'ROUTINE ' || p.oid::pg_catalog.regprocedure::text, p.proacl, p.proowner
+           FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'jobs'::pg_catalog.regnamespace
+         UNION ALL
+         SELECT 'TYPE ' || t.oid::pg_catalog.regtype::text, t.typacl, t.typowner
+           FROM pg_catalog.pg_type t WHERE t.typnamespace = 'jobs'::pg_catalog.regnamespace
+         UNION ALL
+         SELECT 'SCHEMA jobs', n.nspacl, n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname = 'jobs') o,
+        LATERAL pg_catalog.aclexplode(o.acl) e
+  WHERE e.grantee = $1 AND e.grantee <> o.owner"
+    )
 }
-// Column privileges go with those of the table. An owner's own rights stay.
-static GRANTS: Plan = Plan::new(
-    concat!(
-        rights!("DISTINCT e.grantor, o.what, o.what = 'SCHEMA jobs'"),
-        " ORDER BY 3, 2, 1"
-    ),
-    &[pg_sys::OIDOID],
-);
-static RIGHTS: Plan = Plan::new(rights!("count(*)"), &[pg_sys::OIDOID]);
+
+plans! {
+    ROLE(TEXT) =
+        "SELECT r.oid, pg_catalog.quote_ident(r.rolname) AS name FROM pg_catalog.pg_roles r WHERE r.rolname = $1";
+    ROLES() = "SELECT r.rolname::text FROM pg_catalog.pg_roles r";
+    FUNCTIONS(TEXTS) => select_functions("= ANY ($1)");
+    OTHER_FUNCTIONS(TEXTS) => select_functions("<> ALL ($1)");
+    VIEWS() =
+        "SELECT c.oid::pg_catalog.regclass::text FROM pg_catalog.pg_class c
+          WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'v' ORDER BY 1";
+    // Those of states and of results; tables have theirs, too.
+    TYPES() =
+        "SELECT t.oid::pg_catalog.regtype::text FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_class c ON c.oid = t.typrelid
+          WHERE t.typnamespace = 'jobs'::pg_catalog.regnamespace AND (t.typtype = 'e' OR c.relkind = 'c') ORDER BY 1";
+    // Column privileges go with those of the table. An owner's own rights stay.
+    GRANTS(OID) =
+        "{select_rights} ORDER BY 3, 2, 1",
+        select_rights = select_rights("DISTINCT e.grantor, o.what, o.what = 'SCHEMA jobs'");
+    RIGHTS(OID) => select_rights("count(*)");
+}

@@ -7,7 +7,7 @@ use jobs_core::state::State;
 use super::kept::Kept;
 use super::queue::Queue;
 use super::retention::{self, Term};
-use super::spi::{Plan, Tuples, big, bigs, text};
+use super::spi::{Tuples, big, bigs, plans, text};
 use super::types::*;
 use super::{direct, effects, erase};
 use crate::pg::time;
@@ -247,60 +247,36 @@ pub fn forget_answers(horizon: i64, limit: i64) -> usize {
     FORGET_ANSWERS.execute(&[big(horizon), big(limit)])
 }
 
-macro_rules! final_jobs {
-    ($which:literal) => {
-        concat!(
-            "SELECT f.job_id, j.unique_key, f.state::text, f.finalized_at, f.kept_until, j.queue,
-                    COALESCE(f.scheduled_at, j.scheduled_at, j.created_at) AS scheduled_at, j.unique_until, j.unique_window, j.unique_final
-               FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id WHERE ",
-            $which
-        )
-    };
+fn final_jobs(which: &str) -> String {
+    format!(
+        "SELECT f.job_id, j.unique_key, f.state::text, f.finalized_at, f.kept_until, j.queue,
+                COALESCE(f.scheduled_at, j.scheduled_at, j.created_at) AS scheduled_at, j.unique_until, j.unique_window, j.unique_final
+           FROM jobs.finished f JOIN jobs.job j ON j.id = f.job_id WHERE {which}"
+    )
 }
-// The job is locked as well, so that what it was updated to meanwhile is looked at.
-static AGED: Plan = Plan::new(
-    final_jobs!(
-        "f.state = $4::jobs.state AND NOT f.is_kept AND f.finalized_at <= $1 AND f.job_id <> ALL ($3)
-          ORDER BY f.finalized_at LIMIT $2 FOR UPDATE OF f, j SKIP LOCKED"
-    ),
-    &[AT, INT8, INT8S, TEXT],
-);
-static KEPT: Plan = Plan::new(
-    final_jobs!(
-        "f.kept_until <= $1 AND f.job_id <> ALL ($3)
-          ORDER BY f.kept_until LIMIT $2 FOR UPDATE OF f, j SKIP LOCKED"
-    ),
-    &[AT, INT8, INT8S],
-);
-static THESE: Plan = Plan::new(
-    final_jobs!("f.job_id = ANY ($1) FOR UPDATE OF f, j SKIP LOCKED"),
-    &[INT8S],
-);
-static NEXT: Plan = Plan::new(
-    "SELECT max(n.job_id) AS last, count(*) FROM (
-       SELECT f.job_id FROM jobs.finished f WHERE f.job_id > $1 ORDER BY f.job_id LIMIT $2) n",
-    &[INT8, INT8],
-);
-// Jobs that go by the settings, and of whose queue nothing is set, are as they should be.
-static BETWEEN: Plan = Plan::new(
-    final_jobs!(
-        "f.job_id > $1 AND f.job_id <= $2
-            AND (f.is_kept OR EXISTS (
-              SELECT FROM jobs.queue q WHERE q.queue = j.queue
-                 AND COALESCE(q.retention_completed, q.retention_cancelled, q.retention_discarded) IS NOT NULL))"
-    ),
-    &[INT8, INT8],
-);
-static FIRST_AGED: Plan = Plan::new(
-    "SELECT min(f.finalized_at) FROM jobs.finished f WHERE f.state = $1::jobs.state AND NOT f.is_kept",
-    &[TEXT],
-);
-static FIRST_KEPT: Plan = Plan::new(
-    "SELECT min(f.kept_until) FROM jobs.finished f WHERE f.kept_until IS NOT NULL",
-    &[],
-);
-static FORGET_ANSWERS: Plan = Plan::new(
-    "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
-       SELECT a.ctid FROM jobs.answer a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))",
-    &[AT, INT8],
-);
+
+plans! {
+    // The job is locked as well, so that what it was updated to meanwhile is looked at.
+    AGED(AT, INT8, INT8S, TEXT) =>
+        final_jobs("f.state = $4::jobs.state AND NOT f.is_kept AND f.finalized_at <= $1 AND f.job_id <> ALL ($3)
+              ORDER BY f.finalized_at LIMIT $2 FOR UPDATE OF f, j SKIP LOCKED");
+    KEPT(AT, INT8, INT8S) =>
+        final_jobs("f.kept_until <= $1 AND f.job_id <> ALL ($3)
+              ORDER BY f.kept_until LIMIT $2 FOR UPDATE OF f, j SKIP LOCKED");
+    THESE(INT8S) => final_jobs("f.job_id = ANY ($1) FOR UPDATE OF f, j SKIP LOCKED");
+    NEXT(INT8, INT8) =
+        "SELECT max(n.job_id) AS last, count(*) FROM (
+           SELECT f.job_id FROM jobs.finished f WHERE f.job_id > $1 ORDER BY f.job_id LIMIT $2) n";
+    // Jobs that go by the settings, and of whose queue nothing is set, are as they should be.
+    BETWEEN(INT8, INT8) =>
+        final_jobs("f.job_id > $1 AND f.job_id <= $2
+                AND (f.is_kept OR EXISTS (
+                  SELECT FROM jobs.queue q WHERE q.queue = j.queue
+                     AND COALESCE(q.retention_completed, q.retention_cancelled, q.retention_discarded) IS NOT NULL))");
+    FIRST_AGED(TEXT) =
+        "SELECT min(f.finalized_at) FROM jobs.finished f WHERE f.state = $1::jobs.state AND NOT f.is_kept";
+    FIRST_KEPT() = "SELECT min(f.kept_until) FROM jobs.finished f WHERE f.kept_until IS NOT NULL";
+    FORGET_ANSWERS(AT, INT8) =
+        "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
+           SELECT a.ctid FROM jobs.answer a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+}

@@ -8,7 +8,7 @@ use super::claims::key_args;
 use super::direct;
 use super::notes;
 use super::prune::Old;
-use super::spi::{Plan, big};
+use super::spi::{Plan, big, plans};
 use super::types::*;
 use crate::fault::{self, Fault};
 use crate::pg::{time, transaction};
@@ -108,28 +108,20 @@ pub(super) fn clear_claims(erased: &[Old]) {
     reap_claims(&locks.locked, now);
 }
 
-static LOCK_CLAIMS: Plan = Plan::new(
-    "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1) ORDER BY c.key FOR UPDATE SKIP LOCKED",
-    &[BYTEAS],
-);
-static EXISTING_CLAIMS: Plan = Plan::new(
-    "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1)",
-    &[BYTEAS],
-);
-// Until when the last hold on a key goes on; null: there is none.
-static WITHOUT_JOB: Plan = Plan::new(
-    "SELECT c.key, (SELECT max(u.ends_at) FROM unnest(c.jobs, c.hold_ends_at) AS u(id, ends_at)
-                     WHERE u.ends_at > $2
-                       AND NOT EXISTS (SELECT FROM jobs.unique_note n
-                                        WHERE n.key = c.key AND n.kind = 'h' AND n.seq = u.id)) AS ends_at
-       FROM jobs.unique_claim c
-      WHERE c.key = ANY ($1)
-        AND NOT EXISTS (SELECT FROM unnest(c.jobs) AS u(id) JOIN jobs.job j ON j.id = u.id)
-        AND NOT EXISTS (SELECT FROM jobs.unique_note n JOIN jobs.job j ON j.id = n.job_id
-                         WHERE n.key = c.key AND n.kind IN ('f', 'r'))",
-    &[BYTEAS, AT],
-);
-static DELETE_CLAIMS: Plan = Plan::new(
-    "DELETE FROM jobs.unique_claim WHERE key = ANY ($1)",
-    &[BYTEAS],
-);
+plans! {
+    LOCK_CLAIMS(BYTEAS) =
+        "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1) ORDER BY c.key FOR UPDATE SKIP LOCKED";
+    EXISTING_CLAIMS(BYTEAS) = "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1)";
+    // Until when the last hold on a key goes on; null: there is none.
+    WITHOUT_JOB(BYTEAS, AT) =
+        "SELECT c.key, (SELECT max(u.ends_at) FROM unnest(c.jobs, c.hold_ends_at) AS u(id, ends_at)
+                         WHERE u.ends_at > $2
+                           AND NOT EXISTS (SELECT FROM jobs.unique_note n
+                                            WHERE n.key = c.key AND n.kind = 'h' AND n.seq = u.id)) AS ends_at
+           FROM jobs.unique_claim c
+          WHERE c.key = ANY ($1)
+            AND NOT EXISTS (SELECT FROM unnest(c.jobs) AS u(id) JOIN jobs.job j ON j.id = u.id)
+            AND NOT EXISTS (SELECT FROM jobs.unique_note n JOIN jobs.job j ON j.id = n.job_id
+                             WHERE n.key = c.key AND n.kind IN ('f', 'r'))";
+    DELETE_CLAIMS(BYTEAS) = "DELETE FROM jobs.unique_claim WHERE key = ANY ($1)";
+}

@@ -18,7 +18,7 @@ use super::config::{self, Rare};
 use super::config_cache;
 use super::direct;
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, big, bigs, column};
+use super::spi::{Snapshot, big, bigs, column, plans};
 use super::types::*;
 use crate::pg::{lock, time};
 
@@ -142,48 +142,33 @@ fn is_told_everywhere() -> bool {
     lock::nobody_writes(config::tables()[1])
 }
 
-static QUEUE: Plan = Plan::new("SELECT j.queue FROM jobs.job j WHERE j.id = $1", &[INT8]);
-static FINALIZED_AT: Plan = Plan::new(
-    "SELECT f.finalized_at FROM jobs.finished f WHERE f.job_id = $1",
-    &[INT8],
-);
-static SET: Plan = Plan::new(
-    "UPDATE jobs.finished f SET kept_until = n.until, is_kept = n.until IS NOT NULL
-       FROM unnest($1, $2) AS n(id, until) WHERE f.job_id = n.id AND f.kept_until IS DISTINCT FROM n.until",
-    &[INT8S, ATS],
-);
-
-static NOTE_CHANGE: Plan = Plan::new(
-    "INSERT INTO jobs.retention_change (made_by, after_id, since, is_settled)
-     VALUES (pg_current_xact_id()::text::bigint, 0, pg_current_xact_id(), false)
-     ON CONFLICT (made_by) DO UPDATE SET after_id = 0, since = excluded.since, is_settled = false",
-    &[],
-);
-static HAS_CHANGED: Plan = Plan::new("SELECT FROM jobs.retention_change LIMIT 1", &[]);
-// Of another server, after a restore, nobody goes by what was set there. Such a transaction may
-// look like one that is yet to come.
-static SETTLE: Plan = Plan::new(
-    "UPDATE jobs.retention_change SET since = pg_current_xact_id(), is_settled = true
-      WHERE ctid = ANY (ARRAY(
-        SELECT c.ctid FROM jobs.retention_change c
-         WHERE NOT c.is_settled AND c.since IS DISTINCT FROM pg_current_xact_id_if_assigned()
-            OR c.since > pg_snapshot_xmax(pg_current_snapshot())
-           FOR UPDATE SKIP LOCKED))",
-    &[],
-);
-static CHANGES: Plan = Plan::new(
-    "SELECT c.made_by, c.after_id FROM jobs.retention_change c
-      WHERE c.is_settled
-        AND (c.since < pg_snapshot_xmin(pg_current_snapshot())
-             OR c.since = pg_current_xact_id_if_assigned() AND c.since = pg_snapshot_xmin(pg_current_snapshot()))
-      ORDER BY c.after_id, c.made_by LIMIT 1000 FOR UPDATE SKIP LOCKED",
-    &[],
-);
-static PROGRESS: Plan = Plan::new(
-    "UPDATE jobs.retention_change SET after_id = $2 WHERE made_by = ANY ($1)",
-    &[INT8S, INT8],
-);
-static FOLLOWED: Plan = Plan::new(
-    "DELETE FROM jobs.retention_change WHERE made_by = ANY ($1)",
-    &[INT8S],
-);
+plans! {
+    QUEUE(INT8) = "SELECT j.queue FROM jobs.job j WHERE j.id = $1";
+    FINALIZED_AT(INT8) = "SELECT f.finalized_at FROM jobs.finished f WHERE f.job_id = $1";
+    SET(INT8S, ATS) =
+        "UPDATE jobs.finished f SET kept_until = n.until, is_kept = n.until IS NOT NULL
+           FROM unnest($1, $2) AS n(id, until) WHERE f.job_id = n.id AND f.kept_until IS DISTINCT FROM n.until";
+    NOTE_CHANGE() =
+        "INSERT INTO jobs.retention_change (made_by, after_id, since, is_settled)
+         VALUES (pg_current_xact_id()::text::bigint, 0, pg_current_xact_id(), false)
+         ON CONFLICT (made_by) DO UPDATE SET after_id = 0, since = excluded.since, is_settled = false";
+    HAS_CHANGED() = "SELECT FROM jobs.retention_change LIMIT 1";
+    // Of another server, after a restore, nobody goes by what was set there. Such a transaction may
+    // look like one that is yet to come.
+    SETTLE() =
+        "UPDATE jobs.retention_change SET since = pg_current_xact_id(), is_settled = true
+          WHERE ctid = ANY (ARRAY(
+            SELECT c.ctid FROM jobs.retention_change c
+             WHERE NOT c.is_settled AND c.since IS DISTINCT FROM pg_current_xact_id_if_assigned()
+                OR c.since > pg_snapshot_xmax(pg_current_snapshot())
+               FOR UPDATE SKIP LOCKED))";
+    CHANGES() =
+        "SELECT c.made_by, c.after_id FROM jobs.retention_change c
+          WHERE c.is_settled
+            AND (c.since < pg_snapshot_xmin(pg_current_snapshot())
+                 OR c.since = pg_current_xact_id_if_assigned() AND c.since = pg_snapshot_xmin(pg_current_snapshot()))
+          ORDER BY c.after_id, c.made_by LIMIT 1000 FOR UPDATE SKIP LOCKED";
+    PROGRESS(INT8S, INT8) =
+        "UPDATE jobs.retention_change SET after_id = $2 WHERE made_by = ANY ($1)";
+    FOLLOWED(INT8S) = "DELETE FROM jobs.retention_change WHERE made_by = ANY ($1)";
+}

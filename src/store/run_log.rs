@@ -4,7 +4,7 @@
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
-use super::spi::{Plan, Snapshot, text};
+use super::spi::{Snapshot, plans, text};
 use super::types::*;
 use crate::pg::lock;
 use crate::pg::name::Name;
@@ -125,38 +125,31 @@ pub fn end_pause() -> bool {
     RESUME.execute(&[]) > 0
 }
 
-static HAS_BEGUN: Plan = Plan::new("SELECT s.is_called FROM jobs.job_seq s", &[]);
 // Anybody can call a session pg_restore; who restores jobs can act as the owner of its tables.
-macro_rules! is_being_restored {
-    () => {
-        "EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a
-                  WHERE a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
-                    AND a.application_name = 'pg_restore'
-                    AND pg_catalog.pg_has_role(a.usesysid, (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.job'::pg_catalog.regclass), 'MEMBER'))"
-    };
+pub(super) const RESTORING: &str =
+    "EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a
+              WHERE a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+                AND a.application_name = 'pg_restore'
+                AND pg_catalog.pg_has_role(a.usesysid, (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.job'::pg_catalog.regclass), 'MEMBER'))";
+
+plans! {
+    HAS_BEGUN() = "SELECT s.is_called FROM jobs.job_seq s";
 }
-pub(super) use is_being_restored;
 
 static MAINTENANCE_PAUSE: Name = Name::new(c"maintenance_pause");
-static PAUSED_BY: Plan = Plan::new("SELECT p.paused_by FROM jobs.maintenance_pause p", &[]);
-static IS_BEING_RESTORED: Plan = Plan::new(concat!("SELECT ", is_being_restored!()), &[]);
-static FAILING: Plan = Plan::new(
-    "SELECT t.task FROM jobs.maintenance_task t WHERE t.failures > 0",
-    &[],
-);
-static NOTE: Plan = Plan::new(
-    "UPDATE jobs.maintenance_task
-        SET last_run_at = $2, duration = $3, rows = $4, rows_total = rows_total + $4,
-            failures = CASE WHEN $6 THEN 0 WHEN $5 > 0 THEN failures + 1 ELSE failures END, failures_total = failures_total + $5,
-            last_error_at = CASE WHEN $5 > 0 THEN $2 ELSE last_error_at END,
-            last_error = CASE WHEN $5 > 0 THEN $7 ELSE last_error END
-      WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM jobs.maintenance_task t WHERE t.task = $1 FOR UPDATE SKIP LOCKED))",
-    &[TEXT, AT, SPAN, INT8, INT8, BOOL, TEXT],
-);
-static KEEP_OTHERS_OUT: Plan =
-    Plan::new("LOCK TABLE jobs.maintenance_pause IN EXCLUSIVE MODE", &[]);
-static PAUSE: Plan = Plan::new(
-    "INSERT INTO jobs.maintenance_pause (paused_at, paused_by) VALUES ($1, session_user) ON CONFLICT DO NOTHING",
-    &[AT],
-);
-static RESUME: Plan = Plan::new("DELETE FROM jobs.maintenance_pause", &[]);
+plans! {
+    PAUSED_BY() = "SELECT p.paused_by FROM jobs.maintenance_pause p";
+    IS_BEING_RESTORED() = "SELECT {RESTORING}";
+    FAILING() = "SELECT t.task FROM jobs.maintenance_task t WHERE t.failures > 0";
+    NOTE(TEXT, AT, SPAN, INT8, INT8, BOOL, TEXT) =
+        "UPDATE jobs.maintenance_task
+            SET last_run_at = $2, duration = $3, rows = $4, rows_total = rows_total + $4,
+                failures = CASE WHEN $6 THEN 0 WHEN $5 > 0 THEN failures + 1 ELSE failures END, failures_total = failures_total + $5,
+                last_error_at = CASE WHEN $5 > 0 THEN $2 ELSE last_error_at END,
+                last_error = CASE WHEN $5 > 0 THEN $7 ELSE last_error END
+          WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM jobs.maintenance_task t WHERE t.task = $1 FOR UPDATE SKIP LOCKED))";
+    KEEP_OTHERS_OUT() = "LOCK TABLE jobs.maintenance_pause IN EXCLUSIVE MODE";
+    PAUSE(AT) =
+        "INSERT INTO jobs.maintenance_pause (paused_at, paused_by) VALUES ($1, session_user) ON CONFLICT DO NOTHING";
+    RESUME() = "DELETE FROM jobs.maintenance_pause";
+}

@@ -2,7 +2,7 @@
 
 use jobs_core::state::State;
 
-use super::spi::{Plan, big};
+use super::spi::{big, plans};
 use super::types::*;
 
 /// A token that a finishing call has used.
@@ -33,19 +33,19 @@ pub fn by(id: i64, token: i64) -> Option<Used> {
     })
 }
 
-// Which call it was stands nowhere by itself: a failed attempt left an error, a job given back an
-// answer, one that was completed the state. An answer with a time is a snooze's; it tells of a
-// cancelled job as well, which has none.
-static USED: Plan = Plan::new(
-    "SELECT u.call, u.state, u.scheduled_at FROM (
-       SELECT 'fail' AS call, e.state::text, e.scheduled_at FROM jobs.error e WHERE e.job_id = $1 AND e.token = $2
-       UNION ALL
-       SELECT CASE WHEN a.state = 'completed' THEN 'complete' WHEN a.scheduled_at IS NULL THEN 'release' ELSE 'snooze' END,
-              a.state::text, CASE WHEN a.state = 'scheduled' THEN a.scheduled_at END
-         FROM jobs.answer a WHERE a.job_id = $1 AND a.token = $2
-       UNION ALL
-       SELECT CASE WHEN f.state = 'completed' THEN 'complete' END, f.state::text, NULL
-         FROM jobs.finished f WHERE f.job_id = $1 AND f.token = $2) u
-      ORDER BY u.call LIMIT 1",
-    &[INT8, INT8],
-);
+plans! {
+    // Which call it was stands nowhere by itself: a failed attempt left an error, a job given back
+    // an answer, one that was completed the state. An answer with a time is a snooze's; it tells of
+    // a cancelled job as well, which has none.
+    USED(INT8, INT8) =
+        "SELECT u.call, u.state, u.scheduled_at FROM (
+           SELECT 'fail' AS call, e.state::text, e.scheduled_at FROM jobs.error e WHERE e.job_id = $1 AND e.token = $2
+           UNION ALL
+           SELECT CASE WHEN a.state = 'completed' THEN 'complete' WHEN a.scheduled_at IS NULL THEN 'release' ELSE 'snooze' END,
+                  a.state::text, CASE WHEN a.state = 'scheduled' THEN a.scheduled_at END
+             FROM jobs.answer a WHERE a.job_id = $1 AND a.token = $2
+           UNION ALL
+           SELECT CASE WHEN f.state = 'completed' THEN 'complete' END, f.state::text, NULL
+             FROM jobs.finished f WHERE f.job_id = $1 AND f.token = $2) u
+          ORDER BY u.call LIMIT 1";
+}

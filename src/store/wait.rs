@@ -4,7 +4,7 @@ use pgrx::pg_sys::Datum;
 
 use super::direct;
 use super::queue::Queue;
-use super::spi::{Plan, Value, bigs};
+use super::spi::{Value, bigs, plans};
 use super::types::*;
 
 /// What a queue has for a fetch.
@@ -43,22 +43,20 @@ pub fn not_over(ids: &[i64]) -> Vec<i64> {
     NOT_OVER.values(&[bigs(ids)])
 }
 
-// By their keys, whatever the planner thinks of how many there are.
-static NOT_OVER: Plan = Plan::new(
-    "SELECT n.id FROM unnest($1) WITH ORDINALITY AS n(id, ord)
-      WHERE (SELECT f.job_id FROM jobs.finished f WHERE f.job_id = n.id) IS NULL
-        AND (SELECT j.id FROM jobs.job j WHERE j.id = n.id) IS NOT NULL ORDER BY n.ord",
-    &[INT8S],
-);
-static FIRST: Plan = Plan::new(
-    "SELECT r.seq, s.due_at, s.job_id
-       FROM (SELECT) one
-       LEFT JOIN LATERAL (
-         SELECT r.seq FROM jobs.ready r
-          WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2)
-          ORDER BY r.priority, r.seq LIMIT 1) r ON true
-       LEFT JOIN LATERAL (
-         SELECT s.due_at, s.job_id FROM jobs.scheduled s WHERE s.queue = $1
-          ORDER BY s.due_at LIMIT 1) s ON true",
-    &[TEXT, AT],
-);
+plans! {
+    // By their keys, whatever the planner thinks of how many there are.
+    NOT_OVER(INT8S) =
+        "SELECT n.id FROM unnest($1) WITH ORDINALITY AS n(id, ord)
+          WHERE (SELECT f.job_id FROM jobs.finished f WHERE f.job_id = n.id) IS NULL
+            AND (SELECT j.id FROM jobs.job j WHERE j.id = n.id) IS NOT NULL ORDER BY n.ord";
+    FIRST(TEXT, AT) =
+        "SELECT r.seq, s.due_at, s.job_id
+           FROM (SELECT) one
+           LEFT JOIN LATERAL (
+             SELECT r.seq FROM jobs.ready r
+              WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2)
+              ORDER BY r.priority, r.seq LIMIT 1) r ON true
+           LEFT JOIN LATERAL (
+             SELECT s.due_at, s.job_id FROM jobs.scheduled s WHERE s.queue = $1
+              ORDER BY s.due_at LIMIT 1) s ON true";
+}
