@@ -23,13 +23,11 @@ const LONGEST_NAME: usize = 127;
 /// The longest reason, in characters.
 const LONGEST_REASON: usize = 2000;
 
-/// Refuses where nothing can be written.
 pub fn writable() -> Result<()> {
     primary()?;
     refuse_if(transaction::is_read_only(), || Error::read_only(false))
 }
 
-/// Refuses on a standby.
 pub fn primary() -> Result<()> {
     refuse_if(server::is_standby(), || Error::read_only(true))
 }
@@ -55,7 +53,6 @@ fn refuse_if(is_wrong: bool, error: impl FnOnce() -> Error) -> Result<()> {
     if is_wrong { Err(error()) } else { Ok(()) }
 }
 
-/// A value that must not be null.
 pub fn given<T>(parameter: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Error::null(parameter))
 }
@@ -102,7 +99,6 @@ fn named<'a>(parameter: &str, what: &str, noun: &str, value: &'a str) -> Result<
     Err(Error::invalid(parameter, message, rule))
 }
 
-/// A priority: any smallint.
 pub fn priority(value: i32) -> Result<i16> {
     value.try_into().map_err(|_| {
         Error::invalid(
@@ -113,7 +109,6 @@ pub fn priority(value: i32) -> Result<i16> {
     })
 }
 
-/// How many tries a job has.
 pub fn max_attempts(value: i32) -> Result<i32> {
     let rule = "max_attempts must be at least 1; it includes the first attempt.";
     let error = || {
@@ -135,23 +130,19 @@ pub fn timeout(value: Interval) -> Result<Interval> {
     }
 }
 
-/// A duration that must not be negative.
 pub fn not_negative(parameter: &str, value: Interval) -> Result<Interval> {
     bounded(parameter, value, 0, "between 0 and")
 }
 
-/// A duration that must be longer than 0.
 pub fn positive(parameter: &str, value: Interval) -> Result<Interval> {
     bounded(parameter, value, 1, "longer than 0 and at most")
 }
 
-/// A lease, if one is asked for.
 pub fn lease(value: Option<pgrx::datum::Interval>) -> Result<Option<Interval>> {
     let lease = value.map(|value| positive("lease", interval(value)));
     lease.transpose()
 }
 
-/// A duration that must not be negative, if it is given.
 pub fn duration(parameter: &str, value: Option<pgrx::datum::Interval>) -> Result<Option<Interval>> {
     let duration = value.map(|value| not_negative(parameter, interval(value)));
     duration.transpose()
@@ -179,7 +170,6 @@ fn bounded(parameter: &str, value: Interval, least: i128, rule: &str) -> Result<
     ))
 }
 
-/// A time that is no infinity.
 pub fn finite(parameter: &str, value: i64) -> Result<i64> {
     if time::is_finite(value) {
         return Ok(value);
@@ -204,7 +194,6 @@ pub fn pattern(value: &str) -> Result<&str> {
     refuse_if(backslashes % 2 == 1, error).map(|()| value)
 }
 
-/// Why something is managed.
 pub fn reason(value: Option<&str>) -> Result<Option<&str>> {
     let length = value.map_or(0, |reason| reason.chars().count());
     refuse_if(length > LONGEST_REASON, || {
@@ -234,7 +223,6 @@ fn not_too_long(part: &str, values: &[Option<Jsonb>]) -> Result<()> {
     }
 }
 
-/// Tags of a job.
 pub fn tags(tags: Option<&[String]>) -> Result<()> {
     let length = tags
         .unwrap_or_default()
@@ -335,14 +323,12 @@ pub fn bigs(parameter: &str, value: Option<Array>) -> Result<Vec<i64>> {
     elements.map(big).collect()
 }
 
-/// Ids of jobs, as many as one call may have.
 pub fn ids(value: Option<Array>) -> Result<Vec<i64>> {
     let ids = bigs("ids", value)?;
     not_too_many("ids", ids.len())?;
     Ok(ids)
 }
 
-/// Refuses more jobs or queues than one call may have.
 pub fn not_too_many(parameter: &str, count: usize) -> Result<()> {
     let message = || format!("{parameter} has {count} elements");
     let rule = || format!("{parameter} must have at most {MOST_JOBS} elements.");
@@ -351,7 +337,6 @@ pub fn not_too_many(parameter: &str, count: usize) -> Result<()> {
     })
 }
 
-/// A pgrx interval as core knows it.
 pub fn interval(value: pgrx::datum::Interval) -> Interval {
     Interval {
         months: value.months(),

@@ -9,7 +9,6 @@ use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
 
 use crate::pg::report;
 
-/// An error on its way to the user.
 #[derive(Debug)]
 pub struct Error {
     code: Code,
@@ -20,7 +19,6 @@ pub struct Error {
     hint: Option<String>,
 }
 
-/// What everything here that can refuse returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -34,13 +32,11 @@ impl Error {
         }
     }
 
-    /// Adds the rule.
     fn detail(mut self, detail: impl Into<String>) -> Error {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Adds the fix.
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
         self

@@ -7,11 +7,8 @@ use jobs_core::words::{behind_colon, by, duration, many, quoted_name};
 use crate::pg::time::shown;
 use crate::store::explain::{self, Facts, Waiting};
 
-/// A reason why a job does not run.
 pub struct Reason {
-    /// Its name.
     pub reason: String,
-    /// What is behind it, in words.
     pub detail: String,
     /// Until when it holds, where that is known.
     pub until: Option<i64>,

@@ -54,13 +54,11 @@ pub enum Fault {
     Exhaust,
 }
 
-/// Whether this fault is on.
 #[cfg(not(feature = "faults"))]
 pub const fn is_on(_fault: Fault) -> bool {
     false
 }
 
-/// Whether this fault is on.
 #[cfg(feature = "faults")]
 pub fn is_on(fault: Fault) -> bool {
     let name = match fault {

@@ -22,7 +22,6 @@ pub enum Severity {
 use Severity::{Critical, Info, Warning};
 
 impl Severity {
-    /// As it is shown.
     pub fn as_str(self) -> &'static str {
         match self {
             Critical => "critical",
@@ -32,11 +31,9 @@ impl Severity {
     }
 }
 
-/// Something that needs attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub severity: Severity,
-    /// What it is, in words.
     pub message: String,
     /// What to do, with a statement that runs as it stands.
     pub hint: String,
@@ -717,7 +714,6 @@ mod tests {
     use crate::store::health::{Facts, Prepared, Upkeep, Worker};
     use crate::store::health_work::{Completed, Failed, Long, Lost, Oldest, Usual};
 
-    /// Where all is well.
     fn well() -> Facts {
         let now = 1_000 * MINUTE;
         Facts {
@@ -737,7 +733,6 @@ mod tests {
         }
     }
 
-    /// The only finding.
     fn only(facts: &Facts, name: &str) -> Finding {
         let found = findings(facts);
         assert_eq!(found.len(), 1, "{found:?}");

@@ -66,7 +66,6 @@ pub extern "C-unwind" fn _PG_init() {
 /// What `cargo pgrx test` asks for; the suite `pgtest` has a server with the same settings.
 #[cfg(test)]
 pub mod pg_test {
-    /// Nothing to set up.
     pub fn setup(_options: Vec<&str>) {}
 
     /// Preloaded, but without a worker that could act between two statements of a test.

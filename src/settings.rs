@@ -90,7 +90,6 @@ impl Retention {
         state.final_number().and_then(|n| self.0[n])
     }
 
-    /// The settings as they are now.
     pub fn current() -> Retention {
         let settings = [
             &RETENTION_COMPLETED,
@@ -115,7 +114,6 @@ pub fn max_payload() -> u64 {
 /// [`max_payload`] was when they were inserted.
 pub const LONGEST_ROW: u64 = 3 * HIGHEST_PAYLOAD as u64 * 1024;
 
-/// The most rows of `jobs.metrics()` by queue and kind.
 pub fn metrics_max_series() -> usize {
     METRICS_MAX_SERIES.get().unsigned_abs() as usize
 }

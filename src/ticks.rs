@@ -36,7 +36,6 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Reads both.
     pub fn of(cron: &str, time_zone: &str) -> Result<Ticks> {
         let schedule = schedule::parse(cron, &time::read_interval)?;
         let zone = TimeZone::find(time_zone)

@@ -104,38 +104,32 @@ const NOBODY: &[&str] = &[
 /// The views, with what jobs carry.
 const LOOK_AT_ALL: [fn(&Role); 2] = [privileges::grant_views, privileges::grant_payload];
 
-/// Lets a role insert. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_producer(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, reason, fcinfo, &[PRODUCER], &[]);
 }
 
-/// Lets a role fetch and finish. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_worker(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, reason, fcinfo, &[WORKER], &[]);
 }
 
-/// Lets a role look. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_viewer(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, reason, fcinfo, &[VIEWER], &[privileges::grant_views]);
 }
 
-/// Lets a role be a trusted program. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_application(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let functions = [PRODUCER, WORKER, VIEWER, APPLICATION];
     grant(role, reason, fcinfo, &functions, &LOOK_AT_ALL);
 }
 
-/// Lets a role operate. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_operator(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     grant(role, reason, fcinfo, &[VIEWER, OPERATOR], &LOOK_AT_ALL);
 }
 
-/// Lets a role do everything but grant. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn grant_admin(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     let others = |role: &Role| privileges::grant_functions_but(role, NOBODY);
@@ -143,17 +137,15 @@ fn grant_admin(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInf
     grant(role, reason, fcinfo, &[], &[others, views, payload]);
 }
 
-/// Takes everything away from a role. See the COMMENT in sql/80_access.sql.
 #[pg_extern(sql = false)]
 fn revoke(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     change(role, reason, fcinfo, privileges::revoke);
 }
 
-/// The end of the script that installs the extension, and of each that upgrades it. See the COMMENT
-/// in sql/60_maintain.sql.
+/// The end of the script that installs the extension, and of each that upgrades it.
 #[pg_extern(sql = false)]
 fn installed() {
-    let run = || {
+    or_raise(|| {
         check::encoding()?;
         check::owner("call jobs.installed")?;
         privileges::one_at_a_time();
@@ -163,11 +155,9 @@ fn installed() {
         }
         commit::wake_worker(Work::MayBeDue);
         Ok(())
-    };
-    or_raise(run)
+    })
 }
 
-/// Grants these functions, and more.
 fn grant(
     role: Option<&str>,
     reason: Option<&str>,
@@ -192,7 +182,7 @@ fn change(
     fcinfo: FunctionCallInfo,
     what: impl Fn(&Role),
 ) {
-    let run = || {
+    or_raise(|| {
         check::owner("grant and revoke")?;
         check::reason(reason)?;
         let role = known(role)?;
@@ -205,11 +195,9 @@ fn change(
             }
         });
         Ok(())
-    };
-    or_raise(run)
+    })
 }
 
-/// The role of a name.
 fn known(role: Option<&str>) -> Result<Role> {
     check::writable()?;
     let role = check::given("role", role)?;

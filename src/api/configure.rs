@@ -20,8 +20,6 @@ use crate::unique::policy;
 const MOST_SLOTS: i32 = 10_000;
 const MOST_STARTS: i32 = 100_000;
 
-/// Sets the defaults of a kind. See the COMMENT in sql/55_configure.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn define_kind(
     kind: Option<&str>,
@@ -34,7 +32,7 @@ fn define_kind(
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let kind = &*check::name("kind", kind)?;
@@ -54,14 +52,12 @@ fn define_kind(
             audit::note(fcinfo, None);
         }
         Ok(())
-    };
-    or_raise(run)
+    })
 }
 
-/// Takes back the defaults of a kind. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
 fn undefine_kind(kind: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let removed = store::remove_kind(&check::name("kind", kind)?);
@@ -70,14 +66,12 @@ fn undefine_kind(kind: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
             audit::note(fcinfo, None);
         }
         Ok(removed)
-    };
-    or_raise(run)
+    })
 }
 
-/// Stops fetching from a queue. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
 fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let queue = check::queue(queue)?;
@@ -87,14 +81,12 @@ fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
             audit::note(fcinfo, None);
         }
         Ok(())
-    };
-    or_raise(run)
+    })
 }
 
-/// Lets a queue go on. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
 fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let queue = check::queue(queue)?;
@@ -105,12 +97,9 @@ fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
             audit::note(fcinfo, None);
         }
         Ok(())
-    };
-    or_raise(run)
+    })
 }
 
-/// Sets the limits of a queue. See the COMMENT in sql/55_configure.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn configure_queue(
     queue: Option<&str>,
@@ -124,7 +113,7 @@ fn configure_queue(
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let queue = check::queue(queue)?;
@@ -146,20 +135,17 @@ fn configure_queue(
         };
         set(&queue, &settings, fcinfo);
         Ok(())
-    };
-    or_raise(run)
+    })
 }
 
-/// Takes back the settings of a queue. See the COMMENT in sql/55_configure.sql.
 #[pg_extern(sql = false)]
 fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let queue = check::queue(queue)?;
         Ok(set(&queue, &QueueSettings::default(), fcinfo))
-    };
-    or_raise(run)
+    })
 }
 
 /// Sets a queue to what is given, and has everything go by that; whether it was set otherwise.

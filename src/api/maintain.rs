@@ -19,7 +19,6 @@ const MOST_BATCHES: i64 = 64;
 /// Of that room each task leaves so much for every task behind it.
 const FOR_EACH_TASK: usize = 4;
 
-/// Runs every maintenance task once. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     or_raise(|| maintain_all(fcinfo))
@@ -104,7 +103,6 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
     run
 }
 
-/// Stops maintenance. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn pause_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
     or_raise(|| {
@@ -117,7 +115,6 @@ fn pause_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
     })
 }
 
-/// Lets it go on. See the COMMENT in sql/60_maintain.sql.
 #[pg_extern(sql = false)]
 fn resume_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
     or_raise(|| {

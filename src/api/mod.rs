@@ -5,6 +5,9 @@
 //! Each function is one [`or_raise`](crate::error::or_raise): there errors become what a caller
 //! sees.
 
+// As many as the function has in SQL.
+#![allow(clippy::too_many_arguments)]
+
 mod access;
 mod configure;
 mod maintain;

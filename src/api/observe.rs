@@ -32,7 +32,7 @@ struct Queue {
     oldest: Option<i64>,
 }
 
-/// Behind the view `jobs.queues`. See the COMMENT in sql/30_views.sql.
+/// Behind the view `jobs.queues`.
 #[pg_extern(sql = false)]
 fn count_queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     or_raise(|| Ok(queues(fcinfo)))
@@ -95,7 +95,7 @@ fn kept(table: &'static StateTable) -> (Counts, Option<i64>) {
     }
 }
 
-/// Behind the view `jobs.maintenance`. See the COMMENT in sql/30_views.sql.
+/// Behind the view `jobs.maintenance`.
 #[pg_extern(sql = false)]
 fn idle_runs(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     or_raise(|| {
@@ -111,13 +111,12 @@ fn idle_runs(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     })
 }
 
-/// Whether there is shared memory. See the COMMENT in sql/30_views.sql.
+/// Whether there is shared memory.
 #[pg_extern(sql = false)]
 fn is_preloaded() -> bool {
     shmem::is_preloaded()
 }
 
-/// What needs attention. See the COMMENT in sql/70_observe.sql.
 #[pg_extern(sql = false)]
 fn health(
     old_snapshot: Option<pgrx::datum::Interval>,
@@ -126,7 +125,7 @@ fn health(
     dead_rows: Option<i64>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
-    let run = || {
+    or_raise(|| {
         let from = Thresholds {
             old_snapshot: threshold("old_snapshot", old_snapshot)?,
             oldest_available: threshold("oldest_available", oldest_available)?,
@@ -134,8 +133,7 @@ fn health(
             dead_rows,
         };
         Ok(findings(from, fcinfo))
-    };
-    or_raise(run)
+    })
 }
 
 fn findings(from: Thresholds, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
@@ -164,7 +162,6 @@ fn threshold(parameter: &str, given: Option<pgrx::datum::Interval>) -> Result<Op
     Ok((span < LONGEST.into()).then_some(span as i64))
 }
 
-/// Everything to be measured. See the COMMENT in sql/70_observe.sql.
 #[pg_extern(sql = false)]
 fn metrics(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     or_raise(|| {
@@ -178,10 +175,9 @@ fn metrics(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     })
 }
 
-/// Why a job does not run now. See the COMMENT in sql/70_observe.sql.
 #[pg_extern(sql = false)]
 fn explain(id: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    let run = || {
+    or_raise(|| {
         let id = check::given("id", id)?;
         let mut rows = Rows::new(fcinfo);
         // Asked before the rights are the owner's.
@@ -198,11 +194,9 @@ fn explain(id: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
             ]);
         }
         Ok(rows)
-    };
-    or_raise(run)
+    })
 }
 
-/// What happened in the last minutes. See the COMMENT in sql/70_observe.sql.
 #[pg_extern(sql = false)]
 fn history(
     queue: Option<&str>,
@@ -211,7 +205,7 @@ fn history(
     step: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
-    let run = || {
+    or_raise(|| {
         let name = |parameter, name: Option<_>| {
             name.map(|name| check::name(parameter, Some(name)))
                 .transpose()
@@ -238,8 +232,7 @@ fn history(
             },
         );
         Ok(rows)
-    };
-    or_raise(run)
+    })
 }
 
 /// A duration of whole minutes, in microseconds.
@@ -257,16 +250,14 @@ fn whole_minutes(parameter: &str, value: Interval) -> Result<i64> {
     Err(Error::invalid(parameter, message, rule))
 }
 
-/// One job's story. See the COMMENT in sql/70_observe.sql.
 #[pg_extern(sql = false)]
 fn show(id: Option<i64>) -> String {
-    let run = || {
+    or_raise(|| {
         let id = check::given("id", id)?;
         let lines = show::lines(id);
         if lines.is_empty() {
             return Err(Error::unknown_job(id));
         }
         Ok(lines.join("\n"))
-    };
-    or_raise(run)
+    })
 }

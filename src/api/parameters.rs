@@ -20,7 +20,6 @@ use crate::store::config::options;
 
 /// A type of options.
 pub trait Given: Sized {
-    /// The type of the parameter.
     type Parameter<'a>;
 
     /// From the parameter of this name.
@@ -66,7 +65,6 @@ macro_rules! as_parameters {
         }
 
         impl Parameters<'_> {
-            /// Reads them.
             pub fn options(self) -> Result<Options> {
                 let Parameters { $($option,)* } = self;
                 $(let $option = $option.map(|given| Given::of(stringify!($option), given));)*
@@ -77,7 +75,6 @@ macro_rules! as_parameters {
         /// The fields of an element: the parameters of `jobs.insert`.
         const FIELDS: &[&str] = &["kind", "args", $(stringify!($option)),*];
 
-        /// Reads a field that is an option.
         fn read(name: &str, value: Jsonb, to: &mut Options) -> Result<()> {
             match name {
                 $(stringify!($option) => to.$option = Some(Given::of_field(name, value)?),)*
@@ -118,13 +115,11 @@ pub struct Element {
 }
 
 impl Element {
-    /// Its fields, as they are.
     pub fn fields(element: Jsonb) -> Result<impl Iterator<Item = (&'static str, Jsonb)>> {
         let rule = "Each element must be an object with the parameters of jobs.insert.";
         fields("jobs", element, rule)
     }
 
-    /// Reads its fields.
     pub fn parse(element: Jsonb) -> Result<Element> {
         let mut kind = None;
         let mut options = Options::default();
@@ -159,7 +154,6 @@ pub fn duration(field: &str, value: Jsonb) -> Result<Interval> {
     Ok(interval::from_json(&value, field, &time::read_interval)?)
 }
 
-/// A whole number that fits its type.
 pub fn whole<T: FromStr>(field: &str, value: Jsonb) -> Result<T> {
     let mut events = value.events();
     let Event::Number(digits) = events.next() else {
@@ -192,7 +186,6 @@ fn strings(field: &str, value: Jsonb) -> Result<Vec<String>> {
         .collect()
 }
 
-/// True or false.
 pub fn boolean(field: &str, value: Jsonb) -> Result<bool> {
     match value.events().next() {
         Event::Bool(flag) => Ok(flag),

@@ -17,8 +17,6 @@ use crate::store::audit;
 use crate::store::periodic_schedule::{self as store, Definition, Missed, Periodic};
 use crate::ticks::{self, Ticks};
 
-/// Defines a periodic job. See the COMMENT in sql/56_periodic.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn schedule(
     name: Option<&str>,
@@ -38,7 +36,7 @@ fn schedule(
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> Record {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let name = &*check::name("name", name)?;
@@ -69,8 +67,7 @@ fn schedule(
             Cell::Text(outcome.into()),
             next.map_or(Cell::Null, Cell::At),
         ]))
-    };
-    or_raise(run)
+    })
 }
 
 fn read_missed(word: &str) -> Result<Missed> {
@@ -113,10 +110,9 @@ fn next_tick(ticks: &Ticks, before: Option<&Periodic>, now: i64) -> Option<i64> 
     ticks.next(now.max(done.unwrap_or(now)))
 }
 
-/// Stops the ticks of a periodic job. See the COMMENT in sql/56_periodic.sql.
 #[pg_extern(sql = false)]
 fn pause_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let name = &*check::name("name", name)?;
@@ -126,14 +122,12 @@ fn pause_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCall
             audit::note(fcinfo, None);
         }
         Ok(())
-    };
-    or_raise(run)
+    })
 }
 
-/// Lets a periodic job go on. See the COMMENT in sql/56_periodic.sql.
 #[pg_extern(sql = false)]
 fn resume_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let name = &*check::name("name", name)?;
@@ -145,14 +139,12 @@ fn resume_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCal
             commit::wake_worker(Work::MayBeDue);
         }
         Ok(())
-    };
-    or_raise(run)
+    })
 }
 
-/// Inserts the job of a periodic job. See the COMMENT in sql/56_periodic.sql.
 #[pg_extern(sql = false)]
 fn run_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> Option<i64> {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let name = &*check::name("name", name)?;
@@ -161,8 +153,7 @@ fn run_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
             audit::note(fcinfo, Some(1));
         }
         Ok(job)
-    };
-    or_raise(run)
+    })
 }
 
 /// What was found of this name.
@@ -170,10 +161,9 @@ fn known<T>(name: &str, found: Option<T>) -> Result<T> {
     found.ok_or_else(|| Error::unknown_periodic(name, &store::names()))
 }
 
-/// Ends a periodic job. See the COMMENT in sql/56_periodic.sql.
 #[pg_extern(sql = false)]
 fn unschedule(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let removed = store::remove(&check::name("name", name)?);
@@ -182,6 +172,5 @@ fn unschedule(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo
         }
         commit::wake_worker(Work::MayBeDue);
         Ok(removed)
-    };
-    or_raise(run)
+    })
 }

@@ -18,8 +18,6 @@ use crate::pg::role::{as_definer, called};
 use crate::store::job::NewJob;
 use crate::unique::{self, Candidate, Outcome};
 
-/// Inserts one job. See the COMMENT in sql/40_produce.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn insert(
     kind: Option<&str>,
@@ -52,10 +50,9 @@ fn insert(
     or_raise(|| as_definer(called(fcinfo), run))
 }
 
-/// Inserts an array of jobs, each with its own options. See the COMMENT in sql/40_produce.sql.
 #[pg_extern(sql = false)]
 fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         let jobs = check::given("jobs", jobs)?;
         let (count, elements) = jobs.elements().ok_or_else(|| {
@@ -64,12 +61,9 @@ fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
         })?;
         let mut parser = Parser::default();
         insert_all(count, elements, |element| parser.candidate(element), fcinfo)
-    };
-    or_raise(run)
+    })
 }
 
-/// Inserts a job for each args, with the same options. See the COMMENT in sql/40_produce.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn insert_batch(
     kind: Option<&str>,
@@ -87,7 +81,7 @@ fn insert_batch(
     pending: Option<bool>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         let kind = &*check::name("kind", kind)?;
         let elements = array::elements(check::given("args", args)?, pg_sys::JSONBOID);
@@ -100,8 +94,7 @@ fn insert_batch(
         let args = elements.map(|element| element.map(Jsonb::from_datum));
         let candidate = |args| checked.candidate(check::given("args", args)?);
         insert_all(args.len(), args, candidate, fcinfo)
-    };
-    or_raise(run)
+    })
 }
 
 /// Inserts a job for each element; an error names the element, from 1. What it takes to read one is
@@ -129,7 +122,6 @@ fn insert_all<T>(
     Ok(rows)
 }
 
-/// The columns of the outcome at `index`.
 fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell> {
     let new = |id: i64, job: &NewJob| {
         vec![

@@ -14,8 +14,7 @@ use crate::pg::time;
 use crate::settings;
 use crate::unique::{self, policy};
 
-/// The key that an insert with the same arguments would hold. See the COMMENT in
-/// sql/40_produce.sql.
+/// The key that an insert with the same arguments would hold.
 #[pg_extern(sql = false)]
 fn unique_key(
     kind: Option<&str>,
@@ -33,8 +32,7 @@ fn unique_key(
     or_raise(run).map(|key| key.hex())
 }
 
-/// What an insert with the same arguments is unique by, and what would happen. See the COMMENT in
-/// sql/40_produce.sql.
+/// What an insert with the same arguments is unique by, and what would happen.
 #[pg_extern(sql = false)]
 fn explain_unique(
     kind: Option<&str>,
@@ -44,7 +42,7 @@ fn explain_unique(
     meta: Option<Jsonb>,
     scheduled_at: Option<TimestampWithTimeZone>,
 ) -> Record {
-    let run = || {
+    or_raise(|| {
         let given = given! { unique_opts, queue, meta, scheduled_at };
         let (checked, args) = checked(kind, args, given?)?;
         let Some(policy) = checked.policy() else {
@@ -66,12 +64,10 @@ fn explain_unique(
             holder.and_then(|holder| holder.state()).into(),
             Cell::Text(would.into()),
         ]))
-    };
-    or_raise(run)
+    })
 }
 
-/// What a server of the Open Job Spec can declare of this queue. See the COMMENT in
-/// sql/40_produce.sql.
+/// What a server of the Open Job Spec can declare of this queue.
 #[pg_extern(sql = false)]
 fn ojs_manifest() -> JsonB {
     JsonB(serde_json::json!({

@@ -12,8 +12,6 @@ use crate::store::fetch::{self, Fetch};
 use crate::store::queue::Queue;
 use crate::transition::start::{self, AtLeast};
 
-/// Fetches jobs of one queue. See the COMMENT in sql/50_work.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn fetch(
     queue: Option<&str>,
@@ -25,16 +23,13 @@ fn fetch(
     linger: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
-    let run = || {
+    or_raise(|| {
         let queue = check::queue(queue)?;
         let least = Least { min_jobs, linger };
         start(&[queue], max_jobs, worker, lease, kinds, least, fcinfo)
-    };
-    or_raise(run)
+    })
 }
 
-/// Fetches jobs of several queues, in strict order. See the COMMENT in sql/50_work.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn fetch_any(
     queues: Option<Array>,
@@ -46,12 +41,11 @@ fn fetch_any(
     linger: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
-    let run = || {
+    or_raise(|| {
         let queues = check::queues(queues)?;
         let least = Least { min_jobs, linger };
         start(&queues, max_jobs, worker, lease, kinds, least, fcinfo)
-    };
-    or_raise(run)
+    })
 }
 
 fn start(

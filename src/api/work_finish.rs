@@ -14,7 +14,6 @@ use crate::store::place::{self, Place};
 use crate::store::used::{self, Used};
 use crate::transition::attempt::{self, Became, By, Ending, Failure, Finishing, Outcome};
 
-/// Finishes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> StateReply {
     let ending = || check::payload("output", output).map(Ending::Complete);
@@ -22,7 +21,6 @@ fn complete(id: Option<i64>, token: Option<i64>, output: Option<Jsonb>) -> State
     StateReply(or_raise(run).state)
 }
 
-/// Records a failed attempt. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn fail(
     id: Option<i64>,
@@ -44,7 +42,6 @@ fn fail(
     state_and_time(|| end(id, token, ending))
 }
 
-/// Gives a job back until later. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interval>) -> Record {
     let ending = || {
@@ -54,13 +51,11 @@ fn snooze(id: Option<i64>, token: Option<i64>, delay: Option<pgrx::datum::Interv
     state_and_time(|| end(id, token, ending))
 }
 
-/// Gives a job back at once. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn release(id: Option<i64>, token: Option<i64>) -> StateReply {
     StateReply(or_raise(|| end(id, token, || Ok(Ending::Release))).state)
 }
 
-/// A heartbeat. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn heartbeat(
     id: Option<i64>,
@@ -68,7 +63,7 @@ fn heartbeat(
     lease: Option<pgrx::datum::Interval>,
     progress: Option<Jsonb>,
 ) -> Record {
-    let run = || {
+    or_raise(|| {
         let (id, token) = held(id, token)?;
         let lease = check::lease(lease)?;
         check::payload("progress", progress)?;
@@ -88,11 +83,9 @@ fn heartbeat(
             let used = used::by(id, token);
             refusal(id, token, "renew the lease of", used, place)
         })
-    };
-    or_raise(run)
+    })
 }
 
-/// Ends an attempt.
 fn end<'a>(
     id: Option<i64>,
     token: Option<i64>,

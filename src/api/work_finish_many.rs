@@ -24,7 +24,6 @@ use crate::transition::attempt::{self, By, Ending, Failure, Finishing, Outcome};
 /// `statement_timeout`, which would undo the whole call.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Completes many jobs. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn complete_many(
     ids: Option<Array>,
@@ -32,7 +31,7 @@ fn complete_many(
     outputs: Option<Array>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
-    let run = || {
+    or_raise(|| {
         let pairs = pairs(ids, tokens)?;
         let outputs = jsonbs(
             ["outputs", "output", "an output or null"],
@@ -59,11 +58,9 @@ fn complete_many(
             };
             vec![Cell::Big(said.id), state.into(), Cell::Bool(done)]
         })
-    };
-    or_raise(run)
+    })
 }
 
-/// Records many failed attempts. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn fail_many(
     ids: Option<Array>,
@@ -73,7 +70,7 @@ fn fail_many(
     retry_in: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
-    let run = || {
+    or_raise(|| {
         let pairs = pairs(ids, tokens)?;
         let errors = check::texts("errors", check::given("errors", errors)?)?;
         same_length("errors", "an error", errors.len(), pairs.len())?;
@@ -103,14 +100,12 @@ fn fail_many(
             let [state, scheduled_at, done, _] = cells_of(outcome);
             vec![Cell::Big(said.id), state, scheduled_at, done]
         })
-    };
-    or_raise(run)
+    })
 }
 
-/// Ends many attempts, each in its own way. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn finish_many(results: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         let results = check::given("results", results)?;
         let (count, elements) = results.elements().ok_or_else(|| {
@@ -133,11 +128,9 @@ fn finish_many(results: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows
             cells.extend(cells_of(outcome));
             cells
         })
-    };
-    or_raise(run)
+    })
 }
 
-/// Signs of life of many jobs. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn heartbeat_many(
     ids: Option<Array>,
@@ -145,7 +138,7 @@ fn heartbeat_many(
     lease: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Rows {
-    let run = || {
+    or_raise(|| {
         let pairs = pairs(ids, tokens)?;
         let lease = check::lease(lease)?;
         let distinct = pairs.iter().copied().collect();
@@ -161,8 +154,7 @@ fn heartbeat_many(
             rows.push(cells);
         }
         Ok(rows)
-    };
-    or_raise(run)
+    })
 }
 
 /// Ends attempts; a row for each, by its number from 0.
@@ -261,7 +253,6 @@ const CALLS: [(&str, &[&str]); 5] = [
     ("cancel", &["reason"]),
 ];
 
-/// Reads a result.
 fn read(element: Jsonb) -> Result<Finishing<'static>> {
     const FIELDS: [&str; 10] = [
         "id",

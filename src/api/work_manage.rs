@@ -20,7 +20,6 @@ use crate::store::find::{self, Filter};
 use crate::store::place::Place;
 use crate::transition::by_id;
 
-/// Cancels a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn cancel(
     id: Option<i64>,
@@ -36,7 +35,6 @@ fn cancel(
     manage(id, reason, fcinfo, changes, act)
 }
 
-/// Makes a job available again. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn retry(
     id: Option<i64>,
@@ -50,20 +48,16 @@ fn retry(
     manage(id, reason, fcinfo, changes, act)
 }
 
-/// Makes a pending job available, or scheduled. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn activate(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateReply {
     manage(id, reason, fcinfo, |_| true, by_id::activate)
 }
 
-/// Deletes a job. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn delete(id: Option<i64>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> StateReply {
     manage(id, reason, fcinfo, |_| true, by_id::delete)
 }
 
-/// Changes a job that waits. See the COMMENT in sql/50_work.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn update(
     id: Option<i64>,
@@ -97,8 +91,6 @@ fn update(
     manage(id, reason, fcinfo, differs, act)
 }
 
-/// Cancels many jobs. See the COMMENT in sql/50_work.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn cancel_many(
     queue: Option<&str>,
@@ -121,8 +113,6 @@ fn cancel_many(
     manage_many(reason, fcinfo, filter, by_id::can_be_cancelled, act)
 }
 
-/// Makes many jobs available again. See the COMMENT in sql/50_work.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn retry_many(
     queue: Option<&str>,
@@ -147,8 +137,6 @@ fn retry_many(
     manage_many(reason, fcinfo, filter, by_id::can_be_retried, act)
 }
 
-/// Deletes many jobs. See the COMMENT in sql/50_work.sql.
-#[allow(clippy::too_many_arguments)]
 #[pg_extern(sql = false)]
 fn delete_many(
     queue: Option<&str>,
@@ -230,7 +218,7 @@ fn manage_many<'a>(
     can: impl Fn(State) -> bool,
     act: impl Fn(&Place) -> Option<Result<State>>,
 ) -> i64 {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         check::reason(reason)?;
         let mut filter = filter()?;
@@ -254,8 +242,7 @@ fn manage_many<'a>(
             audit::note(fcinfo, Some(done));
         }
         Ok(done)
-    };
-    or_raise(run)
+    })
 }
 
 /// Does something to a job wherever it is by now, if that changes anything.

@@ -21,7 +21,6 @@ use jobs_core::error::quoted;
 /// wait here, each for a job of its own.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Waits until jobs are over. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn wait_for(
     ids: Option<Array>,
@@ -29,7 +28,7 @@ fn wait_for(
     want: Option<&str>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) {
-    let run = || {
+    or_raise(|| {
         check::primary()?;
         let ids: BTreeSet<i64> = check::ids(ids)?.into_iter().collect();
         let ids: Vec<i64> = ids.into_iter().collect();
@@ -41,8 +40,7 @@ fn wait_for(
                 until_any(&ids, wait);
             }
         })
-    };
-    or_raise(run)
+    })
 }
 
 fn wants_all(want: Option<&str>) -> Result<bool> {
@@ -101,10 +99,9 @@ fn until_any(ids: &[i64], wait: &Wait) {
     }
 }
 
-/// What became of jobs. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn results(ids: Option<Array>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
-    let run = || {
+    or_raise(|| {
         let ids = check::ids(ids)?;
         let mut rows = Rows::new(fcinfo);
         let reader = role::current();
@@ -121,6 +118,5 @@ fn results(ids: Option<Array>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
             });
         });
         Ok(rows)
-    };
-    or_raise(run)
+    })
 }

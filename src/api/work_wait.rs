@@ -41,25 +41,22 @@ thread_local! {
     static HEARD: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
-/// Waits for jobs. See the COMMENT in sql/50_work.sql.
 #[pg_extern(sql = false)]
 fn wait(
     queue: Option<&str>,
     timeout: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) {
-    let run = || {
+    or_raise(|| {
         check::primary()?;
         let queues = [check::queue(queue)?];
         Wait::run("jobs.wait", timeout, fcinfo, |wait| {
             wait_for_jobs(&queues, None, wait)
         })
-    };
-    or_raise(run)
+    })
 }
 
-/// Waits for jobs of several queues, and for what is asked of a worker. See the COMMENT in
-/// sql/50_work.sql.
+/// Waits for jobs of several queues, and for what is asked of a worker.
 #[pg_extern(sql = false)]
 fn wait_any(
     queues: Option<Array>,
@@ -67,7 +64,7 @@ fn wait_any(
     worker: Option<&str>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) {
-    let run = || {
+    or_raise(|| {
         check::primary()?;
         let queues = check::queues(queues)?;
         let worker = worker.map(|worker| check::name("worker", Some(worker)));
@@ -75,8 +72,7 @@ fn wait_any(
         Wait::run("jobs.wait_any", timeout, fcinfo, |wait| {
             wait_for_jobs(&queues, worker.as_deref(), wait)
         })
-    };
-    or_raise(run)
+    })
 }
 
 /// A call that waits. Between its looks it has no snapshot, transaction id or lock.
@@ -115,7 +111,6 @@ impl Wait {
         Ok(())
     }
 
-    /// Whether the time is over.
     pub fn is_over(&self) -> bool {
         self.begun.elapsed() >= self.timeout
     }
@@ -261,7 +256,6 @@ fn remember(heads: &[(u64, Option<i64>)]) -> (bool, bool) {
     })
 }
 
-/// What some queues have.
 #[derive(Default)]
 struct QueueHeads {
     /// The first job of each queue.

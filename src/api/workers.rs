@@ -13,7 +13,6 @@ use crate::shmem::commit::{self, Work};
 use crate::store::workers::{self, Beat, Command};
 use crate::store::{audit, config_cache};
 
-/// A worker says that it is there. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn worker_beat(
     worker: Option<&str>,
@@ -21,7 +20,7 @@ fn worker_beat(
     concurrency: Option<i32>,
     info: Option<Jsonb>,
 ) -> String {
-    let run = || {
+    or_raise(|| {
         check::writable()?;
         let worker = &*check::name("worker", worker)?;
         let queues = check::names("queues", "queue", check::given("queues", queues)?)?;
@@ -38,11 +37,9 @@ fn worker_beat(
             workers::seen(worker, now);
         }
         Ok(command.map_or("run", Command::as_str).to_string())
-    };
-    or_raise(run)
+    })
 }
 
-/// A worker stops. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn worker_leave(worker: Option<&str>) -> bool {
     or_raise(|| {
@@ -60,19 +57,16 @@ fn at_least_one(concurrency: i32) -> Result<i32> {
     Err(Error::invalid("concurrency", message, rule))
 }
 
-/// Has a worker fetch no more. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn quiet_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     or_raise(|| give(worker, Some(Command::Quiet), reason, fcinfo))
 }
 
-/// Has a worker end. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn stop_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     or_raise(|| give(worker, Some(Command::Stop), reason, fcinfo))
 }
 
-/// Lets a worker go on. See the COMMENT in sql/57_workers.sql.
 #[pg_extern(sql = false)]
 fn resume_worker(worker: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     or_raise(|| give(worker, None, reason, fcinfo))

@@ -24,7 +24,6 @@ use crate::shmem::{databases, entries, leases};
 use crate::store::{self, due};
 use crate::unique;
 
-/// A maintenance task.
 pub struct Task {
     /// As `jobs.maintain()` shows it.
     pub name: &'static str,
@@ -45,10 +44,8 @@ struct Singly {
 /// What a task can fail at without failing at others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thing {
-    /// A job, by its id.
     Job(i64),
     Key(Key),
-    /// A periodic job, by its name.
     Periodic(String),
 }
 
@@ -107,12 +104,9 @@ const _: () = assert!(
     "each has its latest run in shared memory"
 );
 
-/// What a round did.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// Rows handled.
     pub rows: usize,
-    /// Whether there may be more.
     pub more: bool,
     /// Things that failed, and why.
     failed: Vec<(Thing, String)>,
@@ -128,11 +122,8 @@ impl Round {
     }
 }
 
-/// What a turn did.
 pub struct Turn {
-    /// Rows handled.
     pub rows: usize,
-    /// Whether there may be more.
     pub more: bool,
     pub errors: Vec<String>,
     /// How many things are skipped, because the task failed at them before.

@@ -30,7 +30,6 @@ pub struct Given {
 const PAYLOAD: [&str; 2] = ["args", "meta"];
 
 impl Call {
-    /// The call under way.
     pub fn of(call: FunctionCallInfo) -> Call {
         // SAFETY: the cache's row is held while it is read; a function that runs has one, and as
         // many parameters as its call has arguments, all of them with names.

@@ -11,10 +11,8 @@ use super::index::{Index, Upkeep};
 use super::table::{MOST_COLUMNS, Shape, Table, members};
 use super::versions;
 
-/// Something that is different.
 pub struct Difference {
     pub what: String,
-    /// How to mend it.
     pub mend: String,
     /// An invalid index, which may still be in the making.
     pub index: Option<Oid>,

@@ -88,7 +88,6 @@ fn look() -> Result<Oid, Displaced> {
         .ok_or(Displaced { extension, found })
 }
 
-/// Whether a schema is a member of an extension.
 fn is_member(schema: Oid, extension: Oid) -> bool {
     // SAFETY: a catalog look-up.
     let of = unsafe { pg_sys::getExtensionOfObject(pg_sys::NamespaceRelationId, schema) };
@@ -120,7 +119,6 @@ fn schema_of(extension: Oid) -> Option<(Oid, String)> {
 }
 
 impl Displaced {
-    /// What is wrong, and what mends it.
     fn report(&self) -> ErrorReport {
         let hint = match schema_of(self.extension) {
             Some((own, _)) if own == self.found => {

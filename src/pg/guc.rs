@@ -5,7 +5,6 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys::{self, GucAction};
 
-/// The name of a setting and its value.
 pub type Setting = (&'static CStr, &'static CStr);
 
 /// Runs `work` with these settings, as a function that is declared with SET: what `work` sets with

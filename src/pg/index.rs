@@ -208,7 +208,6 @@ unsafe fn column_of(of: *mut pg_sys::Node) -> Option<i32> {
     }
 }
 
-/// An open index of an open table.
 pub(super) struct Index {
     pub(super) relation: Relation,
     /// What it was opened as, if it was opened by its name: a while later the name may be that of

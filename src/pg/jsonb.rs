@@ -92,7 +92,6 @@ varlena_argument!(Jsonb, "jsonb", |p: *mut pg_sys::varlena| Jsonb(
 pub struct OwnedJsonb(Box<[u64]>);
 
 impl OwnedJsonb {
-    /// A copy.
     pub fn new(value: Jsonb) -> OwnedJsonb {
         let value: *const pg_sys::varlena = value.datum().cast_mut_ptr();
         // SAFETY: a detoasted varlena carries its own length; there is room for it.
@@ -111,7 +110,6 @@ impl OwnedJsonb {
 }
 
 impl Jsonb {
-    /// The value `null`.
     pub const NULL: Jsonb = Jsonb(Location::Null);
 
     /// From a jsonb datum, for example an element of an array.
@@ -121,7 +119,6 @@ impl Jsonb {
         Jsonb(Location::Whole(value.cast()))
     }
 
-    /// The value `{}`.
     pub fn empty_object() -> Jsonb {
         Jsonb(Location::Whole((&raw const EMPTY).cast_mut().cast()))
     }
@@ -188,7 +185,6 @@ impl Jsonb {
         }
     }
 
-    /// A walk over the value.
     pub fn events(self) -> JsonbEvents {
         JsonbEvents {
             open: SmallVec::new(),
@@ -347,7 +343,6 @@ impl Jsonb {
         }
     }
 
-    /// JSON null.
     pub fn is_null(self) -> bool {
         let is_scalar = self.header() & pg_sys::JB_FSCALAR != 0;
         match self.0 {
@@ -356,12 +351,10 @@ impl Jsonb {
         }
     }
 
-    /// An object.
     pub fn is_object(self) -> bool {
         self.header() & pg_sys::JB_FOBJECT != 0
     }
 
-    /// A string.
     pub fn as_str(self) -> Option<&'static str> {
         match self.0 {
             Location::String(text, length) => Some(utf8(text, length as usize)),

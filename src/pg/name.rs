@@ -17,7 +17,6 @@ pub struct Name {
 }
 
 impl Name {
-    /// A name.
     pub const fn new(name: &'static CStr) -> Name {
         Name {
             name,
@@ -25,7 +24,6 @@ impl Name {
         }
     }
 
-    /// The name itself.
     pub fn as_str(&self) -> &'static str {
         self.name.to_str().expect("it is ASCII")
     }
@@ -50,7 +48,6 @@ pub fn next_value(sequence: &Name) -> i64 {
     next.expect("sequences have values")
 }
 
-/// A label of an enum.
 pub fn label_of(of: Oid, label: &str) -> Datum {
     let label = CString::new(label).expect("labels have no zero byte");
     // SAFETY: a catalog look-up with the types that the cache has.

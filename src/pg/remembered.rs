@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use pgrx::pg_sys::{self, Datum, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
 
-/// An object id.
 pub struct Remembered(
     /// The number of the memory, and the object id.
     AtomicU64,
@@ -17,7 +16,6 @@ pub struct Remembered(
 static MEMORY: AtomicU32 = AtomicU32::new(0);
 
 impl Remembered {
-    /// Nothing is remembered.
     pub const fn nothing() -> Remembered {
         Remembered(AtomicU64::new(0))
     }

@@ -18,10 +18,8 @@ use super::name::label_of;
 use super::row::Value;
 use super::{array, time, versions};
 
-/// One column of a reply.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// NULL
     Null,
     Bool(bool),
     Int(i32),
@@ -205,7 +203,6 @@ impl Rows {
         }
     }
 
-    /// Appends a row.
     pub fn push(&mut self, cells: Vec<Cell>) {
         pgrx::check_for_interrupts!();
         let (store, desc, memory) = (self.store, self.desc, self.memory);

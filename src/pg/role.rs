@@ -43,7 +43,6 @@ fn switched<T>(role: Oid, security: u32, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The role of the moment.
 pub fn current() -> Oid {
     // SAFETY: reads a variable.
     unsafe { pg_sys::GetUserId() }

@@ -38,12 +38,10 @@ impl Row {
         self.datum(column).map(|datum| datum.value() as i64)
     }
 
-    /// A column that is an integer.
     pub fn int(&self, column: i32) -> Option<i32> {
         self.datum(column).map(|datum| datum.value() as i32)
     }
 
-    /// A column that is a smallint.
     pub fn small(&self, column: i32) -> Option<i16> {
         self.datum(column).map(|datum| datum.value() as i16)
     }
@@ -55,7 +53,6 @@ impl Row {
             .and_then(|datum| unsafe { Vec::<i64>::from_datum(datum, false) })
     }
 
-    /// A column that is bytea.
     pub fn bytes(&self, column: i32) -> Option<&[u8]> {
         // SAFETY: the column is bytea; it points into the row, or into the memory of the call.
         self.datum(column)
@@ -69,14 +66,12 @@ impl Row {
             .and_then(|datum| unsafe { <&str>::from_datum(datum, false) })
     }
 
-    /// A column that is text.
     pub fn text(&self, column: i32) -> Option<String> {
         // SAFETY: the column is text.
         self.datum(column)
             .and_then(|datum| unsafe { String::from_datum(datum, false) })
     }
 
-    /// Where it is.
     pub fn tid(&self) -> Tid {
         // SAFETY: the slot has a row.
         unsafe { (*self.slot).tts_tid }

@@ -195,7 +195,7 @@ impl Drop for Seen {
     }
 }
 
-/// A condition on a column of an index (from 1).
+/// A condition on a column of an index (from 1): equal to a value, above it, from or up to it.
 pub struct Key {
     column: i16,
     strategy: u32,
@@ -204,72 +204,58 @@ pub struct Key {
 }
 
 impl Key {
-    /// Text equal to this.
     pub fn text(column: i16, value: Datum) -> Key {
         Key::new(column, EQUAL, pg_sys::F_TEXTEQ, value)
     }
 
-    /// Text above this.
     pub fn text_above(column: i16, value: Datum) -> Key {
         Key::new(column, ABOVE, pg_sys::F_TEXT_GT, value)
     }
 
-    /// A bytea column equal to this.
     pub fn bytes(column: i16, value: Datum) -> Key {
         Key::new(column, EQUAL, pg_sys::F_BYTEAEQ, value)
     }
 
-    /// A bigint equal to this.
     pub fn big(column: i16, value: i64) -> Key {
         Key::new(column, EQUAL, pg_sys::F_INT8EQ, Datum::from(value))
     }
 
-    /// A bigint from this on.
     pub fn big_from(column: i16, value: i64) -> Key {
         Key::new(column, FROM, pg_sys::F_INT8GE, Datum::from(value))
     }
 
-    /// A bigint up to this.
     pub fn big_to(column: i16, value: i64) -> Key {
         Key::new(column, UP_TO, pg_sys::F_INT8LE, Datum::from(value))
     }
 
-    /// A smallint equal to this.
     pub fn small(column: i16, value: i16) -> Key {
         Key::new(column, EQUAL, pg_sys::F_INT2EQ, Datum::from(value))
     }
 
-    /// A smallint from this on.
     pub fn small_from(column: i16, value: i16) -> Key {
         Key::new(column, FROM, pg_sys::F_INT2GE, Datum::from(value))
     }
 
-    /// A smallint up to this.
     pub fn small_to(column: i16, value: i16) -> Key {
         Key::new(column, UP_TO, pg_sys::F_INT2LE, Datum::from(value))
     }
 
-    /// A "char" equal to this.
     pub fn char(column: i16, value: u8) -> Key {
         Key::new(column, EQUAL, pg_sys::F_CHAREQ, Datum::from(value as usize))
     }
 
-    /// An enum equal to this label.
     pub fn label(column: i16, value: Datum) -> Key {
         Key::new(column, EQUAL, pg_sys::F_ENUM_EQ, value)
     }
 
-    /// A boolean equal to this.
     pub fn bool(column: i16, value: bool) -> Key {
         Key::new(column, EQUAL, pg_sys::F_BOOLEQ, Datum::from(value))
     }
 
-    /// A time from this on.
     pub fn at_from(column: i16, value: i64) -> Key {
         Key::new(column, FROM, pg_sys::F_TIMESTAMPTZ_GE, Datum::from(value))
     }
 
-    /// A time up to this.
     pub fn at_to(column: i16, value: i64) -> Key {
         Key::new(column, UP_TO, pg_sys::F_TIMESTAMPTZ_LE, Datum::from(value))
     }
@@ -332,7 +318,6 @@ impl Scan<'_> {
         self.next()
     }
 
-    /// The next row.
     pub fn next(&mut self) -> Option<Row> {
         // SAFETY: the scan was begun; the slot is of its table.
         let found = unsafe { pg_sys::index_getnext_slot(self.scan, self.direction, self.slot) };

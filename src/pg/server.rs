@@ -12,25 +12,21 @@ pub fn is_preloading() -> bool {
     unsafe { pg_sys::process_shared_preload_libraries_in_progress && !pg_sys::IsBinaryUpgrade }
 }
 
-/// Whether it is a standby.
 pub fn is_standby() -> bool {
     // SAFETY: reads the state of the server.
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
-/// Whether text of this database is UTF-8.
 pub fn is_utf8() -> bool {
     // SAFETY: reads a variable.
     unsafe { pg_sys::GetDatabaseEncoding() == pg_sys::pg_enc::PG_UTF8 as i32 }
 }
 
-/// The database of this process.
 pub fn database() -> Oid {
     // SAFETY: set for the life of the process.
     unsafe { pg_sys::MyDatabaseId }
 }
 
-/// The number of this process.
 pub fn process() -> i32 {
     // SAFETY: set for the life of the process.
     unsafe { pg_sys::MyProcPid }
@@ -77,7 +73,6 @@ pub fn statement_timeout() -> Option<Duration> {
     (milliseconds > 0).then(|| Duration::from_millis(milliseconds as u64))
 }
 
-/// The session's application_name, which may be empty.
 pub fn application_name() -> String {
     // SAFETY: a setting's text, never null.
     let name = unsafe { CStr::from_ptr(pg_sys::application_name) };

@@ -31,7 +31,6 @@ use crate::pg::versions;
 /// A parameter; `None` is null.
 pub type Arg = Option<Datum>;
 
-/// A text parameter.
 pub fn text(value: &str) -> Arg {
     value.into_datum()
 }
@@ -41,12 +40,10 @@ pub fn big(value: i64) -> Arg {
     Some(Datum::from(value))
 }
 
-/// A bigint[] parameter.
 pub fn bigs(values: &[i64]) -> Arg {
     column(pg_sys::INT8OID, values, |value| big(*value))
 }
 
-/// A text[] parameter.
 pub fn texts(values: &[impl AsRef<str>]) -> Arg {
     column(pg_sys::TEXTOID, values, |value| text(value.as_ref()))
 }
@@ -83,7 +80,6 @@ impl<T: Value> Field for Option<T> {
 
 /// A struct that has a field for each column, by its name.
 pub trait Row: Sized {
-    /// Reads a row.
     fn read(rows: &Tuples, row: usize) -> Self;
 }
 
@@ -177,7 +173,6 @@ pub enum Snapshot {
     Latest,
 }
 
-/// The text of a statement.
 #[derive(Clone, Copy)]
 enum Sql {
     Written(&'static str),
@@ -395,7 +390,6 @@ macro_rules! types {
 }
 pub(crate) use types;
 
-/// Runs a statement that is made from text.
 pub fn run_text(statement: &str) {
     let statement = CString::new(statement).expect("names have no zero byte");
     // SAFETY: the SPI protocol; an error unwinds through here and Postgres cleans up.
@@ -419,12 +413,10 @@ pub struct Tuples {
 const ONLY: i32 = 1;
 
 impl Tuples {
-    /// How many rows.
     pub fn len(&self) -> usize {
         self.processed
     }
 
-    /// No row at all.
     pub fn is_empty(&self) -> bool {
         self.processed == 0
     }

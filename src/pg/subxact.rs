@@ -35,7 +35,6 @@ pub fn has_room() -> bool {
 pub struct Reserve;
 
 impl Reserve {
-    /// Reserves room for so many.
     pub fn of(count: u32) -> Reserve {
         RESERVED.set(count);
         Reserve

@@ -571,11 +571,9 @@ pub(super) unsafe fn members<'a>(list: *const pg_sys::List) -> &'a [pg_sys::List
 pub enum Deleted {
     /// Deleted, once the transaction commits.
     Done,
-    /// Another transaction has locked it.
     Locked,
     /// Another transaction has updated it.
     Moved,
-    /// Another transaction has deleted it.
     Gone,
 }
 

@@ -219,7 +219,6 @@ pub fn read_timestamp(text: &str) -> Option<i64> {
     }
 }
 
-/// Whether a timestamp is neither infinity.
 pub fn is_finite(at: i64) -> bool {
     at != i64::MIN && at != i64::MAX
 }

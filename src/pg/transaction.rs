@@ -13,13 +13,11 @@ pub fn is_read_committed() -> bool {
     unsafe { pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
-/// Whether the transaction is SERIALIZABLE.
 pub fn is_serializable() -> bool {
     // SAFETY: reads a variable.
     unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
 }
 
-/// Whether the transaction may write nothing.
 pub fn is_read_only() -> bool {
     // SAFETY: reads a variable.
     unsafe { pg_sys::XactReadOnly }
@@ -31,7 +29,6 @@ pub fn is_ours(transaction: u32) -> bool {
     unsafe { pg_sys::TransactionIdIsCurrentTransactionId(transaction.into()) }
 }
 
-/// Whether this transaction has written anything.
 pub fn has_written() -> bool {
     // SAFETY: reads the state of the transaction.
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
@@ -75,7 +72,6 @@ pub struct AtMost {
 }
 
 impl AtMost {
-    /// Nobody has done it yet.
     pub const fn new(times: u32) -> AtMost {
         AtMost {
             times,

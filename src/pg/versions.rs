@@ -39,7 +39,6 @@ pub fn has_moved(indexes: IndexUpdates) -> bool {
     return indexes == pg_sys::TU_UpdateIndexes::TU_All;
 }
 
-/// The columns of a row.
 pub unsafe fn columns<'a>(row: pg_sys::TupleDesc) -> &'a [pg_sys::FormData_pg_attribute] {
     // SAFETY: a row's description has as many columns as it says.
     unsafe {

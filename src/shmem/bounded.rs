@@ -11,7 +11,6 @@ pub struct Numbers {
 impl Numbers {
     const ROOM: usize = 32;
 
-    /// None.
     pub const fn new() -> Numbers {
         Numbers {
             numbers: [0; Numbers::ROOM],
@@ -20,7 +19,6 @@ impl Numbers {
         }
     }
 
-    /// Adds a number.
     pub fn add(&mut self, number: u64) {
         if self.as_slice().contains(&number) {
             return;
@@ -39,7 +37,6 @@ impl Numbers {
         &self.numbers[..self.count]
     }
 
-    /// Adds those of another set.
     pub fn add_all(&mut self, others: &Numbers) {
         others
             .as_slice()
@@ -63,12 +60,10 @@ impl Numbers {
         self.more || self.as_slice().contains(&number)
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && !self.more
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         (self.count, self.more) = (0, false);
     }
@@ -85,7 +80,6 @@ pub struct Filter<const WORDS: usize> {
 pub type Crowd = Filter<256>;
 
 impl<const WORDS: usize> Filter<WORDS> {
-    /// None.
     pub const fn new() -> Self {
         Filter {
             words: [0; WORDS],
@@ -121,17 +115,14 @@ impl<const WORDS: usize> Filter<WORDS> {
         self.words[word] & bit != 0
     }
 
-    /// Its words.
     pub fn words(&self) -> &[u64; WORDS] {
         &self.words
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         !self.is_filled
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         if self.is_filled {
             *self = Self::new();
@@ -154,7 +145,6 @@ pub struct Names {
 impl Names {
     const ROOM: usize = 1000;
 
-    /// None.
     pub const fn new() -> Names {
         Names {
             bytes: [0; Names::ROOM],
@@ -163,7 +153,6 @@ impl Names {
         }
     }
 
-    /// Adds a name.
     pub fn add(&mut self, name: &str) {
         if self.iter().any(|one| one == name.as_bytes()) {
             return;
@@ -180,7 +169,6 @@ impl Names {
         }
     }
 
-    /// Adds those of another set.
     pub fn add_all(&mut self, others: &Names) {
         others.for_each(|name| self.add(name));
         self.more |= others.more;
@@ -206,12 +194,10 @@ impl Names {
         self.more
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.used == 0 && !self.more
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         (self.used, self.more) = (0, false);
     }

@@ -36,7 +36,6 @@ const NOW: i64 = i64::MIN;
 /// What [`Place::prepared`] is to begin with: some may have outlived the server's restart.
 const SOME_PREPARED: usize = 1;
 
-/// One database.
 pub struct Place {
     /// The database's object id; 0 is a free place.
     oid: AtomicU32,
@@ -107,7 +106,6 @@ unsafe impl PGRXSharedMemory for Shared {}
 // SAFETY: the name is this extension's own.
 static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs") };
 
-/// Asks for the shared memory.
 pub fn register() {
     pg_shmem_init!(
         SHARED = Shared {
@@ -356,7 +354,6 @@ impl Place {
         nobody.is_ok()
     }
 
-    /// Whether it has a worker.
     pub fn is_attended(&self) -> bool {
         self.worker.load(Ordering::SeqCst) != 0
     }
@@ -449,12 +446,10 @@ impl Place {
         due > at || due == NOW
     }
 
-    /// When something will be due.
     pub fn next_due(&self) -> i64 {
         self.next_due.load(Ordering::SeqCst)
     }
 
-    /// Says when something will be due.
     pub fn set_next_due(&self, at: i64) {
         self.next_due.store(at, Ordering::SeqCst);
     }

@@ -98,7 +98,6 @@ impl PgSharedMemoryInitialization for SharedPtr {
     }
 }
 
-/// Asks for the shared memory.
 pub fn register() {
     pg_shmem_init!(SHARED = ());
 }
@@ -115,7 +114,6 @@ pub fn epoch() -> i64 {
     begun ^ i64::from(server::database().to_u32()) << 32
 }
 
-/// A queue and a kind.
 pub struct Names<'a> {
     pub queue: &'a str,
     pub kind: &'a str,

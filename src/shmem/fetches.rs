@@ -37,7 +37,6 @@ unsafe impl PGRXSharedMemory for Shared {}
 // SAFETY: the name is this extension's own.
 static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs fetches") };
 
-/// Asks for the shared memory.
 pub fn register() {
     pg_shmem_init!(SHARED = Shared(std::array::from_fn(|_| Place::default())));
 }

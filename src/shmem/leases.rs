@@ -26,7 +26,6 @@ pub const LOOK_AGAIN: i64 = 1_000_000;
 /// No lease expires.
 pub const NEVER: i64 = i64::MAX;
 
-/// What is known of a database.
 pub struct Leases {
     none_before: AtomicI64,
     read_again_at: AtomicI64,
@@ -41,7 +40,6 @@ pub struct FoundLeases {
 }
 
 impl Leases {
-    /// Nothing is known.
     pub const fn unknown() -> Leases {
         Leases {
             none_before: AtomicI64::new(NEVER),
@@ -49,7 +47,6 @@ impl Leases {
         }
     }
 
-    /// Forgets what is known.
     pub fn forget(&self) {
         self.read_again_at.store(i64::MIN, Ordering::SeqCst);
     }

@@ -16,7 +16,6 @@ pub struct Content {
 }
 
 impl Content {
-    /// Nothing.
     pub const fn new() -> Content {
         Content {
             queues: Names::new(),
@@ -31,7 +30,6 @@ impl Content {
         any
     }
 
-    /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.cancelled.is_empty()
     }
@@ -42,13 +40,11 @@ impl Content {
         self.cancelled.add_more();
     }
 
-    /// Adds what another one has.
     pub fn add(&mut self, other: &Content) {
         self.queues.add_all(&other.queues);
         self.cancelled.add_all(&other.cancelled);
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         self.queues.clear();
         self.cancelled.clear();
@@ -63,7 +59,6 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An empty one.
     pub const fn new() -> Outbox {
         Outbox {
             lock: Lock::new(),
@@ -72,7 +67,6 @@ impl Outbox {
         }
     }
 
-    /// Whether there is something.
     pub fn is_filled(&self) -> bool {
         self.filled.load(Ordering::SeqCst)
     }

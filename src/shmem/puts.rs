@@ -23,7 +23,6 @@ unsafe impl PGRXSharedMemory for Shared {}
 // SAFETY: the name is this extension's own.
 static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs puts") };
 
-/// Asks for the shared memory.
 pub fn register() {
     pg_shmem_init!(SHARED = Shared([const { AtomicU64::new(0) }; NUMBERS]));
 }

@@ -26,11 +26,9 @@ const SPINS: u32 = 200;
 const NAPS: u32 = 100;
 const NAP: Duration = Duration::from_millis(1);
 
-/// Such a lock.
 pub struct Lock(AtomicU8);
 
 impl Lock {
-    /// One that is free.
     pub const fn new() -> Lock {
         Lock(AtomicU8::new(FREE))
     }

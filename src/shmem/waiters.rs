@@ -84,7 +84,6 @@ thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Asks for the shared memory.
 pub fn register() {
     pg_shmem_init!(
         WAITERS = Waiters {
@@ -269,7 +268,6 @@ impl Taken {
         self.0.woken.store(false, Ordering::SeqCst);
     }
 
-    /// Whether a commit has announced something since.
     pub fn is_woken(&self) -> bool {
         self.0.woken.load(Ordering::SeqCst)
     }

@@ -4,7 +4,6 @@ use pgrx::pg_sys::Oid;
 
 use super::spi::{Tuples, plans};
 
-/// The extension of a database.
 #[derive(Clone, Copy)]
 pub struct Extension {
     pub oid: Oid,
@@ -22,7 +21,6 @@ pub fn find() -> Option<Extension> {
     FIND.first(&[], extension).flatten()
 }
 
-/// The name of the database.
 pub fn database() -> String {
     DATABASE.value(&[]).expect("it has a name")
 }

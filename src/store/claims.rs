@@ -94,7 +94,6 @@ impl Lists {
         self.listed.push(job);
     }
 
-    /// Folds a job.
     pub fn fold(&mut self, key: Key, id: i64) {
         self.folded.push((key, id));
     }
@@ -160,12 +159,10 @@ pub fn let_write() {
     lock::to_write(shapes::UNIQUE_CLAIM.name.oid());
 }
 
-/// A key as a parameter.
 pub(super) fn key_arg(key: Key) -> Arg {
     key.0.as_slice().into_datum()
 }
 
-/// Keys as a parameter.
 pub(super) fn key_args(keys: &[Key]) -> Arg {
     column(BYTEA, keys, |key| key_arg(*key))
 }

@@ -97,7 +97,6 @@ macro_rules! record {
 }
 pub(super) use record;
 
-/// Columns as a statement lists them.
 pub fn list(columns: &[&str]) -> String {
     columns.join(", ").to_lowercase()
 }

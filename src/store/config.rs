@@ -117,12 +117,10 @@ pub enum Rare {
     Bound,
 }
 
-/// The defaults of a kind.
 pub fn kind(name: &str) -> Kind {
     KIND.first(&[text(name)], Kind::read).unwrap_or_default()
 }
 
-/// What is set of a queue.
 pub fn queue(name: &str, seen: Snapshot) -> QueueSettings {
     let queue = QUEUE.first_as_of(seen, &[text(name)], QueueSettings::read);
     queue.unwrap_or_default()

@@ -45,7 +45,6 @@ thread_local! {
     static KNOWN: RefCell<[Known; 2]> = RefCell::default();
 }
 
-/// The defaults of a kind.
 pub fn kind(name: &str) -> Rc<Kind> {
     look_up(
         Snapshot::Own,

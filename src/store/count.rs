@@ -77,7 +77,6 @@ impl StateTable {
         self.count.run_as_of(Snapshot::Callers, &[most], sum)
     }
 
-    /// Where counting in parts begins.
     pub fn begin(&self) -> Position {
         if self.name == "ready" {
             Position::Lane(String::new(), i16::MIN, i64::MIN)
@@ -127,7 +126,6 @@ impl StateTable {
         })
     }
 
-    /// What is kept of it.
     pub fn kept(&self, snapshot: Snapshot) -> Option<KeptCounts> {
         let kept = KEPT.first_as_of(snapshot, &[text(self.name)], |rows| {
             Some(KeptCounts {
@@ -211,7 +209,6 @@ impl StateTable {
 }
 
 impl Counted {
-    /// How many rows that makes.
     pub fn rows(&self) -> usize {
         self.counts.len()
     }

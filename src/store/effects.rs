@@ -93,13 +93,11 @@ fn arrived<'a>(jobs: impl ExactSizeIterator<Item = (&'a Queue, Spot)>, told: Tol
     }
 }
 
-/// Jobs are final.
 fn finished<'a>(jobs: impl Iterator<Item = Over<'a>> + Clone, event: Event) {
     jobs.clone().for_each(|job| announce::over(job.id));
     history::over(jobs, event);
 }
 
-/// Jobs were inserted.
 pub(super) fn inserted(jobs: &[(i64, &NewJob)]) {
     history::inserted(jobs);
     let spot = |id: i64, job: &NewJob| match job.state {

@@ -39,7 +39,6 @@ pub struct Facts {
     pub waiting: Option<Waiting>,
 }
 
-/// The lease of a running job.
 pub struct Lease {
     pub attempted_at: i64,
     pub expires_at: i64,

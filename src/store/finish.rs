@@ -20,7 +20,6 @@ use crate::shmem::leases;
 /// An attempt that is to end, if its token is current.
 #[derive(Clone, Copy)]
 pub struct Attempt {
-    /// The job's id.
     pub id: i64,
     pub token: i64,
     /// What becomes of the job.
@@ -87,9 +86,7 @@ impl Pauses {
 /// The attempts that have ended, by their places among those that were to.
 #[derive(Default)]
 pub struct Ended {
-    /// Attempts whose jobs are completed.
     pub completed: Vec<Completed>,
-    /// Attempts whose jobs were taken.
     pub taken: Vec<(usize, TakenRow)>,
     /// Attempts left alone, since other transactions have their jobs locked.
     pub locked: Vec<usize>,

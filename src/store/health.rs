@@ -28,7 +28,6 @@ pub struct Thresholds {
     pub dead_rows: Option<i64>,
 }
 
-/// What is known.
 #[derive(Default)]
 pub struct Facts {
     pub now: i64,
@@ -100,7 +99,6 @@ rows! {
         pub state: Option<String>,
     }
 
-    /// A prepared transaction.
     pub struct Prepared {
         pub gid: String,
         pub user: Option<String>,
@@ -160,7 +158,6 @@ pub struct LockWait {
     pub holders: Vec<Session>,
 }
 
-/// Looks at everything.
 pub fn facts(from: Thresholds) -> Facts {
     let now = time::now();
     let open = |rows: &Tuples, row| Some((rows.given(row, "xact_start"), Session::read(rows, row)));

@@ -29,7 +29,6 @@ pub const MOST_DISCARDED: i64 = 10_000;
 /// How many of the latest completed jobs are looked at.
 pub const LATEST: i64 = 10_000;
 
-/// What is known of the work.
 #[derive(Default)]
 pub struct Work {
     /// Of each queue that is not paused the job that has been available for longest; that of the
@@ -133,7 +132,6 @@ impl Usual {
     }
 }
 
-/// Looks at the work.
 pub(super) fn facts(from: &Thresholds, now: i64) -> Work {
     let unattended_since = now - activity::UNATTENDED;
     let since = from.oldest_available.map_or(i64::MIN, |span| now - span);

@@ -21,7 +21,6 @@ pub struct Kept {
 const ZONES_DIFFER: i64 = 96 * 3600 * 1_000_000;
 
 impl Kept {
-    /// Reads the columns of `job` by name.
     pub fn read(rows: &Tuples, row: usize) -> Option<Kept> {
         let window = rows.get(row, "unique_window");
         Kept::of(

@@ -102,7 +102,6 @@ pub enum To {
 }
 
 impl To {
-    /// The state that it has there.
     pub fn state(self) -> State {
         match self {
             To::Ready | To::Back(_) => State::Available,

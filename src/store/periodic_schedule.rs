@@ -68,7 +68,6 @@ pub struct Periodic {
 pub struct Outcome {
     /// Its job, or the one that its job duplicates.
     pub job: Option<i64>,
-    /// Whether its job was skipped as a duplicate.
     pub skipped: bool,
     /// Why there is no job.
     pub error: Option<String>,
@@ -146,12 +145,10 @@ pub fn cut(name: &str, defined_at: i64, last_run_at: Option<i64>, next_run_at: O
     ]);
 }
 
-/// The definition of this name.
 pub fn find(name: &str) -> Option<Definition> {
     FIND.first(&[text(name)], |rows| read(rows, 0).definition)
 }
 
-/// The names of all definitions.
 pub fn names() -> Vec<String> {
     NAMES.values(&[])
 }

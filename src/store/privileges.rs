@@ -25,7 +25,6 @@ pub fn role(name: &str) -> Option<Role> {
     ROLE.first(&[text(name)], role).flatten()
 }
 
-/// The names of the roles that there are.
 pub fn roles() -> Vec<String> {
     ROLES.values(&[])
 }

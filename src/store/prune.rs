@@ -111,7 +111,6 @@ pub struct Wanted<'a> {
     pub but: &'a [i64],
 }
 
-/// A final job.
 pub struct Final {
     pub id: i64,
     /// The key that it was inserted under.

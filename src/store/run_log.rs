@@ -33,13 +33,11 @@ pub struct Run {
     pub at: i64,
     /// In microseconds.
     pub duration: i64,
-    /// Rows handled.
     pub rows: i64,
     /// How many things failed.
     pub failures: i64,
     /// No failure is left.
     pub is_clean: bool,
-    /// The latest error.
     pub error: Option<String>,
 }
 

@@ -19,7 +19,6 @@ use crate::store::used::{self, Used};
 #[derive(Clone, Copy)]
 pub struct Finishing<'a> {
     pub id: i64,
-    /// The attempt's.
     pub token: i64,
     pub ending: Ending<'a>,
 }
@@ -97,13 +96,9 @@ pub enum Outcome {
         place: Option<Place>,
     },
     /// Another session still had the job locked. Nothing was changed.
-    Locked {
-        /// The job.
-        place: Option<Place>,
-    },
+    Locked { place: Option<Place> },
 }
 
-/// Ends an attempt.
 pub fn end_one(said: &Finishing) -> Outcome {
     let one = std::slice::from_ref(said);
     let mut outcomes = end_each(one, Wait::ForAll);
@@ -167,9 +162,7 @@ type Each<T> = SmallVec<[T; 1]>;
 /// How an attempt was found that was to end.
 #[derive(Clone, Copy)]
 enum Found {
-    /// The attempt could end.
     Ended(Became),
-    /// The token was not current.
     Stale,
     /// Another session still had the job locked.
     Locked,

@@ -50,7 +50,6 @@ impl Candidate {
 /// What became of a candidate.
 #[derive(Clone)]
 pub enum Outcome {
-    /// Inserted under this id.
     Inserted(i64),
     /// Skipped: this job exists.
     Existing(Box<Holder>),
@@ -72,11 +71,9 @@ pub struct Replacement {
     pub replaced: i64,
     /// It may have taken over a schedule.
     pub state: State,
-    /// When it is due.
     pub scheduled_at: i64,
 }
 
-/// Inserts one job.
 pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)?));

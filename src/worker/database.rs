@@ -99,9 +99,7 @@ struct Worker {
 #[derive(Default)]
 struct Pass {
     began: i64,
-    /// Rows handled.
     rows: usize,
-    /// More work can be done at once.
     more: bool,
     state: State,
 }

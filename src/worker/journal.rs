@@ -15,7 +15,6 @@ const EVERY: Duration = Duration::from_secs(1);
 /// up to this.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
-/// The journal of a worker.
 pub struct Journal {
     place: Option<&'static Place>,
     entries: [Entry; maintenance::ALL.len()],
@@ -25,7 +24,6 @@ pub struct Journal {
     looked: Option<(Instant, Looked)>,
 }
 
-/// What is remembered of a task.
 #[derive(Default)]
 struct Entry {
     /// Its runs that are not written down yet, as one.
@@ -48,7 +46,6 @@ pub fn look() -> Looked {
     }
 }
 
-/// Writes runs down.
 pub fn write(runs: &[(usize, Run)]) {
     for (task, run) in runs {
         run_log::note(maintenance::ALL[*task].name, run);
@@ -56,7 +53,6 @@ pub fn write(runs: &[(usize, Run)]) {
 }
 
 impl Journal {
-    /// An empty one.
     pub fn new(place: Option<&'static Place>) -> Journal {
         Journal {
             place,

@@ -52,7 +52,6 @@ struct Known {
     visited: Option<Instant>,
 }
 
-/// The life of the launcher.
 pub fn main() {
     process::begin();
     BackgroundWorker::connect_worker_to_spi(None, None);

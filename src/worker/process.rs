@@ -143,7 +143,6 @@ fn become_the_superuser() {
     done.expect("the first superuser may be itself");
 }
 
-/// Sets a setting for this process.
 pub fn set(name: &str, value: &str) {
     let name = CString::new(name).expect("no zero byte");
     let value = CString::new(value).expect("no zero byte");

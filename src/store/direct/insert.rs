@@ -34,7 +34,6 @@ pub fn one_claiming(id: i64, job: &NewJob) -> Option<bool> {
     Some(is_first)
 }
 
-/// The tables that new jobs go to.
 struct Tables {
     jobs: Table,
     ready: Option<Table>,

@@ -86,7 +86,6 @@ pub fn claimed(keys: &[Key]) -> Option<Vec<Key>> {
     Some(keys.iter().copied().filter(|key| has_claim(key)).collect())
 }
 
-/// A look at one moment.
 struct Look {
     seen: Seen,
 }

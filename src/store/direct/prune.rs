@@ -199,7 +199,6 @@ fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
     Some(dealt)
 }
 
-/// A row of `job`.
 struct Job {
     queue: Option<Queue>,
     key: Option<UniqueKey>,

@@ -41,9 +41,7 @@ pub struct Taken {
 /// What a walk does with jobs that could be taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// Takes the jobs.
     Take,
-    /// Leaves the jobs where they are.
     Look,
     /// As [`How::Look`], and counts jobs that others are just taking, which may come back.
     Await,

@@ -71,7 +71,6 @@ impl Batch<'_> {
         listing(key, self.id(index), job)
     }
 
-    /// Writes the jobs.
     pub(super) fn write(&self) -> Result<()> {
         let mut rows = memory::room(self.candidates.len())?;
         let inserted = (0..self.candidates.len())
