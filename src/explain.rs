@@ -60,23 +60,23 @@ pub fn reasons(id: i64, now: i64, sees_payload: bool) -> Option<Vec<Reason>> {
     if is_next {
         let detail = format!(
             "the next fetch from queue {} returns it",
-            quoted_name(&facts.queue)
+            quoted_name(&facts.job.queue)
         );
-        reasons.push(Reason::new(
-            "next",
-            detail + &made_available(&facts, waiting),
-        ));
+        reasons.push(Reason::new("next", detail + &made_available(&facts)));
     }
     Some(reasons)
 }
 
 fn is_final(facts: &Facts) -> Option<Reason> {
-    let at = shown(facts.finalized_at?);
+    let at = shown(facts.job.finalized_at?);
     let because = |text: &Option<String>| behind_colon(text.as_deref());
-    let detail = match facts.state {
-        State::Completed => format!("completed at {at} by worker {}", quoted_name(&facts.worker)),
-        State::Cancelled => format!("cancelled at {at}{}", because(&facts.cancel_reason)),
-        _ => format!("discarded at {at}{}", because(&facts.last_error)),
+    let detail = match facts.job.state {
+        State::Completed => format!(
+            "completed at {at} by worker {}",
+            quoted_name(&facts.job.worker)
+        ),
+        State::Cancelled => format!("cancelled at {at}{}", because(&facts.job.cancel_reason)),
+        _ => format!("discarded at {at}{}", because(&facts.job.last_error)),
     };
     Some(Reason::new("final", detail))
 }
@@ -84,11 +84,11 @@ fn is_final(facts: &Facts) -> Option<Reason> {
 fn running(facts: &Facts) -> Option<Reason> {
     let lease = facts.lease.as_ref()?;
     let since = shown(lease.attempted_at);
-    let (attempt, most) = (facts.attempt, facts.max_attempts);
-    let worker = quoted_name(&facts.worker);
+    let (attempt, most) = (facts.job.attempt, facts.job.max_attempts);
+    let worker = quoted_name(&facts.job.worker);
     let mut detail = format!("held by worker {worker} since {since}, attempt {attempt} of {most}");
-    let ends_at = shown(lease.expires_at);
-    let is_over = lease.expires_at <= facts.now;
+    let ends_at = shown(lease.lease_expires_at);
+    let is_over = lease.lease_expires_at <= facts.now;
     detail += &match is_over {
         true => format!(
             "; the lease expired at {ends_at}, and maintenance rescues the job{}",
@@ -100,7 +100,7 @@ fn running(facts: &Facts) -> Option<Reason> {
         detail += &format!("; the attempt times out at {}", shown(at));
     }
     if let Some(at) = lease.cancel_requested_at {
-        let reason = behind_colon(facts.cancel_reason.as_deref());
+        let reason = behind_colon(facts.job.cancel_reason.as_deref());
         detail += &format!("; cancellation was requested at {}{reason}", shown(at));
     }
     if let Some(at) = lease.worker_lost_at {
@@ -110,14 +110,14 @@ fn running(facts: &Facts) -> Option<Reason> {
         detail += &format!("; progress {progress}");
     }
     Some(Reason {
-        until: (!is_over).then_some(lease.expires_at),
+        until: (!is_over).then_some(lease.lease_expires_at),
         ..Reason::new("running", detail)
     })
 }
 
 fn expired(facts: &Facts) -> Option<Reason> {
-    let at = facts.expires_at.filter(|at| *at <= facts.now)?;
-    if facts.finalized_at.is_some() || facts.lease.is_some() {
+    let at = facts.job.expires_at.filter(|at| *at <= facts.now)?;
+    if facts.job.finalized_at.is_some() || facts.lease.is_some() {
         return None;
     }
     let (at, but_paused) = (shown(at), but_paused(facts));
@@ -127,16 +127,16 @@ fn expired(facts: &Facts) -> Option<Reason> {
 }
 
 fn pending(facts: &Facts, _: &Waiting) -> Option<Reason> {
-    let detail = format!("waiting for jobs.activate({})", facts.id);
-    (facts.state == State::Pending).then(|| Reason::new("pending", detail))
+    let detail = format!("waiting for jobs.activate({})", facts.job.id);
+    (facts.job.state == State::Pending).then(|| Reason::new("pending", detail))
 }
 
-fn due_later(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let due_at = waiting.due_at.filter(|at| *at > facts.now)?;
-    let (name, failed) = match facts.state {
+fn due_later(facts: &Facts, _: &Waiting) -> Option<Reason> {
+    let due_at = facts.job.due_at.filter(|at| *at > facts.now)?;
+    let (name, failed) = match facts.job.state {
         State::Retryable => {
-            let (attempt, most) = (facts.attempt, facts.max_attempts);
-            let error = behind_colon(facts.last_error.as_deref());
+            let (attempt, most) = (facts.job.attempt, facts.job.max_attempts);
+            let error = behind_colon(facts.job.last_error.as_deref());
             (
                 "retryable",
                 format!("attempt {attempt} of {most} failed{error}; the next attempt is "),
@@ -151,10 +151,13 @@ fn due_later(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 }
 
 fn queue_paused(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let (queue, at) = (quoted_name(&facts.queue), shown(waiting.paused_at?));
+    let (queue, at) = (
+        quoted_name(&facts.job.queue),
+        shown(waiting.limits.paused_at?),
+    );
     let by = by(
-        waiting.paused_by.as_deref(),
-        waiting.pause_reason.as_deref(),
+        waiting.limits.paused_by.as_deref(),
+        waiting.limits.pause_reason.as_deref(),
     );
     let detail = format!("queue {queue} was paused at {at}{by}; jobs.resume_queue resumes it");
     Some(Reason::new("queue paused", detail))
@@ -162,23 +165,23 @@ fn queue_paused(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 
 fn queue_limit(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let (most, taken, queue) = (
-        waiting.concurrency?,
-        waiting.taken,
-        quoted_name(&facts.queue),
+        waiting.limits.concurrency?,
+        waiting.limits.taken,
+        quoted_name(&facts.job.queue),
     );
     let jobs = many(taken, "running job");
     let detail = format!("queue {queue} has {jobs}, and its concurrency is {most}");
     (taken >= i64::from(most)).then(|| Reason {
-        by_ids: Some(waiting.running.clone()),
+        by_ids: Some(waiting.limits.running.clone()),
         ..Reason::new("queue limit", detail)
     })
 }
 
 fn queue_rate(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let free_at = waiting.free_at.filter(|at| *at > facts.now)?;
-    let (rate, period) = waiting.rate.as_ref()?;
-    let (queue, jobs) = (quoted_name(&facts.queue), many((*rate).into(), "job"));
-    let period = duration(*period);
+    let free_at = waiting.limits.free_at.filter(|at| *at > facts.now)?;
+    let (queue, limits) = (quoted_name(&facts.job.queue), &waiting.limits);
+    let jobs = many(limits.rate?.into(), "job");
+    let period = duration(limits.rate_period?);
     let detail = format!("queue {queue} has reached its rate of {jobs} in {period}");
     Some(Reason {
         until: Some(free_at),
@@ -187,7 +190,7 @@ fn queue_rate(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 }
 
 fn no_worker(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let queue = quoted_name(&facts.queue);
+    let queue = quoted_name(&facts.job.queue);
     let left = waiting.is_left.then(|| match waiting.fetched_at {
         Some(at) => format!(
             "no worker has fetched from queue {queue} since {}",
@@ -206,9 +209,9 @@ fn no_worker(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 fn kind_not_asked_for(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let at = waiting.passed_over_at.filter(|_| waiting.is_due)?;
     let (queue, at, kind) = (
-        quoted_name(&facts.queue),
+        quoted_name(&facts.job.queue),
         shown(at),
-        quoted_name(&facts.kind),
+        quoted_name(&facts.job.kind),
     );
     let detail = format!(
         "workers fetched from queue {queue}, most recently at {at}, but none asked for kind {kind} in the last 5 minutes"
@@ -217,24 +220,24 @@ fn kind_not_asked_for(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 }
 
 fn behind(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let name = match waiting.in_front {
+    let name = match waiting.in_front.jobs {
         0 => return None,
         many if many > explain::MOST_IN_FRONT => {
             format!("behind more than {} jobs", explain::MOST_IN_FRONT)
         }
         some => format!("behind {some} jobs"),
     };
-    let queue = quoted_name(&facts.queue);
+    let queue = quoted_name(&facts.job.queue);
     let detail =
         format!("jobs with a lower priority number or a longer wait come first in queue {queue}");
     Some(Reason {
-        by_ids: Some(waiting.first_in_front.clone()),
-        ..Reason::new(name, detail + &made_available(facts, waiting))
+        by_ids: Some(waiting.in_front.first.clone()),
+        ..Reason::new(name, detail + &made_available(facts))
     })
 }
 
-fn made_available(facts: &Facts, waiting: &Waiting) -> String {
-    let due_at = waiting.due_at.filter(|at| *at <= facts.now);
+fn made_available(facts: &Facts) -> String {
+    let due_at = facts.job.due_at.filter(|at| *at <= facts.now);
     due_at.map_or_else(String::new, |at| {
         format!(
             "; it was due at {}, and a fetch makes it available",
@@ -244,7 +247,7 @@ fn made_available(facts: &Facts, waiting: &Waiting) -> String {
 }
 
 fn but_paused(facts: &Facts) -> &'static str {
-    match facts.maintenance_is_paused {
+    match facts.job.maintenance_is_paused {
         true => ", but maintenance is paused until jobs.resume_maintenance",
         false => "",
     }

@@ -5,34 +5,96 @@ use std::ffi::CString;
 use jobs_core::state::State;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
-/// The whole background worker on or off.
-pub static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
-/// Databases that are maintained, as [`listed`] reads them; empty: all with the extension.
-static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
-/// Milliseconds between two passes.
-pub static INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(1000);
-/// Rows a maintenance transaction handles.
-pub static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-/// Whether listeners are notified.
-pub static NOTIFY: GucSetting<bool> = GucSetting::<bool>::new(true);
-/// High half of the advisory lock ids, 0: off.
-pub static ADVISORY_LOCK_PREFIX: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// The worker's own log level.
-static LOG_MIN_MESSAGES: GucSetting<LogLevel> = GucSetting::<LogLevel>::new(LogLevel::Warning);
-/// Whether tables are read and written without statements. Off only for tests and diagnosis.
-pub static DIRECT_ACCESS: GucSetting<bool> = GucSetting::<bool>::new(true);
+/// The settings, each as a static with its default, and what the server is told of it: name, short
+/// and long description, the least and greatest value, who may set it, and its flags.
+macro_rules! settings {
+    ($($(#[$about:meta])* $visible:vis $static:ident: $type:ty = $default:expr;
+        $define:ident($name:literal, $short:literal, $long:literal
+            $(, $least:expr, $most:expr)?; $context:ident $flags:expr);)*) => {
+        $($(#[$about])*
+        $visible static $static: GucSetting<$type> = GucSetting::<$type>::new($default);)*
+
+        /// Defines the settings, whether preloaded or not.
+        pub fn define() {
+            $(GucRegistry::$define(
+                $name, $short, $long, &$static, $($least, $most,)? GucContext::$context, $flags);)*
+            #[cfg(feature = "faults")]
+            GucRegistry::define_string_guc(
+                c"jobs.fault", c"Fault to inject, for the controls of the tests.", c"Empty: none.",
+                &FAULT, GucContext::Suset, PLAIN);
+        }
+    };
+}
+
+const PLAIN: GucFlags = GucFlags::empty();
+
+settings! {
+    pub ENABLED: bool = true;
+        define_bool_guc(c"jobs.enabled", c"Whether the background worker runs.", c""; Sighup PLAIN);
+    /// As [`listed`] reads it.
+    DATABASES: Option<CString> = Some(c"");
+        define_string_guc(c"jobs.databases",
+            c"Databases that the background worker maintains, separated by commas.",
+            c"Empty: every database with the extension. Put a name with a comma in double quotes.";
+            Sighup PLAIN);
+    pub INTERVAL: i32 = 1000;
+        define_int_guc(c"jobs.interval",
+            c"Pause between maintenance passes. The worker wakes earlier when something is due.", c"",
+            10, 3_600_000; Sighup GucFlags::UNIT_MS);
+    pub BATCH_SIZE: i32 = 10_000;
+        define_int_guc(c"jobs.batch_size",
+            c"Maximum number of rows per maintenance transaction.", c"",
+            1, 1_000_000; Sighup PLAIN);
+    pub ADVISORY_LOCK_PREFIX: i32 = 0;
+        define_int_guc(c"jobs.advisory_lock_prefix",
+            c"High half of the advisory lock ids of unique keys.",
+            c"0: the id is the first 8 bytes of the key.", i32::MIN, i32::MAX; Sighup PLAIN);
+    pub NOTIFY: bool = true;
+        define_bool_guc(c"jobs.notify",
+            c"Whether channel jobs is notified of available jobs and cancel requests.",
+            c"The background worker sends the notifications, not the transactions that cause them.";
+            Sighup PLAIN);
+    LOG_MIN_MESSAGES: LogLevel = LogLevel::Warning;
+        define_enum_guc(c"jobs.log_min_messages", c"Log level of the background worker.", c"";
+            Sighup PLAIN);
+    RETENTION_COMPLETED: i32 = 24 * 3600;
+        define_int_guc(c"jobs.retention_completed",
+            c"How long completed jobs are kept; -1: forever.", c"",
+            -1, i32::MAX; Sighup GucFlags::UNIT_S);
+    RETENTION_CANCELLED: i32 = 24 * 3600;
+        define_int_guc(c"jobs.retention_cancelled",
+            c"How long cancelled jobs are kept; -1: forever.", c"",
+            -1, i32::MAX; Sighup GucFlags::UNIT_S);
+    RETENTION_DISCARDED: i32 = 7 * 24 * 3600;
+        define_int_guc(c"jobs.retention_discarded",
+            c"How long discarded jobs are kept; -1: forever.", c"",
+            -1, i32::MAX; Sighup GucFlags::UNIT_S);
+    RETENTION_AUDIT: i32 = 90 * 24 * 3600;
+        define_int_guc(c"jobs.retention_audit",
+            c"How long rows of jobs.audit are kept; -1: forever.", c"",
+            -1, i32::MAX; Sighup GucFlags::UNIT_S);
+    RETENTION_HISTORY: i32 = 7 * 24 * 3600;
+        define_int_guc(c"jobs.retention_history",
+            c"How long minutes of jobs.history are kept; -1: forever.", c"",
+            -1, i32::MAX; Sighup GucFlags::UNIT_S);
+    MAX_PAYLOAD: i32 = 64 * 1024;
+        define_int_guc(c"jobs.max_payload",
+            c"Maximum size, as text, of args and meta together.",
+            c"Also of output, progress, error details, tags, retry, unique_opts and worker info, each.",
+            1, HIGHEST_PAYLOAD; Sighup GucFlags::UNIT_KB);
+    METRICS_MAX_SERIES: i32 = 50_000;
+        define_int_guc(c"jobs.metrics_max_series",
+            c"Maximum number of series of jobs.metrics() by queue and kind. The rest is summed as (others).",
+            c"", 1000, i32::MAX; Sighup PLAIN);
+    pub DIRECT_ACCESS: bool = true;
+        define_bool_guc(c"jobs.direct_access",
+            c"Whether tables are read and written without statements where possible.",
+            c"For tests and diagnosis. Off is slower."; Suset GucFlags::NO_SHOW_ALL);
+}
 /// The fault that is on, by name; empty: none.
 #[cfg(feature = "faults")]
 pub static FAULT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
-/// The most rows of `jobs.metrics()` by queue and kind.
-static METRICS_MAX_SERIES: GucSetting<i32> = GucSetting::<i32>::new(50_000);
-static RETENTION_COMPLETED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
-static RETENTION_CANCELLED: GucSetting<i32> = GucSetting::<i32>::new(24 * 3600);
-static RETENTION_DISCARDED: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
-static RETENTION_AUDIT: GucSetting<i32> = GucSetting::<i32>::new(90 * 24 * 3600);
-static RETENTION_HISTORY: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 3600);
-/// In kB, of text.
-static MAX_PAYLOAD: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+
 /// The highest that it can be: args, meta and tags of that length, the tags quoted, still fit into
 /// the row of a fetch, which Postgres sends if it is shorter than 1 GB.
 const HIGHEST_PAYLOAD: i32 = 256 * 1024;
@@ -160,147 +222,6 @@ pub fn hint_to_cover(database: &str) -> String {
     let list = format!("{}, {name}", list.to_string_lossy());
     let list = list.replace('\'', "''");
     format!("ALTER SYSTEM SET jobs.databases = '{list}'; SELECT pg_reload_conf();")
-}
-
-/// Defines the settings, whether preloaded or not.
-pub fn define() {
-    GucRegistry::define_bool_guc(
-        c"jobs.enabled",
-        c"Whether the background worker runs.",
-        c"",
-        &ENABLED,
-        GucContext::Sighup,
-        GucFlags::default(),
-    );
-    GucRegistry::define_string_guc(
-        c"jobs.databases",
-        c"Databases that the background worker maintains, separated by commas.",
-        c"Empty: every database with the extension. Put a name with a comma in double quotes.",
-        &DATABASES,
-        GucContext::Sighup,
-        GucFlags::default(),
-    );
-    GucRegistry::define_int_guc(
-        c"jobs.interval",
-        c"Pause between maintenance passes. The worker wakes earlier when something is due.",
-        c"",
-        &INTERVAL,
-        10,
-        3_600_000,
-        GucContext::Sighup,
-        GucFlags::UNIT_MS,
-    );
-    GucRegistry::define_int_guc(
-        c"jobs.batch_size",
-        c"Maximum number of rows per maintenance transaction.",
-        c"",
-        &BATCH_SIZE,
-        1,
-        1_000_000,
-        GucContext::Sighup,
-        GucFlags::default(),
-    );
-    GucRegistry::define_int_guc(
-        c"jobs.advisory_lock_prefix",
-        c"High half of the advisory lock ids of unique keys.",
-        c"0: the id is the first 8 bytes of the key.",
-        &ADVISORY_LOCK_PREFIX,
-        i32::MIN,
-        i32::MAX,
-        GucContext::Sighup,
-        GucFlags::default(),
-    );
-    GucRegistry::define_bool_guc(
-        c"jobs.notify",
-        c"Whether channel jobs is notified of available jobs and cancel requests.",
-        c"The background worker sends the notifications, not the transactions that cause them.",
-        &NOTIFY,
-        GucContext::Sighup,
-        GucFlags::default(),
-    );
-    GucRegistry::define_enum_guc(
-        c"jobs.log_min_messages",
-        c"Log level of the background worker.",
-        c"",
-        &LOG_MIN_MESSAGES,
-        GucContext::Sighup,
-        GucFlags::default(),
-    );
-    for (name, description, setting) in [
-        (
-            c"jobs.retention_completed",
-            c"How long completed jobs are kept; -1: forever.",
-            &RETENTION_COMPLETED,
-        ),
-        (
-            c"jobs.retention_cancelled",
-            c"How long cancelled jobs are kept; -1: forever.",
-            &RETENTION_CANCELLED,
-        ),
-        (
-            c"jobs.retention_discarded",
-            c"How long discarded jobs are kept; -1: forever.",
-            &RETENTION_DISCARDED,
-        ),
-        (
-            c"jobs.retention_audit",
-            c"How long rows of jobs.audit are kept; -1: forever.",
-            &RETENTION_AUDIT,
-        ),
-        (
-            c"jobs.retention_history",
-            c"How long minutes of jobs.history are kept; -1: forever.",
-            &RETENTION_HISTORY,
-        ),
-    ] {
-        GucRegistry::define_int_guc(
-            name,
-            description,
-            c"",
-            setting,
-            -1,
-            i32::MAX,
-            GucContext::Sighup,
-            GucFlags::UNIT_S,
-        );
-    }
-    GucRegistry::define_int_guc(
-        c"jobs.max_payload",
-        c"Maximum size, as text, of args and meta together.",
-        c"Also of output, progress, error details, tags, retry, unique_opts and worker info, each.",
-        &MAX_PAYLOAD,
-        1,
-        HIGHEST_PAYLOAD,
-        GucContext::Sighup,
-        GucFlags::UNIT_KB,
-    );
-    GucRegistry::define_int_guc(
-        c"jobs.metrics_max_series",
-        c"Maximum number of series of jobs.metrics() by queue and kind. The rest is summed as (others).",
-        c"",
-        &METRICS_MAX_SERIES,
-        1000,
-        i32::MAX,
-        GucContext::Sighup,
-        GucFlags::default(),
-    );
-    GucRegistry::define_bool_guc(
-        c"jobs.direct_access",
-        c"Whether tables are read and written without statements where possible.",
-        c"For tests and diagnosis. Off is slower.",
-        &DIRECT_ACCESS,
-        GucContext::Suset,
-        GucFlags::NO_SHOW_ALL,
-    );
-    #[cfg(feature = "faults")]
-    GucRegistry::define_string_guc(
-        c"jobs.fault",
-        c"Fault to inject, for the controls of the tests.",
-        c"Empty: none.",
-        &FAULT,
-        GucContext::Suset,
-        GucFlags::default(),
-    );
 }
 
 #[cfg(any(test, feature = "pg_test"))]

@@ -203,71 +203,32 @@ pub struct Key {
     value: Datum,
 }
 
-impl Key {
-    pub fn text(column: i16, value: Datum) -> Key {
-        Key::new(column, EQUAL, pg_sys::F_TEXTEQ, value)
-    }
-
-    pub fn text_above(column: i16, value: Datum) -> Key {
-        Key::new(column, ABOVE, pg_sys::F_TEXT_GT, value)
-    }
-
-    pub fn bytes(column: i16, value: Datum) -> Key {
-        Key::new(column, EQUAL, pg_sys::F_BYTEAEQ, value)
-    }
-
-    pub fn big(column: i16, value: i64) -> Key {
-        Key::new(column, EQUAL, pg_sys::F_INT8EQ, Datum::from(value))
-    }
-
-    pub fn big_from(column: i16, value: i64) -> Key {
-        Key::new(column, FROM, pg_sys::F_INT8GE, Datum::from(value))
-    }
-
-    pub fn big_to(column: i16, value: i64) -> Key {
-        Key::new(column, UP_TO, pg_sys::F_INT8LE, Datum::from(value))
-    }
-
-    pub fn small(column: i16, value: i16) -> Key {
-        Key::new(column, EQUAL, pg_sys::F_INT2EQ, Datum::from(value))
-    }
-
-    pub fn small_from(column: i16, value: i16) -> Key {
-        Key::new(column, FROM, pg_sys::F_INT2GE, Datum::from(value))
-    }
-
-    pub fn small_to(column: i16, value: i16) -> Key {
-        Key::new(column, UP_TO, pg_sys::F_INT2LE, Datum::from(value))
-    }
-
-    pub fn char(column: i16, value: u8) -> Key {
-        Key::new(column, EQUAL, pg_sys::F_CHAREQ, Datum::from(value as usize))
-    }
-
-    pub fn label(column: i16, value: Datum) -> Key {
-        Key::new(column, EQUAL, pg_sys::F_ENUM_EQ, value)
-    }
-
-    pub fn bool(column: i16, value: bool) -> Key {
-        Key::new(column, EQUAL, pg_sys::F_BOOLEQ, Datum::from(value))
-    }
-
-    pub fn at_from(column: i16, value: i64) -> Key {
-        Key::new(column, FROM, pg_sys::F_TIMESTAMPTZ_GE, Datum::from(value))
-    }
-
-    pub fn at_to(column: i16, value: i64) -> Key {
-        Key::new(column, UP_TO, pg_sys::F_TIMESTAMPTZ_LE, Datum::from(value))
-    }
-
-    fn new(column: i16, strategy: u32, function: u32, value: Datum) -> Key {
-        Key {
-            column,
-            strategy,
-            function,
-            value,
-        }
-    }
+macro_rules! keys {
+    ($($name:ident($type:ty): $strategy:ident $function:ident;)*) => {
+        impl Key {$(
+            pub fn $name(column: i16, value: $type) -> Key {
+                let (strategy, function) = ($strategy, pg_sys::$function);
+                let value = Datum::from(value);
+                Key { column, strategy, function, value }
+            }
+        )*}
+    };
+}
+keys! {
+    text(Datum): EQUAL F_TEXTEQ;
+    text_above(Datum): ABOVE F_TEXT_GT;
+    bytes(Datum): EQUAL F_BYTEAEQ;
+    big(i64): EQUAL F_INT8EQ;
+    big_from(i64): FROM F_INT8GE;
+    big_to(i64): UP_TO F_INT8LE;
+    small(i16): EQUAL F_INT2EQ;
+    small_from(i16): FROM F_INT2GE;
+    small_to(i16): UP_TO F_INT2LE;
+    char(u8): EQUAL F_CHAREQ;
+    label(Datum): EQUAL F_ENUM_EQ;
+    bool(bool): EQUAL F_BOOLEQ;
+    at_from(i64): FROM F_TIMESTAMPTZ_GE;
+    at_to(i64): UP_TO F_TIMESTAMPTZ_LE;
 }
 
 /// A scan along an index.

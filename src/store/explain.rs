@@ -8,64 +8,87 @@ use super::health::line;
 use super::limits::latest_start;
 use super::place::JOINED_TO_ITS_ROW;
 use super::queue::Queue;
-use super::spi::{Snapshot, Value, big, plans};
+use super::spi::{Row, Snapshot, Value, big, plans, rows};
 use super::types::*;
 use super::{activity, workers};
 
 /// More jobs in front of a job are not counted.
 pub const MOST_IN_FRONT: i64 = 10_000;
 
-/// A job, and where it is.
+/// What is known of a job.
 pub struct Facts {
     pub now: i64,
-    pub id: i64,
-    pub kind: String,
-    /// That which its running attempt was fetched from, else that of the job.
-    pub queue: String,
-    pub state: State,
-    pub attempt: i32,
-    pub max_attempts: i32,
-    pub expires_at: Option<i64>,
-    pub finalized_at: Option<i64>,
-    /// Who holds or finished it; empty: nobody.
-    pub worker: String,
-    pub cancel_reason: Option<String>,
-    /// The first line of the latest error.
-    pub last_error: Option<String>,
-    pub maintenance_is_paused: bool,
+    pub job: Job,
     /// Of a running job.
     pub lease: Option<Lease>,
     /// Of a job that waits and has not expired.
     pub waiting: Option<Waiting>,
 }
 
-pub struct Lease {
-    pub attempted_at: i64,
-    pub expires_at: i64,
-    pub deadline_at: Option<i64>,
-    pub cancel_requested_at: Option<i64>,
-    /// When its worker was last seen, if that is lost.
-    pub worker_lost_at: Option<i64>,
-    /// `None` also for a caller who may not see it.
-    pub progress: Option<String>,
+rows! {
+    /// A job, and where it is.
+    pub struct Job {
+        pub id: i64,
+        pub kind: String,
+        /// That which its running attempt was fetched from, else that of the job.
+        pub queue: String,
+        pub state: State,
+        pub attempt: i32,
+        pub max_attempts: i32,
+        pub expires_at: Option<i64>,
+        pub finalized_at: Option<i64>,
+        /// Who holds or finished it; empty: nobody.
+        pub worker: String,
+        pub cancel_reason: Option<String>,
+        /// The first line of the latest error.
+        pub last_error: Option<String>,
+        pub maintenance_is_paused: bool,
+        pub waits: bool,
+        pub due_at: Option<i64>,
+    }
+
+    /// The lease of a running job.
+    pub struct Lease {
+        pub attempted_at: i64,
+        pub lease_expires_at: i64,
+        pub deadline_at: Option<i64>,
+        pub cancel_requested_at: Option<i64>,
+        /// When its worker was last seen, if that is lost.
+        pub worker_lost_at: Option<i64>,
+        /// `None` also for a caller who may not see it.
+        pub progress: Option<String>,
+    }
+
+    /// What is set of a queue, and what of that is taken.
+    #[derive(Default)]
+    pub struct Limits {
+        pub paused_at: Option<i64>,
+        pub paused_by: Option<String>,
+        pub pause_reason: Option<String>,
+        pub concurrency: Option<i32>,
+        /// How many jobs of the queue have a slot, and the first of them.
+        pub taken: i64,
+        pub running: Vec<i64>,
+        /// How many jobs may start, and within what time.
+        pub rate: Option<i32>,
+        pub rate_period: Option<i64>,
+        /// When the next job may start.
+        pub free_at: Option<i64>,
+    }
+
+    /// How many jobs a fetch takes before it, and the first of them.
+    #[derive(Default)]
+    pub struct InFront {
+        pub jobs: i64,
+        pub first: Vec<i64>,
+    }
 }
 
 /// What a waiting job waits for.
 pub struct Waiting {
     /// Whether a fetch could take it now, if nothing else were in the way.
     pub is_due: bool,
-    pub due_at: Option<i64>,
-    pub paused_at: Option<i64>,
-    pub paused_by: Option<String>,
-    pub pause_reason: Option<String>,
-    pub concurrency: Option<i32>,
-    /// How many jobs of the queue have a slot, and the first of them.
-    pub taken: i64,
-    pub running: Vec<i64>,
-    /// How many jobs may start, and within what time.
-    pub rate: Option<(i32, i64)>,
-    /// When the next job may start.
-    pub free_at: Option<i64>,
+    pub limits: Limits,
     /// Whether nobody has fetched from the queue lately.
     pub is_left: bool,
     pub fetched_at: Option<i64>,
@@ -73,9 +96,7 @@ pub struct Waiting {
     pub quiet: Option<String>,
     /// The latest fetch, if none lately has asked for the job's kind.
     pub passed_over_at: Option<i64>,
-    /// How many jobs a fetch takes before it, and the first of them.
-    pub in_front: i64,
-    pub first_in_front: Vec<i64>,
+    pub in_front: InFront,
 }
 
 /// Whether the caller may see what jobs carry.
@@ -86,89 +107,47 @@ pub fn sees_payload() -> bool {
 /// What is known of a job; `None`: there is no such job.
 pub fn facts(id: i64, now: i64, sees_payload: bool) -> Option<Facts> {
     let args = [big(id), big(now), Some(Datum::from(sees_payload))];
-    let (mut facts, waits) = JOB.first_as_of(Snapshot::Callers, &args, |rows| {
-        let lease = rows.get(0, "attempted_at").map(|attempted_at| Lease {
-            attempted_at,
-            expires_at: rows.given(0, "lease_expires_at"),
-            deadline_at: rows.get(0, "deadline_at"),
-            cancel_requested_at: rows.get(0, "cancel_requested_at"),
-            worker_lost_at: rows.get(0, "worker_lost_at"),
-            progress: rows.get(0, "progress"),
-        });
-        let facts = Facts {
-            now,
-            id,
-            kind: rows.given(0, "kind"),
-            queue: rows.given(0, "queue"),
-            state: rows.given(0, "state"),
-            attempt: rows.get(0, "attempt").unwrap_or_default(),
-            max_attempts: rows.given(0, "max_attempts"),
-            expires_at: rows.get(0, "expires_at"),
-            finalized_at: rows.get(0, "finalized_at"),
-            worker: rows.get(0, "worker").unwrap_or_default(),
-            cancel_reason: rows.get(0, "cancel_reason"),
-            last_error: rows.get(0, "last_error"),
-            maintenance_is_paused: rows.given(0, "maintenance_is_paused"),
-            lease,
-            waiting: None,
-        };
-        let waits = (rows.given(0, "waits"), rows.get(0, "due_at"));
-        (facts, waits)
+    let (job, lease) = JOB.first_as_of(Snapshot::Callers, &args, |rows| {
+        let job = Job::read(rows, 0);
+        let is_running = job.state == State::Running;
+        (job, is_running.then(|| Lease::read(rows, 0)))
     })?;
-    if let (true, due_at) = waits {
-        facts.waiting = Some(waiting(&facts, due_at));
-    }
-    Some(facts)
+    let waiting = job.waits.then(|| waiting(&job, now));
+    Some(Facts {
+        now,
+        job,
+        lease,
+        waiting,
+    })
 }
 
-fn waiting(facts: &Facts, due_at: Option<i64>) -> Waiting {
-    let (queue, now) = (&Queue::named(&facts.queue), facts.now);
-    let is_due = match facts.state {
+fn waiting(job: &Job, now: i64) -> Waiting {
+    let queue = &Queue::named(&job.queue);
+    let is_due = match job.state {
         State::Available => true,
         State::Pending => false,
-        _ => due_at.is_some_and(|at| at <= now),
+        _ => job.due_at.is_some_and(|at| at <= now),
     };
     let fetched_at = activity::last_fetched(queue);
     let is_left_since = |since| activity::is_unattended(queue, fetched_at, since, now);
     let is_left = is_left_since(now - activity::UNATTENDED);
     let quiet = workers::quiet_for(queue)
         .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.commanded_at));
-    let mut waiting = Waiting {
+    let seen = Snapshot::Callers;
+    let limits = QUEUE.first_as_of(seen, &[queue.arg(), big(now)], |rows| Limits::read(rows, 0));
+    let in_front = || {
+        let args = [big(job.id), big(now)];
+        IN_FRONT.first_as_of(seen, &args, |rows| InFront::read(rows, 0))
+    };
+    Waiting {
         is_due,
-        due_at,
-        paused_at: None,
-        paused_by: None,
-        pause_reason: None,
-        concurrency: None,
-        taken: 0,
-        running: Vec::new(),
-        rate: None,
-        free_at: None,
+        limits: limits.unwrap_or_default(),
         is_left,
         fetched_at,
         quiet: quiet.map(|quiet| quiet.names),
-        passed_over_at: activity::passes_over(queue, &facts.kind, now),
-        in_front: 0,
-        first_in_front: Vec::new(),
-    };
-    QUEUE.first_as_of(Snapshot::Callers, &[queue.arg(), big(now)], |rows| {
-        waiting.paused_at = rows.get(0, "paused_at");
-        waiting.paused_by = rows.get(0, "paused_by");
-        waiting.pause_reason = rows.get(0, "pause_reason");
-        waiting.concurrency = rows.get(0, "concurrency");
-        waiting.taken = rows.given(0, "taken");
-        waiting.running = rows.given(0, "running");
-        waiting.rate = rows.get(0, "rate").zip(rows.get(0, "rate_period"));
-        waiting.free_at = rows.get(0, "free_at");
-    });
-    if is_due {
-        let args = [big(facts.id), big(now)];
-        IN_FRONT.first_as_of(Snapshot::Callers, &args, |rows| {
-            waiting.in_front = rows.given(0, "jobs");
-            waiting.first_in_front = rows.given(0, "first");
-        });
+        passed_over_at: activity::passes_over(queue, &job.kind, now),
+        in_front: is_due.then(in_front).flatten().unwrap_or_default(),
     }
-    waiting
 }
 
 plans! {
@@ -177,11 +156,11 @@ plans! {
     JOB(INT8, AT, BOOL) =
         "SELECT p.*, p.state IN ('available', 'scheduled', 'retryable', 'pending') AND (p.expires_at IS NULL OR p.expires_at > $2) AS waits
            FROM (
-             SELECT j.kind, COALESCE(r.queue, j.queue) AS queue, j.max_attempts, j.expires_at,
+             SELECT j.id, j.kind, COALESCE(r.queue, j.queue) AS queue, j.max_attempts, j.expires_at,
                     CASE WHEN r.job_id IS NOT NULL THEN 'running' ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
-                    COALESCE(r.attempt, s.attempt, f.attempt) AS attempt,
+                    COALESCE(r.attempt, s.attempt, f.attempt, 0) AS attempt,
                     CASE WHEN s.state = 'pending' THEN j.scheduled_at ELSE s.due_at END AS due_at,
-                    COALESCE(r.worker, f.worker) AS worker, r.attempted_at, r.lease_expires_at, r.deadline_at, r.cancel_requested_at,
+                    COALESCE(r.worker, f.worker, '') AS worker, r.attempted_at, r.lease_expires_at, r.deadline_at, r.cancel_requested_at,
                     COALESCE(r.cancel_reason, f.cancel_reason) AS cancel_reason, CASE WHEN $3 THEN r.progress::text END AS progress, f.finalized_at,
                     (SELECT w.last_seen_at FROM jobs.workers w WHERE w.worker = r.worker AND w.status = 'lost') AS worker_lost_at,
                     (SELECT {line} FROM jobs.error e WHERE e.job_id = j.id ORDER BY e.at DESC LIMIT 1) AS last_error,
