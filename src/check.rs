@@ -194,6 +194,12 @@ pub fn pattern(value: &str) -> Result<&str> {
     refuse_if(backslashes % 2 == 1, error).map(|()| value)
 }
 
+/// What every call that manages something begins with.
+pub fn managing(reason: Option<&str>) -> Result<()> {
+    writable()?;
+    self::reason(reason).map(|_| ())
+}
+
 pub fn reason(value: Option<&str>) -> Result<Option<&str>> {
     let length = value.map_or(0, |reason| reason.chars().count());
     refuse_if(length > LONGEST_REASON, || {

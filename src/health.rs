@@ -7,9 +7,7 @@ use jobs_core::words::{behind_colon, by, duration, literal, many, number, quoted
 
 use crate::pg::time::read_interval;
 use crate::settings;
-use crate::store::health::{
-    Attached, Facts, Failing, ForeignOwner, ForeignRight, LockWait, Session, Table,
-};
+use crate::store::health::{Facts, Failing, LockWait, Session, Table, Told};
 use crate::store::health_work::{self, COUNTED, Completed, Failed, Long, Usual};
 
 /// How bad a finding is, the worst first.
@@ -167,7 +165,11 @@ fn worker_not_running(facts: &Facts) -> Vec<Finding> {
     } else {
         return Vec::new();
     };
-    let is_to_run = !upkeep.is_standby && upkeep.paused_at.is_none() && !upkeep.is_being_restored;
+    // Without a place nobody notes visits that found nothing to do.
+    let is_to_run = !upkeep.is_standby
+        && upkeep.paused_at.is_none()
+        && !upkeep.is_being_restored
+        && worker.without_place.is_none();
     let last = upkeep.last_run_at.or(never);
     let is_late = is_to_run && last.is_some_and(|at| at < facts.now - tolerated);
     let found = is_late.then(|| Finding::new(Critical, message, hint));
@@ -666,43 +668,20 @@ fn who(session: &Session) -> String {
 }
 
 fn foreign_right(facts: &Facts) -> Vec<Finding> {
-    let single = |one: &ForeignRight| {
-        let (rights, kind, name, grantee) = (&one.never, &one.kind, &one.name, &one.grantee);
-        let role = one.role.as_deref().unwrap_or("PUBLIC");
-        let message = format!("{role} has {rights} on {} {name}", kind.to_lowercase());
-        let hint = format!(
-            "This gives the rights of the extension's owner. REVOKE {rights} ON {kind} {name} FROM {grantee} CASCADE;"
-        );
-        Finding::new(Critical, message, hint)
-    };
-    facts.foreign_rights.iter().map(single).collect()
+    told(Critical, &facts.foreign_rights)
 }
 
 fn foreign_trigger(facts: &Facts) -> Vec<Finding> {
-    let single = |one: &Attached| {
-        let (kind, name, on) = (&one.kind, &one.name, &one.on);
-        let calls = one.calls.as_ref();
-        let calls = calls.map_or_else(String::new, |function| format!(" calls {function}"));
-        let message = format!("{} {name} on {on}{calls}", kind.to_lowercase());
-        let hint = format!(
-            "It runs with the rights of the extension's owner and makes calls slower. DROP {kind} {name} ON {on};"
-        );
-        Finding::new(Warning, message, hint)
-    };
-    facts.attached.iter().map(single).collect()
+    told(Warning, &facts.attached)
 }
 
 fn foreign_owner(facts: &Facts) -> Vec<Finding> {
-    let single = |one: &ForeignOwner| {
-        let (kind, name, owner, to) = (&one.kind, &one.name, &one.owner, &one.extension_owner);
-        let message = format!(
-            "{} {name} is owned by {owner}, the extension by {to}",
-            kind.to_lowercase()
-        );
-        let hint = format!("ALTER {kind} {name} OWNER TO {};", one.to);
-        Finding::new(Critical, message, hint)
-    };
-    facts.foreign_owners.iter().map(single).collect()
+    told(Critical, &facts.foreign_owners)
+}
+
+fn told(severity: Severity, all: &[Told]) -> Vec<Finding> {
+    let single = |one: &Told| Finding::new(severity, &one.message, &one.hint);
+    all.iter().map(single).collect()
 }
 
 #[cfg(any(test, feature = "pg_test"))]

@@ -33,8 +33,7 @@ fn define_kind(
     fcinfo: FunctionCallInfo,
 ) {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let kind = &*check::name("kind", kind)?;
         let given = given! { queue, priority, max_attempts, timeout, retry, unique_opts };
         let (valid, attempts) = given?.valid()?;
@@ -58,8 +57,7 @@ fn define_kind(
 #[pg_extern(sql = false)]
 fn undefine_kind(kind: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let removed = store::remove_kind(&check::name("kind", kind)?);
         if removed {
             config_cache::changed();
@@ -72,8 +70,7 @@ fn undefine_kind(kind: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
 #[pg_extern(sql = false)]
 fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let queue = check::queue(queue)?;
         if store::pause(queue.name(), time::now(), &role::caller(), reason) {
             config_cache::changed();
@@ -87,8 +84,7 @@ fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
 #[pg_extern(sql = false)]
 fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let queue = check::queue(queue)?;
         if store::resume(queue.name(), time::now()) {
             config_cache::changed();
@@ -114,8 +110,7 @@ fn configure_queue(
     fcinfo: FunctionCallInfo,
 ) {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let queue = check::queue(queue)?;
         match (rate, rate_period) {
             (Some(_), None) => return Err(half_a_rate("rate", "rate_period")),
@@ -141,8 +136,7 @@ fn configure_queue(
 #[pg_extern(sql = false)]
 fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let queue = check::queue(queue)?;
         Ok(set(&queue, &QueueSettings::default(), fcinfo))
     })

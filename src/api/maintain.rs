@@ -106,8 +106,7 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
 #[pg_extern(sql = false)]
 fn pause_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         if run_log::begin_pause(time::now()) {
             audit::note(fcinfo, None);
         }
@@ -118,8 +117,7 @@ fn pause_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
 #[pg_extern(sql = false)]
 fn resume_maintenance(reason: Option<&str>, fcinfo: pg_sys::FunctionCallInfo) {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         if run_log::end_pause() {
             audit::note(fcinfo, None);
         }

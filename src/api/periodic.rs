@@ -37,8 +37,7 @@ fn schedule(
     fcinfo: FunctionCallInfo,
 ) -> Record {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let name = &*check::name("name", name)?;
         let cron = check::given("cron", cron)?;
         let kind = &*check::name("kind", kind)?;
@@ -113,8 +112,7 @@ fn next_tick(ticks: &Ticks, before: Option<&Periodic>, now: i64) -> Option<i64> 
 #[pg_extern(sql = false)]
 fn pause_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let name = &*check::name("name", name)?;
         let before = known(name, store::lock(name))?;
         if !before.is_paused {
@@ -128,8 +126,7 @@ fn pause_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCall
 #[pg_extern(sql = false)]
 fn resume_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let name = &*check::name("name", name)?;
         let before = known(name, store::lock(name))?;
         if before.is_paused {
@@ -145,8 +142,7 @@ fn resume_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCal
 #[pg_extern(sql = false)]
 fn run_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> Option<i64> {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let name = &*check::name("name", name)?;
         let (job, has_changed) = ticks::insert_now(known(name, store::find(name))?)?;
         if has_changed {
@@ -164,8 +160,7 @@ fn known<T>(name: &str, found: Option<T>) -> Result<T> {
 #[pg_extern(sql = false)]
 fn unschedule(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let removed = store::remove(&check::name("name", name)?);
         if removed {
             audit::note(fcinfo, None);

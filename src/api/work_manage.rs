@@ -219,8 +219,7 @@ fn manage_many<'a>(
     act: impl Fn(&Place) -> Option<Result<State>>,
 ) -> i64 {
     or_raise(|| {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let mut filter = filter()?;
         filter.states.retain(|state| can(*state));
         commit::wake_worker(Work::MayBeDue);
@@ -254,8 +253,7 @@ fn manage(
     act: impl Fn(&Place) -> Option<Result<State>>,
 ) -> StateReply {
     let run = || {
-        check::writable()?;
-        check::reason(reason)?;
+        check::managing(reason)?;
         let id = check::given("id", id)?;
         let act = |place: &Place| match changes(place) {
             true => act(place).map(|done| (done, true)),

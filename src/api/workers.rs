@@ -79,8 +79,7 @@ fn give(
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
 ) -> Result<()> {
-    check::writable()?;
-    check::reason(reason)?;
+    check::managing(reason)?;
     let worker = &*check::name("worker", worker)?;
     let is_new = match command {
         Some(command) => workers::give(worker, command, reason, &role::caller(), time::now()),

@@ -48,9 +48,10 @@ pub struct Facts {
     /// Tables that are not as they were made.
     pub changed: Vec<Difference>,
     pub lock_waits: Vec<LockWait>,
-    pub foreign_rights: Vec<ForeignRight>,
-    pub attached: Vec<Attached>,
-    pub foreign_owners: Vec<ForeignOwner>,
+    pub foreign_rights: Vec<Told>,
+    /// Triggers and rules of others.
+    pub attached: Vec<Told>,
+    pub foreign_owners: Vec<Told>,
 }
 
 /// What the background worker depends on.
@@ -120,33 +121,10 @@ rows! {
         pub live: i64,
     }
 
-    /// What another role than the owner may do with an object.
-    pub struct ForeignRight {
-        /// `None`: everybody.
-        pub role: Option<String>,
-        pub never: String,
-        pub kind: String,
-        pub name: String,
-        pub grantee: String,
-    }
-
-    /// A trigger or rule of another's.
-    pub struct Attached {
-        pub kind: String,
-        pub name: String,
-        pub on: String,
-        /// The function of a trigger.
-        pub calls: Option<String>,
-    }
-
-    /// An object that another role owns than the extension.
-    pub struct ForeignOwner {
-        pub kind: String,
-        pub name: String,
-        pub owner: String,
-        pub extension_owner: String,
-        /// As ALTER has it.
-        pub to: String,
+    /// A finding in words.
+    pub struct Told {
+        pub message: String,
+        pub hint: String,
     }
 }
 
@@ -190,7 +168,7 @@ fn worker() -> Worker {
         is_preloaded: shmem::is_preloaded(),
         is_enabled: settings::ENABLED.get(),
         is_to_come: settings::covers(&database),
-        without_place: databases::is_beyond().then(databases::place_count),
+        without_place: databases::is_left_out().then(databases::place_count),
         database,
     }
 }
@@ -295,22 +273,30 @@ plans! {
     INDEXES_BEING_MADE() =
         "SELECT p.param7 FROM pg_catalog.pg_stat_get_progress_info('CREATE INDEX') p";
     FOREIGN_RIGHTS() =
-        "{granted}SELECT g.role::text AS role, g.never, g.kind, g.name, g.grantee FROM granted g WHERE g.never IS NOT NULL
-          ORDER BY role, g.never, g.kind, g.name",
+        "{granted}SELECT format('%s has %s on %s %s', COALESCE(g.role::text, 'PUBLIC'), g.never, lower(g.kind), g.name) AS message,
+                format('This gives the rights of the extension''s owner. REVOKE %s ON %s %s FROM %s CASCADE;',
+                       g.never, g.kind, g.name, g.grantee) AS hint
+           FROM granted g WHERE g.never IS NOT NULL ORDER BY g.role::text, g.never, g.kind, g.name",
         granted = granted();
     // None comes with the extension, but for the rules that are its views.
     ATTACHED() =
-        "{MEMBERS}SELECT DISTINCT 'TRIGGER' AS kind, quote_ident(t.tgname) AS name, m.name AS on, t.tgfoid::pg_catalog.regprocedure::text AS calls
-           FROM member m JOIN pg_catalog.pg_trigger t ON t.tgrelid = m.objid
-          WHERE m.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT t.tgisinternal
-         UNION
-         SELECT 'RULE', quote_ident(r.rulename), m.name, NULL
-           FROM member m JOIN pg_catalog.pg_rewrite r ON r.ev_class = m.objid
-          WHERE m.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND r.ev_type <> '1'
-          ORDER BY kind, name, 3";
+        "{MEMBERS}SELECT format('%s %s on %s%s', lower(a.kind), a.name, a.of, ' calls ' || a.calls) AS message,
+                format('It runs with the rights of the extension''s owner and makes calls slower. DROP %s %s ON %s;',
+                       a.kind, a.name, a.of) AS hint
+           FROM (SELECT 'TRIGGER' AS kind, quote_ident(t.tgname) AS name, m.name AS of, t.tgfoid::pg_catalog.regprocedure::text AS calls
+                   FROM member m JOIN pg_catalog.pg_trigger t ON t.tgrelid = m.objid
+                  WHERE m.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND NOT t.tgisinternal
+                 UNION
+                 SELECT 'RULE', quote_ident(r.rulename), m.name, NULL
+                   FROM member m JOIN pg_catalog.pg_rewrite r ON r.ev_class = m.objid
+                  WHERE m.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND r.ev_type <> '1') a
+          ORDER BY a.kind, a.name, a.of";
     FOREIGN_OWNERS() =
-        "{MEMBERS}SELECT DISTINCT m.kind, m.name, COALESCE(o.rolname::text, m.owner::text) AS owner, COALESCE(e.rolname::text, m.extowner::text) AS extension_owner, COALESCE(quote_ident(e.rolname), m.extowner::text) AS \"to\"
-           FROM member m LEFT JOIN pg_catalog.pg_roles o ON o.oid = m.owner LEFT JOIN pg_catalog.pg_roles e ON e.oid = m.extowner
-          WHERE m.owner <> m.extowner
-          ORDER BY m.kind, m.name";
+        "{MEMBERS}SELECT format('%s %s is owned by %s, the extension by %s', lower(o.kind), o.name, o.owner, o.should) AS message,
+                format('ALTER %s %s OWNER TO %s;', o.kind, o.name, o.quoted) AS hint
+           FROM (SELECT DISTINCT m.kind, m.name, COALESCE(o.rolname::text, m.owner::text) AS owner,
+                        COALESCE(e.rolname::text, m.extowner::text) AS should, COALESCE(quote_ident(e.rolname), m.extowner::text) AS quoted
+                   FROM member m LEFT JOIN pg_catalog.pg_roles o ON o.oid = m.owner LEFT JOIN pg_catalog.pg_roles e ON e.oid = m.extowner
+                  WHERE m.owner <> m.extowner) o
+          ORDER BY o.kind, o.name";
 }
