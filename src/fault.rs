@@ -5,53 +5,63 @@
 
 use std::cell::Cell;
 
-/// What can be wrong on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+macro_rules! faults {
+    ($($(#[$what:meta])* $fault:ident = $name:literal;)*) => {
+        /// What can be wrong on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault {
+            $($(#[$what])* $fault,)*
+        }
+
+        #[cfg(feature = "faults")]
+        const NAMES: &[&str] = &[$($name),*];
+    };
+}
+faults! {
     /// The look under a locked claim sees what the outer statement sees.
-    OuterSnapshot,
+    OuterSnapshot = "outer_snapshot";
     /// Claims are deleted by the statement that waits for their locks, and so with its snapshot.
-    ReapInOneStatement,
+    ReapInOneStatement = "reap_in_one_statement";
     /// The list of a claim is shortened to the newest job, whatever the others are.
-    FoldBlindly,
+    FoldBlindly = "fold_blindly";
     /// The floor of a lane is raised over rows that others are just inserting or deleting.
-    RaiseBlindly,
+    RaiseBlindly = "raise_blindly";
     /// A count of a queue's waiting jobs misses those that others are just inserting.
-    CountCommitted,
+    CountCommitted = "count_committed";
     /// A look for claims misses those that others are just inserting. Harmless: it makes a rare
     /// race common, for tests.
-    ClaimBlindly,
+    ClaimBlindly = "claim_blindly";
     /// The holder of a lock in shared memory stops.
-    StopUnderLock,
+    StopUnderLock = "stop_under_lock";
     /// As [`Fault::StopUnderLock`], and afterwards ignores that others gave up waiting.
-    StopAndTrust,
+    StopAndTrust = "stop_and_trust";
     /// The holder of a lock in shared memory allocates.
-    AllocateUnderLock,
+    AllocateUnderLock = "allocate_under_lock";
     /// A session stops after its commit, before it wakes anyone. Harmless: it shows tests what
     /// others know by then.
-    StopAtCommit,
+    StopAtCommit = "stop_at_commit";
     /// The end of a transaction allocates.
-    AllocateAtCommit,
+    AllocateAtCommit = "allocate_at_commit";
     /// The launcher starts workers only in databases that a session asks for. Harmless: it shows
     /// tests that the request did it.
-    NoVisits,
+    NoVisits = "no_visits";
     /// Fetches with `min_jobs` take no turns.
-    OutOfTurn,
+    OutOfTurn = "out_of_turn";
     /// A session that waits for a job does not look by itself. Harmless: it shows tests that a
     /// commit woke the session.
-    NoLooks,
+    NoLooks = "no_looks";
     /// Few waiting sessions can be woken. Harmless: it lets tests have more than that.
-    FewSeats,
+    FewSeats = "few_seats";
     /// Few databases get a place in shared memory. Harmless: it lets tests have more than that.
-    FewPlaces,
+    FewPlaces = "few_places";
     /// The history counts rolled-back moves.
-    CountRolledBack,
+    CountRolledBack = "count_rolled_back";
     /// Results wait hours for locked jobs. Harmless: it lets tests end the lock in time.
-    Patient,
+    Patient = "patient";
     /// An out-of-memory error finds no reserve, and does not end the session.
-    NoReserve,
+    NoReserve = "no_reserve";
     /// Writing a transaction's counts first takes all memory that is left.
-    Exhaust,
+    Exhaust = "exhaust";
 }
 
 #[cfg(not(feature = "faults"))]
@@ -61,28 +71,7 @@ pub const fn is_on(_fault: Fault) -> bool {
 
 #[cfg(feature = "faults")]
 pub fn is_on(fault: Fault) -> bool {
-    let name = match fault {
-        Fault::OuterSnapshot => "outer_snapshot",
-        Fault::ReapInOneStatement => "reap_in_one_statement",
-        Fault::FoldBlindly => "fold_blindly",
-        Fault::RaiseBlindly => "raise_blindly",
-        Fault::CountCommitted => "count_committed",
-        Fault::ClaimBlindly => "claim_blindly",
-        Fault::StopUnderLock => "stop_under_lock",
-        Fault::StopAndTrust => "stop_and_trust",
-        Fault::AllocateUnderLock => "allocate_under_lock",
-        Fault::StopAtCommit => "stop_at_commit",
-        Fault::AllocateAtCommit => "allocate_at_commit",
-        Fault::NoVisits => "no_visits",
-        Fault::OutOfTurn => "out_of_turn",
-        Fault::NoLooks => "no_looks",
-        Fault::FewSeats => "few_seats",
-        Fault::FewPlaces => "few_places",
-        Fault::CountRolledBack => "count_rolled_back",
-        Fault::Patient => "patient",
-        Fault::NoReserve => "no_reserve",
-        Fault::Exhaust => "exhaust",
-    };
+    let name = NAMES[fault as usize];
     // In place: a copy would be an allocation, where there may be none.
     // SAFETY: a string of the server's, or null.
     unsafe {

@@ -13,93 +13,27 @@ use crate::store::members;
 use crate::store::privileges::{self, Role};
 use crate::store::run_log;
 
-const PRODUCER: &[&str] = &[
-    "insert",
-    "insert_many",
-    "insert_batch",
-    "wait_for",
-    "results",
-    "unique_key",
-    "ojs_manifest",
-];
-const WORKER: &[&str] = &[
-    "fetch",
-    "fetch_any",
-    "wait",
-    "wait_any",
-    "wait_for",
-    "results",
-    "heartbeat",
-    "heartbeat_many",
-    "complete",
-    "complete_many",
-    "finish_many",
-    "fail",
-    "fail_many",
-    "snooze",
-    "release",
-    "worker_beat",
-    "worker_leave",
-    "ojs_manifest",
-];
+// Names, separated by spaces.
+const PRODUCER: &str = "insert insert_many insert_batch wait_for results unique_key ojs_manifest";
+const WORKER: &str = "\
+    fetch fetch_any wait wait_any wait_for results heartbeat heartbeat_many complete \
+    complete_many finish_many fail fail_many snooze release worker_beat worker_leave \
+    ojs_manifest";
 /// And those that the views call.
-const VIEWER: &[&str] = &[
-    "explain",
-    "health",
-    "metrics",
-    "history",
-    "top",
-    "last_id",
-    "show",
-    "check",
-    "wait_for",
-    "results",
-    "count_queues",
-    "idle_runs",
-    "is_preloaded",
-];
+const VIEWER: &str = "\
+    explain health metrics history top last_id show check wait_for results count_queues \
+    idle_runs is_preloaded";
 /// What a trusted program does beyond producing, working and looking: by id, and what it defines.
-const APPLICATION: &[&str] = &[
-    "explain_unique",
-    "cancel",
-    "retry",
-    "activate",
-    "update",
-    "delete",
-    "schedule",
-    "unschedule",
-    "run_periodic",
-    "define_kind",
-    "undefine_kind",
-    "configure_queue",
-    "reset_queue",
-];
+const APPLICATION: &str = "\
+    explain_unique cancel retry activate update delete schedule unschedule run_periodic \
+    define_kind undefine_kind configure_queue reset_queue";
 /// What people on call do beyond looking: nothing that inserts, changes or deletes a job.
-const OPERATOR: &[&str] = &[
-    "explain_unique",
-    "cancel",
-    "cancel_many",
-    "retry",
-    "retry_many",
-    "activate",
-    "pause_queue",
-    "resume_queue",
-    "pause_periodic",
-    "resume_periodic",
-    "quiet_worker",
-    "stop_worker",
-    "resume_worker",
-];
-const NOBODY: &[&str] = &[
-    "grant_producer",
-    "grant_worker",
-    "grant_viewer",
-    "grant_application",
-    "grant_operator",
-    "grant_admin",
-    "revoke",
-    "installed",
-];
+const OPERATOR: &str = "\
+    explain_unique cancel cancel_many retry retry_many activate pause_queue resume_queue \
+    pause_periodic resume_periodic quiet_worker stop_worker resume_worker";
+const NOBODY: &str = "\
+    grant_producer grant_worker grant_viewer grant_application grant_operator grant_admin revoke \
+    installed";
 
 /// The views, with what jobs carry.
 const LOOK_AT_ALL: [fn(&Role); 2] = [privileges::grant_views, privileges::grant_payload];
@@ -162,7 +96,7 @@ fn grant(
     role: Option<&str>,
     reason: Option<&str>,
     fcinfo: FunctionCallInfo,
-    functions: &[&[&str]],
+    functions: &[&str],
     more: &[fn(&Role)],
 ) {
     change(role, reason, fcinfo, |role| {

@@ -13,7 +13,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 
 use pgrx::pg_sys;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -31,15 +32,15 @@ static MAY_FAIL: AtomicBool = AtomicBool::new(false);
 
 /// Takes the reserve, if it is not taken. Processes inherit that of the server.
 pub fn reserve() {
-    if RESERVED.load(Ordering::Relaxed).is_null() {
+    if RESERVED.load(Relaxed).is_null() {
         // SAFETY: of a size that is not 0.
-        RESERVED.store(unsafe { System.alloc(RESERVE) }, Ordering::Relaxed);
+        RESERVED.store(unsafe { System.alloc(RESERVE) }, Relaxed);
     }
 }
 
 /// Gives the reserve back.
 pub fn release() {
-    let reserved = RESERVED.swap(null_mut(), Ordering::Relaxed);
+    let reserved = RESERVED.swap(null_mut(), Relaxed);
     if !reserved.is_null() {
         // SAFETY: nobody uses it.
         unsafe { System.dealloc(reserved, RESERVE) };
@@ -49,9 +50,9 @@ pub fn release() {
 /// An empty list with room for so many; an error if there is none.
 pub fn room<T>(count: usize) -> Result<Vec<T>> {
     let mut list = Vec::new();
-    MAY_FAIL.store(true, Ordering::Relaxed);
+    MAY_FAIL.store(true, Relaxed);
     let reserved = list.try_reserve_exact(count);
-    MAY_FAIL.store(false, Ordering::Relaxed);
+    MAY_FAIL.store(false, Relaxed);
     match reserved {
         Ok(()) => Ok(list),
         Err(_) => Err(Error::out_of_memory(count.saturating_mul(size_of::<T>()))),
@@ -178,7 +179,7 @@ fn or_end(memory: *mut u8, size: usize) -> *mut u8 {
 fn without(size: usize) -> *mut u8 {
     // SAFETY: reads variables.
     let is_session = unsafe { pg_sys::IsUnderPostmaster && !pg_sys::proc_exit_inprogress };
-    if is_session && !MAY_FAIL.load(Ordering::Relaxed) {
+    if is_session && !MAY_FAIL.load(Relaxed) {
         end(Some(size));
     }
     null_mut()

@@ -1,7 +1,8 @@
 //! The databases that have the extension: which has work, who maintains it, and what its worker has
 //! to know.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize};
 
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
@@ -132,7 +133,7 @@ pub fn place_count() -> usize {
 pub fn known(database: Oid) -> Option<&'static Place> {
     let oid = database.to_u32();
     let mut places = places().iter();
-    places.find(|place| place.oid.load(Ordering::SeqCst) == oid)
+    places.find(|place| place.oid.load(SeqCst) == oid)
 }
 
 /// The place of a database that has the extension, taken if it has none yet. `None` if all are
@@ -144,14 +145,12 @@ pub fn place(database: Oid) -> Option<&'static Place> {
 
 /// Whether no place is left.
 pub fn are_full() -> bool {
-    places()
-        .iter()
-        .all(|place| place.oid.load(Ordering::SeqCst) != 0)
+    places().iter().all(|place| place.oid.load(SeqCst) != 0)
 }
 
 /// Whether a place was free, or another process of this database was faster.
 fn take(place: &AtomicU32, oid: u32) -> bool {
-    let taken = place.compare_exchange(0, oid, Ordering::SeqCst, Ordering::SeqCst);
+    let taken = place.compare_exchange(0, oid, SeqCst, SeqCst);
     taken.is_ok() || taken == Err(oid)
 }
 
@@ -160,7 +159,7 @@ fn take(place: &AtomicU32, oid: u32) -> bool {
 pub fn with_place(database: Oid, work: impl Fn(&Place)) {
     while let Some(place) = place(database) {
         work(place);
-        if place.oid.load(Ordering::SeqCst) == database.to_u32() {
+        if place.oid.load(SeqCst) == database.to_u32() {
             break;
         }
     }
@@ -194,9 +193,7 @@ fn free(place: &Place, database: Oid) {
 /// Whether a transaction may be prepared in this session's database that made something. Nobody
 /// counts them where there is no place.
 pub fn has_prepared() -> bool {
-    own_place().map_or_else(is_left_out, |place| {
-        place.prepared.load(Ordering::SeqCst) != 0
-    })
+    own_place().map_or_else(is_left_out, |place| place.prepared.load(SeqCst) != 0)
 }
 
 /// The latest runs in this session's database that found nothing to do.
@@ -206,8 +203,8 @@ pub fn idle_runs() -> Vec<IdleRun> {
         .flat_map(|place| place.idle_runs.iter());
     let run = |(task, run): (usize, &LastRun)| IdleRun {
         task,
-        at: run.at.load(Ordering::Relaxed),
-        duration: run.duration.load(Ordering::Relaxed),
+        at: run.at.load(Relaxed),
+        duration: run.duration.load(Relaxed),
     };
     runs.enumerate()
         .map(run)
@@ -225,7 +222,7 @@ fn is_first(place: &Place, oid: u32) -> bool {
 pub fn keep_only(databases: &[Oid]) {
     let is_gone = |oid| oid != 0 && oid != NOBODY && !databases.contains(&Oid::from(oid));
     for place in &SHARED.get().places {
-        let oid = place.oid.load(Ordering::SeqCst);
+        let oid = place.oid.load(SeqCst);
         if is_gone(oid) {
             place.give_back();
         } else if databases.contains(&Oid::from(oid))
@@ -239,38 +236,35 @@ pub fn keep_only(databases: &[Oid]) {
 
 /// Whether workers are asked to make room for those of other databases.
 pub fn is_crowded() -> bool {
-    SHARED.get().crowded.load(Ordering::Relaxed)
+    SHARED.get().crowded.load(Relaxed)
 }
 
 /// Asks workers to make room, or not any more.
 pub fn set_crowded(crowded: bool) {
-    SHARED.get().crowded.store(crowded, Ordering::Relaxed);
+    SHARED.get().crowded.store(crowded, Relaxed);
 }
 
 /// Makes this process the launcher that is woken.
 pub fn attend_as_launcher() {
-    SHARED
-        .get()
-        .launcher
-        .store(server::latch(), Ordering::SeqCst);
+    SHARED.get().launcher.store(server::latch(), SeqCst);
 }
 
 impl Place {
     /// Frees it; what was asked for meanwhile. Who asks from now on finds that it is nobody's, and
     /// asks again ([`with_place`]).
     fn give_back(&self) -> u8 {
-        self.oid.store(NOBODY, Ordering::SeqCst);
-        self.worker.store(0, Ordering::SeqCst);
-        self.rests.store(false, Ordering::SeqCst);
-        self.next_due.store(NEVER, Ordering::SeqCst);
-        self.prepared.store(SOME_PREPARED, Ordering::SeqCst);
+        self.oid.store(NOBODY, SeqCst);
+        self.worker.store(0, SeqCst);
+        self.rests.store(false, SeqCst);
+        self.next_due.store(NEVER, SeqCst);
+        self.prepared.store(SOME_PREPARED, SeqCst);
         self.to_notify.take();
         self.leases.forget();
         for run in &self.idle_runs {
-            run.at.store(0, Ordering::SeqCst);
+            run.at.store(0, SeqCst);
         }
-        let work = self.work.swap(Work::Nothing as u8, Ordering::SeqCst);
-        self.oid.store(0, Ordering::SeqCst);
+        let work = self.work.swap(Work::Nothing as u8, SeqCst);
+        self.oid.store(0, SeqCst);
         work
     }
 
@@ -278,9 +272,9 @@ impl Place {
     /// It is not where there is one already: a launcher that was started anew does not know those
     /// of the last one.
     pub fn attend(&'static self) -> bool {
-        let nobody =
-            self.worker
-                .compare_exchange(0, server::latch(), Ordering::SeqCst, Ordering::SeqCst);
+        let nobody = self
+            .worker
+            .compare_exchange(0, server::latch(), SeqCst, SeqCst);
         if nobody.is_ok() {
             let place = pg_sys::Datum::from(std::ptr::from_ref(self).cast_mut());
             // SAFETY: places live as long as the server.
@@ -290,12 +284,12 @@ impl Place {
     }
 
     pub fn is_attended(&self) -> bool {
-        self.worker.load(Ordering::SeqCst) != 0
+        self.worker.load(SeqCst) != 0
     }
 
     /// Marks the database as having work, and wakes whoever cares for it.
     pub fn touch(&self, work: u8) {
-        if self.work.fetch_max(work, Ordering::SeqCst) == Work::Nothing as u8 {
+        if self.work.fetch_max(work, SeqCst) == Work::Nothing as u8 {
             self.call();
         }
     }
@@ -303,12 +297,12 @@ impl Place {
     /// A transaction has been prepared that made something. Nobody can commit it before this
     /// returns.
     pub fn note_prepared(&self) {
-        self.prepared.fetch_add(1, Ordering::SeqCst);
+        self.prepared.fetch_add(1, SeqCst);
     }
 
     /// Wakes the worker, or who starts it.
     pub fn call(&self) {
-        if !self.rests.load(Ordering::SeqCst) && !set_latch(&self.worker) {
+        if !self.rests.load(SeqCst) && !set_latch(&self.worker) {
             set_latch(&SHARED.get().launcher);
         }
     }
@@ -317,10 +311,8 @@ impl Place {
     /// came in at the last moment is for the next one.
     fn leave(&self) {
         let own = server::latch();
-        let _ = self
-            .worker
-            .compare_exchange(own, 0, Ordering::SeqCst, Ordering::SeqCst);
-        self.rests.store(false, Ordering::SeqCst);
+        let _ = self.worker.compare_exchange(own, 0, SeqCst, SeqCst);
+        self.rests.store(false, SeqCst);
         set_latch(&SHARED.get().launcher);
     }
 
@@ -328,49 +320,45 @@ impl Place {
     /// again: then it looks once more for what came meanwhile. Waking a process costs a commit
     /// as much as a fifth of an insert.
     pub fn set_rests(&self, rests: bool) {
-        self.rests.store(rests, Ordering::SeqCst);
+        self.rests.store(rests, SeqCst);
     }
 
     /// Whether there is something for a worker to do at once.
     pub fn is_asked_for(&self) -> bool {
-        self.work.load(Ordering::SeqCst) > Work::Nothing as u8 || self.to_notify.is_filled()
+        self.work.load(SeqCst) > Work::Nothing as u8 || self.to_notify.is_filled()
     }
 
     /// A pass begins: what commits from now on is new work. Until it has been made to its
     /// end, which says when something will be due, there is something to do now: whoever
     /// has to leave before has not done what was asked for.
     pub fn begin_pass(&self) {
-        self.next_due.store(NOW, Ordering::SeqCst);
+        self.next_due.store(NOW, SeqCst);
         self.take_work();
     }
 
     /// What commits made since this was asked last.
     pub fn take_work(&self) -> Work {
-        let work = self.work.swap(Work::Nothing as u8, Ordering::SeqCst);
+        let work = self.work.swap(Work::Nothing as u8, SeqCst);
         [Work::Nothing, Work::Available, Work::MayBeDue][work as usize]
     }
 
     /// Leaves work to the next worker.
     pub fn ask(&self) {
-        self.work.store(Work::MayBeDue as u8, Ordering::SeqCst);
+        self.work.store(Work::MayBeDue as u8, SeqCst);
     }
 
     /// Notes a run of a task that found nothing to do.
     pub fn note_idle_run(&self, task: usize, at: i64, duration: i64) {
-        self.idle_runs[task].at.store(at, Ordering::Relaxed);
-        self.idle_runs[task]
-            .duration
-            .store(duration, Ordering::Relaxed);
+        self.idle_runs[task].at.store(at, Relaxed);
+        self.idle_runs[task].duration.store(duration, Relaxed);
     }
 
     /// Forgets that transactions were prepared, if the catalog says that none are left: who
     /// prepares one meanwhile is counted.
     pub fn forget_prepared(&self, are_left: impl FnOnce() -> bool) {
-        let seen = self.prepared.load(Ordering::SeqCst);
+        let seen = self.prepared.load(SeqCst);
         if seen != 0 && !are_left() {
-            let _ = self
-                .prepared
-                .compare_exchange(seen, 0, Ordering::SeqCst, Ordering::SeqCst);
+            let _ = self.prepared.compare_exchange(seen, 0, SeqCst, SeqCst);
         }
     }
 
@@ -382,11 +370,11 @@ impl Place {
     }
 
     pub fn next_due(&self) -> i64 {
-        self.next_due.load(Ordering::SeqCst)
+        self.next_due.load(SeqCst)
     }
 
     pub fn set_next_due(&self, at: i64) {
-        self.next_due.store(at, Ordering::SeqCst);
+        self.next_due.store(at, SeqCst);
     }
 }
 
@@ -398,7 +386,7 @@ unsafe extern "C-unwind" fn on_worker_exit(_code: i32, place: pg_sys::Datum) {
 
 /// Whether there was a latch to set.
 fn set_latch(latch: &AtomicUsize) -> bool {
-    let latch = latch.load(Ordering::SeqCst);
+    let latch = latch.load(SeqCst);
     server::set_latch(latch);
     latch != 0
 }
@@ -415,14 +403,12 @@ mod tests {
         let database = server::database();
         let first = place(database).expect("a place");
         let second = places().last().expect("there are some");
-        assert_eq!(second.oid.swap(database.to_u32(), Ordering::SeqCst), 0);
+        assert_eq!(second.oid.swap(database.to_u32(), SeqCst), 0);
         second.ask();
-        let oids = places()
-            .iter()
-            .map(|place| place.oid.load(Ordering::SeqCst));
+        let oids = places().iter().map(|place| place.oid.load(SeqCst));
         let known = oids.filter(|oid| *oid != 0).map(Oid::from);
         keep_only(&known.collect::<Vec<_>>());
-        assert_eq!(second.oid.load(Ordering::SeqCst), 0);
+        assert_eq!(second.oid.load(SeqCst), 0);
         assert!(first.is_asked_for());
         assert!(std::ptr::eq(place(database).expect("a place"), first));
     }

@@ -11,9 +11,8 @@
 //! it was, so none counts twice.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{
-    AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
-};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
 use jobs_core::counts::{Counts, PLACES};
 use pgrx::pg_sys::{self, Oid};
@@ -89,10 +88,10 @@ impl PgSharedMemoryInitialization for SharedPtr {
             if !found {
                 (&raw mut (*memory).heads).write_bytes(0, 1);
                 let (now, step) = (time::now(), ENTRIES as i64);
-                (*memory).begun.store(now, Ordering::SeqCst);
-                (*memory).serial.store(now / step * step, Ordering::SeqCst);
+                (*memory).begun.store(now, SeqCst);
+                (*memory).serial.store(now / step * step, SeqCst);
             }
-            self.0.store(memory, Ordering::SeqCst);
+            self.0.store(memory, SeqCst);
             pg_sys::LWLockRelease(lock);
         }
     }
@@ -104,13 +103,13 @@ pub fn register() {
 
 fn shared() -> Option<&'static Shared> {
     // SAFETY: null, or memory of this type that lives as long as the server. Only atomics.
-    unsafe { SHARED.0.load(Ordering::Relaxed).as_ref() }
+    unsafe { SHARED.0.load(Relaxed).as_ref() }
 }
 
 /// Which counters go on: those of this database, of a copy of which they are not, since this shared
 /// memory was made, with which counts are lost.
 pub fn epoch() -> i64 {
-    let begun = shared().map_or(0, |shared| shared.begun.load(Ordering::SeqCst));
+    let begun = shared().map_or(0, |shared| shared.begun.load(SeqCst));
     begun ^ i64::from(server::database().to_u32()) << 32
 }
 
@@ -157,7 +156,7 @@ pub fn pin(names: &Names, minute: i64) -> Option<Pinned> {
         let has_room = names.queue.len() + names.kind.len() <= ROOM && has_room();
         let is_free = |number: &usize| shared.heads[*number].change(FREE, FILLING);
         let number = has_room.then(|| ways.clone().find(is_free))??;
-        let serial = shared.serial.fetch_add(ENTRIES as i64, Ordering::SeqCst);
+        let serial = shared.serial.fetch_add(ENTRIES as i64, SeqCst);
         shared.bodies[number].fill(names, serial + number as i64);
         shared.heads[number].fill(names, place);
         Some(number)
@@ -177,7 +176,7 @@ pub fn minute_number(at: i64) -> u32 {
 fn has_room() -> bool {
     let (database, mut own, mut free) = (u64::from(server::database().to_u32()), 0, 0);
     for head in shared().iter().flat_map(|shared| &shared.heads) {
-        match head.place.load(Ordering::Relaxed) {
+        match head.place.load(Relaxed) {
             0 => free += 1,
             place => own += usize::from(place >> 32 == database),
         }
@@ -192,7 +191,7 @@ impl Pinned {
             let number = self.0.get() as usize - 1;
             for counted in counts {
                 let counter = &shared.bodies[number].counts[usize::from(counted.place)];
-                counter.fetch_add(counted.count, Ordering::Relaxed);
+                counter.fetch_add(counted.count, Relaxed);
             }
             shared.heads[number].let_go();
         }
@@ -201,25 +200,19 @@ impl Pinned {
 
 impl Head {
     fn change(&self, from: i32, to: i32) -> bool {
-        let change = self
-            .users
-            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
+        let change = self.users.compare_exchange(from, to, SeqCst, SeqCst);
         change.is_ok()
     }
 
     fn is_of(&self, place: u64, hash: Option<u64>) -> bool {
-        self.place.load(Ordering::SeqCst) == place
-            && hash.is_none_or(|hash| self.hash.load(Ordering::SeqCst) == hash)
+        self.place.load(SeqCst) == place && hash.is_none_or(|hash| self.hash.load(SeqCst) == hash)
     }
 
     /// Whether it is of these, and now pinned.
     fn pin(&self, place: u64, hash: Option<u64>) -> bool {
         let more = |users| (users >= IDLE).then_some(users + 1);
-        let is_pinned = self.is_of(place, hash)
-            && self
-                .users
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
-                .is_ok();
+        let is_pinned =
+            self.is_of(place, hash) && self.users.fetch_update(SeqCst, SeqCst, more).is_ok();
         // It may have become another one before it was pinned.
         let is_it = is_pinned && self.is_of(place, hash);
         if is_pinned && !is_it {
@@ -229,51 +222,51 @@ impl Head {
     }
 
     fn let_go(&self) {
-        self.users.fetch_sub(1, Ordering::SeqCst);
+        self.users.fetch_sub(1, SeqCst);
     }
 
     /// Says what it is of, and pins it.
     fn fill(&self, names: &Names, place: u64) {
-        self.hash.store(names.hash, Ordering::SeqCst);
-        self.place.store(place, Ordering::SeqCst);
-        self.users.store(IDLE + 1, Ordering::SeqCst);
+        self.hash.store(names.hash, SeqCst);
+        self.place.store(place, SeqCst);
+        self.users.store(IDLE + 1, SeqCst);
     }
 
     /// Whether nobody counts in it any more.
     fn close(&self) -> bool {
-        self.change(IDLE, CLOSED) || self.users.load(Ordering::SeqCst) == CLOSED
+        self.change(IDLE, CLOSED) || self.users.load(SeqCst) == CLOSED
     }
 
     fn free(&self) {
-        self.place.store(0, Ordering::SeqCst);
-        self.users.store(FREE, Ordering::SeqCst);
+        self.place.store(0, SeqCst);
+        self.users.store(FREE, SeqCst);
     }
 }
 
 impl Body {
     fn fill(&self, names: &Names, serial: i64) {
-        self.serial.store(serial, Ordering::SeqCst);
+        self.serial.store(serial, SeqCst);
         let lengths = (names.queue.len() << 16 | names.kind.len()) as u32;
-        self.lengths.store(lengths, Ordering::SeqCst);
+        self.lengths.store(lengths, SeqCst);
         let bytes = names.queue.bytes().chain(names.kind.bytes());
         for (to, byte) in self.names.iter().zip(bytes) {
-            to.store(byte, Ordering::Relaxed);
+            to.store(byte, Relaxed);
         }
         for count in &self.counts {
-            count.store(0, Ordering::Relaxed);
+            count.store(0, Relaxed);
         }
     }
 
     fn copy(&self, minute: i64) -> Counted {
-        let serial = self.serial.load(Ordering::SeqCst);
-        let lengths = self.lengths.load(Ordering::SeqCst);
+        let serial = self.serial.load(SeqCst);
+        let lengths = self.lengths.load(SeqCst);
         let (queue, kind) = ((lengths >> 16) as usize, (lengths & 0xFFFF) as usize);
         let bytes = self.names.iter().take(queue + kind);
-        let bytes: Vec<u8> = bytes.map(|byte| byte.load(Ordering::Relaxed)).collect();
+        let bytes: Vec<u8> = bytes.map(|byte| byte.load(Relaxed)).collect();
         let (queue, kind) = bytes.split_at(queue.min(bytes.len()));
         let mut counts = Counts::default();
         for (place, count) in self.counts.iter().enumerate() {
-            counts.add(place, count.load(Ordering::Relaxed));
+            counts.add(place, count.load(Relaxed));
         }
         Counted {
             serial: Some(serial),
@@ -302,7 +295,7 @@ fn own() -> impl Iterator<Item = Own> {
     shared().into_iter().flat_map(move |shared| {
         let entries = shared.heads.iter().zip(&shared.bodies);
         entries.filter_map(move |(head, body)| {
-            let place = head.place.load(Ordering::SeqCst);
+            let place = head.place.load(SeqCst);
             (place >> 32 == database).then_some(Own {
                 head,
                 body,
@@ -317,13 +310,13 @@ fn own() -> impl Iterator<Item = Own> {
 pub fn copies() -> Vec<Counted> {
     let copied = own().filter_map(|own| {
         let is_pinned = own.head.pin(own.place, None);
-        if !is_pinned && own.head.users.load(Ordering::SeqCst) != CLOSED {
+        if !is_pinned && own.head.users.load(SeqCst) != CLOSED {
             return None;
         }
         let copied = own.body.copy(own.minute);
         // A closed one may be another one by now, since its row is committed.
-        let is_it = Some(own.body.serial.load(Ordering::SeqCst)) == copied.serial
-            && own.head.is_of(own.place, None);
+        let is_it =
+            Some(own.body.serial.load(SeqCst)) == copied.serial && own.head.is_of(own.place, None);
         if is_pinned {
             own.head.let_go();
         }
@@ -335,7 +328,7 @@ pub fn copies() -> Vec<Counted> {
 /// When the first minute of this database is over that is to be written. Also one that is pinned,
 /// and cannot be written yet: who lets go of it tells nobody.
 pub fn next_due() -> Option<i64> {
-    let due = own().filter(|own| own.head.users.load(Ordering::SeqCst) >= IDLE);
+    let due = own().filter(|own| own.head.users.load(SeqCst) >= IDLE);
     due.map(|own| own.minute + MINUTE).min()
 }
 
@@ -365,7 +358,7 @@ pub fn forget() {
 
 fn free_where(is_gone: impl Fn(Oid) -> bool) {
     for head in shared().iter().flat_map(|shared| &shared.heads) {
-        let database = Oid::from((head.place.load(Ordering::SeqCst) >> 32) as u32);
+        let database = Oid::from((head.place.load(SeqCst) >> 32) as u32);
         if database != pg_sys::InvalidOid && is_gone(database) && head.close() {
             head.free();
         }

@@ -5,7 +5,8 @@
 //! Who needs room takes the earliest of a few places. Sessions that do so at once may take each
 //! other's.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
@@ -49,8 +50,8 @@ pub fn note(queue: &Queue, kinds: Option<&[String]>, now: i64) {
     let note = |thing| {
         let place = find(thing).unwrap_or_else(|| settle(thing));
         // Also where the clock was put back.
-        if (now - place.at.load(Ordering::Relaxed)).abs() >= COARSE {
-            place.at.store(now, Ordering::Relaxed);
+        if (now - place.at.load(Relaxed)).abs() >= COARSE {
+            place.at.store(now, Relaxed);
         }
     };
     note(queue.number());
@@ -78,7 +79,7 @@ pub fn last_for(queue: &Queue, kind: &str) -> Option<i64> {
 
 fn at(thing: u64) -> Option<i64> {
     let place = super::is_preloaded().then(|| find(thing)).flatten()?;
-    let at = place.at.load(Ordering::Relaxed);
+    let at = place.at.load(Relaxed);
     (at != 0).then_some(at)
 }
 
@@ -88,19 +89,19 @@ fn places(thing: u64) -> &'static [Place] {
 }
 
 fn find(thing: u64) -> Option<&'static Place> {
-    let is = |place: &&Place| place.thing.load(Ordering::Relaxed) == thing;
+    let is = |place: &&Place| place.thing.load(Relaxed) == thing;
     places(thing).iter().find(is)
 }
 
 /// Takes the place of the earliest. Two sessions may take two for one thing: then the time in one
 /// of them is never found.
 fn settle(thing: u64) -> &'static Place {
-    let at = |place: &&Place| place.at.load(Ordering::Relaxed);
+    let at = |place: &&Place| place.at.load(Relaxed);
     let earliest = places(thing).iter().min_by_key(at);
     let earliest = earliest.expect("there are some");
     // First: nobody is to take the time of one for that of the other.
-    earliest.at.store(0, Ordering::SeqCst);
-    earliest.thing.store(thing, Ordering::SeqCst);
+    earliest.at.store(0, SeqCst);
+    earliest.thing.store(thing, SeqCst);
     earliest
 }
 

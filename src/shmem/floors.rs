@@ -25,7 +25,8 @@
 //! Who cannot get at a queue's floors, because whoever is at them is not running, does without, and
 //! has them forgotten: to lower them may have been what it wanted.
 
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, fence};
 use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
@@ -176,12 +177,12 @@ fn with_place(key: u64, otherwise: fn(u64, i64) -> Option<&'static Place>) -> Op
     }
     let now = time::now();
     let place = find(key).or_else(|| otherwise(key, now))?;
-    place.used_at.store(now, Ordering::Relaxed);
+    place.used_at.store(now, Relaxed);
     let floors = place.with_lock(|| {
-        (place.key.load(Ordering::SeqCst) == key).then(|| Floors {
+        (place.key.load(SeqCst) == key).then(|| Floors {
             place,
             key,
-            lowered: place.lowered.load(Ordering::SeqCst),
+            lowered: place.lowered.load(SeqCst),
             lanes: place.known(),
         })
     });
@@ -229,11 +230,11 @@ impl Floors {
             let Some(floor) = self.place.floor(lane.number()) else {
                 return;
             };
-            if confirms && candidate > floor.confirmed.load(Ordering::SeqCst) {
-                floor.confirmed.store(candidate, Ordering::SeqCst);
+            if confirms && candidate > floor.confirmed.load(SeqCst) {
+                floor.confirmed.store(candidate, SeqCst);
             }
-            if position > floor.candidate.load(Ordering::SeqCst) {
-                floor.candidate.store(position, Ordering::SeqCst);
+            if position > floor.candidate.load(SeqCst) {
+                floor.candidate.store(position, SeqCst);
             }
         });
     }
@@ -248,25 +249,23 @@ impl Floors {
     /// This position was taken out of a lane.
     pub fn taken(&self, lane: Lane, position: i64) {
         self.place.with_lock(|| {
-            if self.place.key.load(Ordering::SeqCst) == self.key
+            if self.place.key.load(SeqCst) == self.key
                 && let Some(floor) = self.place.floor(lane.number())
             {
-                floor
-                    .end
-                    .fetch_max(position.saturating_add(1), Ordering::SeqCst);
+                floor.end.fetch_max(position.saturating_add(1), SeqCst);
             }
         });
     }
 
     /// Whether it is time to look without floors, for what came in without our knowing.
     pub fn may_look_at_all(&self, has_found: bool) -> bool {
-        let at = self.place.look_at_all_at.load(Ordering::SeqCst);
+        let at = self.place.look_at_all_at.load(SeqCst);
         let now = time::now();
         let take_turn = |at| {
             let next = now + LOOK_AT_ALL_EVERY;
             self.place
                 .look_at_all_at
-                .compare_exchange(at, next, Ordering::SeqCst, Ordering::SeqCst)
+                .compare_exchange(at, next, SeqCst, SeqCst)
                 .is_ok()
         };
         // The clock may have been put back.
@@ -280,7 +279,7 @@ impl Floors {
         let took = took.as_micros() as i64;
         let rest = (took * LOOK_AT_ALL_SHARE).clamp(LOOK_AT_ALL_EVERY, LOOK_AT_ALL_AT_LEAST);
         let next = time::now() + rest;
-        self.place.look_at_all_at.store(next, Ordering::SeqCst);
+        self.place.look_at_all_at.store(next, SeqCst);
     }
 
     fn known(&self, lane: Lane) -> Option<Known> {
@@ -291,8 +290,7 @@ impl Floors {
     }
 
     fn is_unchanged(&self) -> bool {
-        self.place.key.load(Ordering::SeqCst) == self.key
-            && self.place.lowered.load(Ordering::SeqCst) == self.lowered
+        self.place.key.load(SeqCst) == self.key && self.place.lowered.load(SeqCst) == self.lowered
     }
 }
 
@@ -302,7 +300,7 @@ pub fn inserted(rows: Rows, lane: Lane, position: i64) {
     if !super::is_preloaded() {
         return;
     }
-    fence(Ordering::SeqCst);
+    fence(SeqCst);
     let Some(place) = find(rows.0) else {
         return;
     };
@@ -310,14 +308,14 @@ pub fn inserted(rows: Rows, lane: Lane, position: i64) {
     let floor = place
         .lanes
         .iter()
-        .find(|floor| floor.lane.load(Ordering::SeqCst) == number);
-    if floor.is_some_and(|floor| floor.candidate.load(Ordering::SeqCst) > position) {
+        .find(|floor| floor.lane.load(SeqCst) == number);
+    if floor.is_some_and(|floor| floor.candidate.load(SeqCst) > position) {
         place.with_lock(|| {
-            place.lowered.fetch_add(1, Ordering::SeqCst);
+            place.lowered.fetch_add(1, SeqCst);
             for floor in &place.lanes {
-                if floor.lane.load(Ordering::SeqCst) == number {
-                    floor.candidate.fetch_min(position, Ordering::SeqCst);
-                    floor.confirmed.fetch_min(position, Ordering::SeqCst);
+                if floor.lane.load(SeqCst) == number {
+                    floor.candidate.fetch_min(position, SeqCst);
+                    floor.confirmed.fetch_min(position, SeqCst);
                 }
             }
         });
@@ -332,7 +330,7 @@ fn places(key: u64) -> &'static [Place] {
 fn find(key: u64) -> Option<&'static Place> {
     places(key)
         .iter()
-        .find(|place| place.key.load(Ordering::SeqCst) == key)
+        .find(|place| place.key.load(SeqCst) == key)
 }
 
 /// Gives a queue the place of one that is not used any more.
@@ -344,22 +342,22 @@ fn settle(key: u64, now: i64) -> Option<&'static Place> {
 }
 
 fn settle_alone(key: u64, now: i64) -> Option<&'static Place> {
-    let used_at = |place: &&Place| place.used_at.load(Ordering::Relaxed);
+    let used_at = |place: &&Place| place.used_at.load(Relaxed);
     let oldest = places(key).iter().min_by_key(used_at)?;
-    let before = oldest.key.load(Ordering::SeqCst);
+    let before = oldest.key.load(SeqCst);
     if before != 0 && now - used_at(&oldest) < FORGOTTEN_AFTER {
         return None;
     }
     oldest.with_lock(|| {
-        if oldest.key.load(Ordering::SeqCst) == before {
+        if oldest.key.load(SeqCst) == before {
             oldest.forget_floors();
             for floor in &oldest.lanes {
-                floor.lane.store(Lane::FREE, Ordering::SeqCst);
-                floor.end.store(LOWEST, Ordering::SeqCst);
+                floor.lane.store(Lane::FREE, SeqCst);
+                floor.end.store(LOWEST, SeqCst);
             }
-            oldest.look_at_all_at.store(0, Ordering::SeqCst);
-            oldest.used_at.store(now, Ordering::Relaxed);
-            oldest.key.store(key, Ordering::SeqCst);
+            oldest.look_at_all_at.store(0, SeqCst);
+            oldest.used_at.store(now, Relaxed);
+            oldest.key.store(key, SeqCst);
         }
     })?;
     Some(oldest)
@@ -370,10 +368,10 @@ impl Place {
         self.lanes
             .iter()
             .map(|floor| Known {
-                number: floor.lane.load(Ordering::SeqCst),
-                confirmed: floor.confirmed.load(Ordering::SeqCst),
-                candidate: floor.candidate.load(Ordering::SeqCst),
-                end: floor.end.load(Ordering::SeqCst),
+                number: floor.lane.load(SeqCst),
+                confirmed: floor.confirmed.load(SeqCst),
+                candidate: floor.candidate.load(SeqCst),
+                end: floor.end.load(SeqCst),
             })
             .filter(|known| known.number != Lane::FREE)
             .collect()
@@ -381,20 +379,20 @@ impl Place {
 
     /// The floor of a lane, a new one if there is room.
     fn floor(&self, number: i32) -> Option<&Floor> {
-        let is = |wanted: i32| move |floor: &&Floor| floor.lane.load(Ordering::SeqCst) == wanted;
+        let is = |wanted: i32| move |floor: &&Floor| floor.lane.load(SeqCst) == wanted;
         self.lanes.iter().find(is(number)).or_else(|| {
             let free = self.lanes.iter().find(is(Lane::FREE))?;
-            free.lane.store(number, Ordering::SeqCst);
+            free.lane.store(number, SeqCst);
             Some(free)
         })
     }
 
     /// Everything begins at the beginning again, and whoever is walking just now raises nothing.
     fn forget_floors(&self) {
-        self.lowered.fetch_add(1, Ordering::SeqCst);
+        self.lowered.fetch_add(1, SeqCst);
         for floor in &self.lanes {
-            floor.confirmed.store(LOWEST, Ordering::SeqCst);
-            floor.candidate.store(LOWEST, Ordering::SeqCst);
+            floor.confirmed.store(LOWEST, SeqCst);
+            floor.candidate.store(LOWEST, SeqCst);
         }
     }
 

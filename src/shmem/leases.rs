@@ -11,7 +11,8 @@
 //! UPDATE by hand) are found when the table is read the next time, which is as often as it takes no
 //! more than a small part of the time, and once a minute.
 
-use std::sync::atomic::{AtomicI64, Ordering, fence};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicI64, fence};
 
 use super::commit::{self, Work};
 use super::databases;
@@ -48,7 +49,7 @@ impl Leases {
     }
 
     pub fn forget(&self) {
-        self.read_again_at.store(i64::MIN, Ordering::SeqCst);
+        self.read_again_at.store(i64::MIN, SeqCst);
     }
 }
 
@@ -57,13 +58,13 @@ static PENDING: AtomicI64 = AtomicI64::new(NEVER);
 
 /// A lease begins or is renewed, or its row was written anew; the row is there.
 pub fn noted(ends_at: i64) {
-    PENDING.fetch_min(ends_at, Ordering::Relaxed);
+    PENDING.fetch_min(ends_at, Relaxed);
     lower(ends_at);
 }
 
 /// The transaction is over. A lease that ended before others could see it was taken for stuck.
 pub fn end(is_committed: bool) {
-    let first = PENDING.swap(NEVER, Ordering::Relaxed);
+    let first = PENDING.swap(NEVER, Relaxed);
     if is_committed && first != NEVER && first <= time::now() {
         lower(first);
     }
@@ -71,12 +72,9 @@ pub fn end(is_committed: bool) {
 
 fn lower(ends_at: i64) {
     if let Some(place) = databases::own_place() {
-        fence(Ordering::SeqCst);
-        if place.leases.none_before.load(Ordering::SeqCst) > ends_at {
-            place
-                .leases
-                .none_before
-                .fetch_min(ends_at, Ordering::SeqCst);
+        fence(SeqCst);
+        if place.leases.none_before.load(SeqCst) > ends_at {
+            place.leases.none_before.fetch_min(ends_at, SeqCst);
         }
         if place.looks_later_than(ends_at) {
             commit::wake_worker(Work::MayBeDue);
@@ -87,11 +85,11 @@ fn lower(ends_at: i64) {
 /// Until when no lease runs out, as far as the worker need not read the table.
 pub fn none_before() -> Option<i64> {
     let leases = known()?;
-    let until = leases.read_again_at.load(Ordering::SeqCst);
+    let until = leases.read_again_at.load(SeqCst);
     let now = time::now();
     // The clock may have been put back.
     let is_known = now < until && until - now <= AT_LEAST;
-    is_known.then(|| leases.none_before.load(Ordering::SeqCst))
+    is_known.then(|| leases.none_before.load(SeqCst))
 }
 
 /// What is known may be wrong: what was made of it has failed.
@@ -107,8 +105,8 @@ pub fn read_with(read: impl FnOnce(&mut FoundLeases)) -> FoundLeases {
     let leases = known();
     if let Some(leases) = leases {
         leases.forget();
-        leases.none_before.store(NEVER, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        leases.none_before.store(NEVER, SeqCst);
+        fence(SeqCst);
     }
     let mut found = FoundLeases {
         first: NEVER,
@@ -120,10 +118,8 @@ pub fn read_with(read: impl FnOnce(&mut FoundLeases)) -> FoundLeases {
         let rest = ((now - begun) * ONE_PART_IN).clamp(0, AT_LEAST);
         let again = now + rest.max(LOOK_AGAIN);
         let stuck = if found.has_stuck { again } else { NEVER };
-        leases
-            .none_before
-            .fetch_min(found.first.min(stuck), Ordering::SeqCst);
-        leases.read_again_at.store(now + rest, Ordering::SeqCst);
+        leases.none_before.fetch_min(found.first.min(stuck), SeqCst);
+        leases.read_again_at.store(now + rest, SeqCst);
     }
     found
 }

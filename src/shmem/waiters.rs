@@ -4,9 +4,8 @@
 //! them exactly, of more a Bloom filter: who is woken for nothing looks, and sleeps on.
 
 use std::cell::Cell;
-use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
@@ -105,7 +104,7 @@ pub fn wake(database: Oid, announced: &Announcement) {
     if !announced.workers.is_empty() {
         waiters.count_requests(announced);
     }
-    if waiters.count.load(Ordering::SeqCst) == 0 {
+    if waiters.count.load(SeqCst) == 0 {
         return;
     }
     let kinds = waiters.kinds_of(announced);
@@ -113,16 +112,16 @@ pub fn wake(database: Oid, announced: &Announcement) {
         return;
     }
     let filter = announced.filter();
-    let end = waiters.end.load(Ordering::SeqCst) as usize;
+    let end = waiters.end.load(SeqCst) as usize;
     for seat in waiters.seats.iter().take(end) {
-        if seat.owner.load(Ordering::SeqCst) != 0
-            && seat.kinds.load(Ordering::SeqCst) & kinds != 0
-            && seat.database.load(Ordering::SeqCst) == database.to_u32()
+        if seat.owner.load(SeqCst) != 0
+            && seat.kinds.load(SeqCst) & kinds != 0
+            && seat.database.load(SeqCst) == database.to_u32()
             && seat.may_wait_for(announced, kinds, &filter)
-            && !seat.woken.swap(true, Ordering::SeqCst)
+            && !seat.woken.swap(true, SeqCst)
         {
             // Whose seat is being taken just now may have none yet.
-            server::set_latch(seat.latch.load(Ordering::SeqCst));
+            server::set_latch(seat.latch.load(SeqCst));
         }
     }
 }
@@ -130,17 +129,17 @@ pub fn wake(database: Oid, announced: &Announcement) {
 /// How often something was asked of a worker. A number for several workers: it grows more often.
 pub fn requests(worker: u64) -> u64 {
     let waiters = WAITERS.get();
-    let own = waiters.requests[worker as usize % REQUEST_COUNTS].load(Ordering::SeqCst);
-    own.wrapping_add(waiters.requests_of_any.load(Ordering::SeqCst))
+    let own = waiters.requests[worker as usize % REQUEST_COUNTS].load(SeqCst);
+    own.wrapping_add(waiters.requests_of_any.load(SeqCst))
 }
 
 impl Waiters {
     fn count_requests(&self, announced: &Announcement) {
         for worker in announced.workers.as_slice() {
-            self.requests[*worker as usize % REQUEST_COUNTS].fetch_add(1, Ordering::SeqCst);
+            self.requests[*worker as usize % REQUEST_COUNTS].fetch_add(1, SeqCst);
         }
         if announced.workers.has_more() {
-            self.requests_of_any.fetch_add(1, Ordering::SeqCst);
+            self.requests_of_any.fetch_add(1, SeqCst);
         }
     }
 
@@ -151,7 +150,7 @@ impl Waiters {
             !announced.jobs.is_empty(),
             !announced.workers.is_empty(),
         ];
-        let waited_for = |kind: usize| self.of_kind[kind].load(Ordering::SeqCst) != 0;
+        let waited_for = |kind: usize| self.of_kind[kind].load(SeqCst) != 0;
         (0..3)
             .filter(|kind| announces[*kind] && waited_for(*kind))
             .fold(0, |kinds, kind| kinds | (1 << kind))
@@ -161,10 +160,10 @@ impl Waiters {
     fn add(&self, kinds: Kinds, more: u32) {
         for (kind, count) in self.of_kind.iter().enumerate() {
             if kinds & (1 << kind) != 0 {
-                count.fetch_add(more, Ordering::SeqCst);
+                count.fetch_add(more, SeqCst);
             }
         }
-        self.count.fetch_add(more, Ordering::SeqCst);
+        self.count.fetch_add(more, SeqCst);
     }
 
     /// Does some work on which seats are taken while nobody else does.
@@ -175,26 +174,26 @@ impl Waiters {
 
     /// Lowers the end to behind the last seat that is taken.
     fn lower_end(&self) {
-        let is_taken = |seat: &Seat| seat.owner.load(Ordering::SeqCst) != 0;
-        let end = self.end.load(Ordering::SeqCst) as usize;
+        let is_taken = |seat: &Seat| seat.owner.load(SeqCst) != 0;
+        let end = self.end.load(SeqCst) as usize;
         let last = self.seats[..end].iter().rposition(is_taken);
         let end = last.map_or(0, |last| last + 1);
-        self.end.store(end as u32, Ordering::SeqCst);
+        self.end.store(end as u32, SeqCst);
     }
 }
 
 impl Seat {
     /// Whether it may be one of the things that are waited for here.
     fn may_wait_for(&self, announced: &Announcement, kinds: Kinds, filter: &Filter<FEW>) -> bool {
-        let kinds = kinds & self.kinds.load(Ordering::SeqCst);
+        let kinds = kinds & self.kinds.load(SeqCst);
         let is = |kind: Kinds, may_be: bool| kinds & kind != 0 && may_be;
         let has = |word: u64| {
             is(QUEUES, announced.queues.may_have(word))
                 || is(JOBS, announced.jobs.may_have(word))
                 || is(WORKERS, announced.workers.may_have(word))
         };
-        let words = self.words.iter().map(|word| word.load(Ordering::SeqCst));
-        match self.count.load(Ordering::SeqCst) {
+        let words = self.words.iter().map(|word| word.load(SeqCst));
+        match self.count.load(SeqCst) {
             MANY => words
                 .zip(filter.words())
                 .any(|(word, bits)| word & bits != 0),
@@ -224,15 +223,15 @@ pub fn take_seat(kinds: Kinds) -> Option<Taken> {
     };
     let (owner, database) = (server::process(), server::database().to_u32());
     let seat = waiters.with_seats(|| {
-        let is_free = |seat: &Seat| seat.owner.load(Ordering::SeqCst) == 0;
+        let is_free = |seat: &Seat| seat.owner.load(SeqCst) == 0;
         let number = seats.iter().position(is_free)?;
         let seat = &seats[number];
-        seat.count.store(0, Ordering::SeqCst);
-        seat.kinds.store(kinds, Ordering::SeqCst);
-        seat.database.store(database, Ordering::SeqCst);
-        seat.latch.store(server::latch(), Ordering::SeqCst);
-        seat.owner.store(owner, Ordering::SeqCst);
-        waiters.end.fetch_max(number as u32 + 1, Ordering::SeqCst);
+        seat.count.store(0, SeqCst);
+        seat.kinds.store(kinds, SeqCst);
+        seat.database.store(database, SeqCst);
+        seat.latch.store(server::latch(), SeqCst);
+        seat.owner.store(owner, SeqCst);
+        waiters.end.fetch_max(number as u32 + 1, SeqCst);
         Some(seat)
     });
     let seat = seat.flatten()?;
@@ -257,19 +256,19 @@ impl Taken {
             words = *filter.words();
         }
         for (word, value) in self.0.words.iter().zip(words) {
-            word.store(value, Ordering::SeqCst);
+            word.store(value, SeqCst);
         }
-        self.0.count.store(count, Ordering::SeqCst);
+        self.0.count.store(count, SeqCst);
         self.forget();
     }
 
     /// What committed so far is not new any more.
     pub fn forget(&self) {
-        self.0.woken.store(false, Ordering::SeqCst);
+        self.0.woken.store(false, SeqCst);
     }
 
     pub fn is_woken(&self) -> bool {
-        self.0.woken.load(Ordering::SeqCst)
+        self.0.woken.load(SeqCst)
     }
 }
 
@@ -284,8 +283,8 @@ impl Drop for Taken {
 fn stand_up() {
     if let Some(seat) = MINE.take() {
         let waiters = WAITERS.get();
-        waiters.add(seat.kinds.load(Ordering::SeqCst), u32::MAX);
-        seat.owner.store(0, Ordering::SeqCst);
+        waiters.add(seat.kinds.load(SeqCst), u32::MAX);
+        seat.owner.store(0, SeqCst);
         waiters.with_seats(|| waiters.lower_end());
     }
 }

@@ -30,17 +30,18 @@ pub fn roles() -> Vec<String> {
 }
 
 /// Lets a role call these functions and procedures, whatever their parameters.
-pub fn grant_functions(role: &Role, names: &[&str]) {
+pub fn grant_functions(role: &Role, names: &str) {
     grant_each(role, &FUNCTIONS, names);
 }
 
 /// Lets a role call every function and procedure but these.
-pub fn grant_functions_but(role: &Role, names: &[&str]) {
+pub fn grant_functions_but(role: &Role, names: &str) {
     grant_each(role, &OTHER_FUNCTIONS, names);
 }
 
-fn grant_each(role: &Role, which: &Plan, names: &[&str]) {
-    for function in which.values::<String>(&[texts(names)]) {
+fn grant_each(role: &Role, which: &Plan, names: &str) {
+    let names: Vec<&str> = names.split(' ').collect();
+    for function in which.values::<String>(&[texts(&names)]) {
         let name = &role.name;
         execute(&format!("GRANT EXECUTE ON ROUTINE {function} TO {name}"));
     }
