@@ -4,8 +4,9 @@
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
+import { inspect } from "node:util";
 import {
-  Cancel, connectPg, connectPostgres, Discard, Producer, RetryIn, Snooze, waitFor, Worker,
+  Cancel, connectPg, connectPostgres, defineKind, Discard, Producer, RetryIn, Snooze, waitFor, Worker,
 } from "../typescript/dist/esm/index.js";
 import { advance, assertInserted, workAll } from "../typescript/dist/esm/testing.js";
 
@@ -102,6 +103,9 @@ const actions = {
       throw error;
     });
   },
+  block(_job, seconds) {
+    for (const end = Date.now() + seconds * 1000; Date.now() < end; );
+  },
   sleep_on: (_job, seconds) => sleep(seconds * 1000),
   fail(_job, text) {
     throw new Error(text);
@@ -168,6 +172,29 @@ async function handle(job) {
   return null;
 }
 
+// How the actions of a job of a batch end it.
+const batchEndings = {
+  return: (value) => value,
+  fail: (text) => new Error(text),
+  snooze: (seconds) => new Snooze(seconds),
+  cancel: (reason) => new Cancel(reason),
+  discard: (text) => new Discard(text),
+  retry_in: (seconds) => new RetryIn(seconds, "later"),
+};
+
+async function handleBatch(jobs) {
+  print({ event: "batch", jobs: jobs.map(({ id }) => id) });
+  for (const job of jobs) {
+    const list = job.args?.do ?? [{ return: null }];
+    for (const action of list) {
+      const [[name, value]] = Object.entries(action);
+      if (name === "raise") throw new Error(value);
+      if (name in batchEndings) job.end(batchEndings[name](value));
+      else if (name !== "leave") await actions[name](job, value);
+    }
+  }
+}
+
 // --- Operations ----------------------------------------------------------------------------------
 
 const producer = new Producer({ middleware: layers });
@@ -177,8 +204,12 @@ const toOptions = ({ unique_opts, ...others } = {}) =>
   ({ ...camel(others), ...(unique_opts && { uniqueOpts: camel(unique_opts) }) });
 const refused = (error) => {
   console.error(error);
-  print({ event: "refused", code: error.code });
+  print({ event: "refused", code: error.code, error: error.message });
 };
+// The definitions of kinds by their names.
+const defined = (kinds = {}) =>
+  Object.fromEntries(Object.entries(kinds).map(([name, { defaults }]) => [name, defaults ? defineKind(name, toOptions(defaults)) : name]));
+const definitions = defined(given.worker?.kinds ?? given.kinds);
 
 let inTest; // the connection of the operation `testing`
 
@@ -201,15 +232,30 @@ const operations = {
       print({ event: "inserted", id, state, duplicate });
     }).catch(refused);
   },
+  insert_of_kind: ({ kind, ...rest }) => operations.insert({ kind: definitions[kind], ...rest }),
   async insert_many({ jobs }) {
+    const toJob = ({ kind, args, of_kind, ...options }) =>
+      of_kind ? definitions[kind].job(args, toOptions(options)) : { kind, args: args ?? {}, ...toOptions(options) };
     await connected(async (client) => {
-      const inserted = await producer.insertMany(client, jobs.map(toOptions));
+      const inserted = await producer.insertMany(client, jobs.map(toJob));
       print({ event: "inserted_many", jobs: inserted });
     }).catch(refused);
   },
+  async sync({ worker: { periodic = [], ...options }, then }) {
+    const made = newWorker(options);
+    for (const { name, cron, kind, args, ...rest } of periodic) made.periodic(name, cron, kind, args, camel(rest));
+    await connected(async (client) => {
+      await client.query("begin");
+      const changes = await made.sync(client);
+      await client.query(then);
+      print({ event: "synced", changes: changes.map(({ object, name, outcome }) => [object, name, outcome]) });
+    }).catch(refused);
+  },
   async wait_for({ ids, timeout, want }) {
-    const results = await connected((client) => waitFor(client, ids, { timeout, want }));
-    print({ event: "results", results });
+    await connected(async (client) => {
+      const results = await waitFor(client, ids, { timeout, want });
+      print({ event: "results", results });
+    }).catch(refused);
   },
   check({ worker }) {
     try {
@@ -249,23 +295,38 @@ function ended() {
   process.stdin.destroy();
 }
 function failed(error) {
+  if (process.exitCode === 1) return;
   console.error(error);
+  print({ event: "failed", error: error.message });
   process.exitCode = 1;
   process.stdin.destroy();
 }
 
+const log = (level) => (message, fields) => console.error(`${level} ${message} ${inspect(fields, { breakLength: Infinity })}`);
+const logger = { info: log("INFO"), warn: log("WARN"), error: log("ERROR") };
+
+const hook = (name) => ({ id }, error) => {
+  print({ event: "hook", hook: name, job: id, error: String(error?.message ?? error) });
+  if (given.hooks === "raise") throw new Error(`the hook ${name} fails`);
+};
+const hooks = given.hooks ? { onError: hook("error"), onDiscarded: hook("discarded") } : {};
+
 function newWorker({ kinds = { run: {} }, otherwise, again, ...options }) {
-  const logger = { info: console.error, warn: console.error, error: console.error };
   const connect = process.env.JOBS_DRIVER === "postgres" ? connectPostgres(url) : connectPg(url);
-  const made = new Worker({ connect }, { ...options, middleware: layers, logger });
-  for (const [kind, { timeout }] of Object.entries(kinds)) made.kind(kind, handle, { timeout });
+  const made = new Worker({ connect }, { ...options, ...hooks, middleware: layers, logger });
+  for (const [name, { timeout, concurrency, batch }] of Object.entries(kinds)) {
+    const kind = defined(kinds)[name];
+    if (batch) made.batch(kind, handleBatch, { timeout, concurrency, ...batch });
+    else made.kind(kind, handle, { timeout, concurrency });
+  }
   if (again) made.kind(again, handle);
   if (otherwise) made.otherwise(handle);
   return made;
 }
 
-function unfit({ message }) {
-  print({ event: "unfit", error: message });
+function unfit(error) {
+  if (error.message !== "the worker has no handlers") return failed(error);
+  print({ event: "unfit", error: error.message });
   process.stdout.write("", () => process.exit(2));
   return new Promise(() => {});
 }
@@ -276,7 +337,8 @@ if (given.worker) {
   const running = given.in_program ? worker.start() : worker.run();
   running.catch(() => {});
   await worker.start().then(() => print({ event: "ready" }), unfit);
-  if (!given.in_program) await running.then(ended, failed);
+  if (given.in_program) worker.ended().catch(failed);
+  else await running.then(ended, failed);
 } else {
   lines.on("close", () => process.exit(0));
 }

@@ -25,7 +25,7 @@ export class Aborted extends Error {
   }
 }
 
-/** A running attempt. */
+/** The attempt of a job that this worker has fetched. */
 export class Attempt {
   readonly job: Job;
   readonly token: number;
@@ -35,11 +35,19 @@ export class Attempt {
   isSettled = false;
   #aborting = new AbortController();
   #timer?: NodeJS.Timeout;
+  readonly #deadline: number;
 
   constructor(row: JobRow, progress: (value: string) => Promise<void>) {
     this.token = row.token;
     this.fields = { job: row.id, kind: row.kind, attempt: row.attempt };
     this.job = new Job(row, progress, this.#aborting.signal);
+    // A little before the server's, so that the worker is the one who says it.
+    this.#deadline = row.left === null ? Infinity : performance.now() / 1000 + row.left - Math.min(row.whole / 20, 1);
+  }
+
+  /** The seconds until it is over: by the server's deadline, or by the handler's timeout if it begins now. */
+  left(timeout = -1): number {
+    return Math.min(timeout < 0 ? Infinity : timeout, this.#deadline - performance.now() / 1000);
   }
 
   /** Cancels the handler. The first reason counts. */
@@ -47,16 +55,27 @@ export class Attempt {
     this.#aborting.abort(new Aborted(why));
   }
 
-  /** Cancels the handler after so many seconds, and calls back. */
-  timeOutIn(seconds: number, onTimeout: (result: Result) => void): void {
-    if (seconds > MOST_SECONDS) return;
-    const over = () => {
+  /** Calls back after so many seconds, unless it begins before. */
+  waitAtMost(seconds: number, onEnd: () => void): void {
+    this.stopWaiting();
+    if (seconds <= MOST_SECONDS) this.#timer = setTimeout(onEnd, Math.max(seconds, 0) * 1000);
+  }
+
+  stopWaiting(): void {
+    clearTimeout(this.#timer);
+  }
+
+  /** Cancels the handler after so many seconds, with the other jobs of its batch, and calls back for each. */
+  timeOutIn(seconds: number, onTimeout: (result: Result, attempt: Attempt) => void, batch: Attempt[] = [this]): void {
+    this.waitAtMost(seconds, () => {
       // Its transaction has the job locked, and may fail.
-      if (this.job.isCompleted) return this.timeOutIn(1, onTimeout);
-      this.abort("timeout");
-      onTimeout(failureOf("timeout", MESSAGES.timeout));
-    };
-    this.#timer = setTimeout(over, Math.max(seconds, 0) * 1000);
+      if (this.job.isCompleted) return this.timeOutIn(1, onTimeout, batch);
+      for (const attempt of batch) {
+        if (attempt.job.isCompleted) continue;
+        attempt.abort("timeout");
+        onTimeout(failureOf("timeout", MESSAGES.timeout), attempt);
+      }
+    });
   }
 
   /** Runs the handler. Returns the result to send, or null for none. Never rejects. */

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Value } from "./database.js";
 import { textOf } from "./endings.js";
+import { ABOUT, firstHint, hinted } from "./hints.js";
 import { fromJson } from "./json.js";
 import type { Logger } from "./log.js";
 import { atMost, pause } from "./timing.js";
@@ -13,6 +14,8 @@ export interface Connection {
   cancel(): Promise<unknown>;
   /** Closes the connection, whatever is under way. */
   close(): Promise<unknown>;
+  /** The server's, for the log. */
+  readonly host?: string;
 }
 
 /** Connects. The name is the worker's, for `application_name`. */
@@ -39,6 +42,11 @@ export function refusal(error: any): string | undefined {
   return typeof severity === "string" && /^[0-9A-Z]{5}$/.test(code) && !REPEATED.test(code) ? code : undefined;
 }
 
+/** An error that ends the worker: its connection has never worked, and would not if it were tried again. */
+export class Unusable {
+  constructor(readonly error: unknown) {}
+}
+
 /** The text of an error in one line. */
 export const lineOf = (error: unknown): string => textOf(error).replace(/\s*\n\s*/g, " ");
 
@@ -51,13 +59,22 @@ export class Link {
   isFailing = false;
   /** Whether the latest call is a wait. */
   isWaiting = false;
+  /** Whether a call of the extension has succeeded: until then some errors end the worker. */
+  #hasWorked = false;
+  /** The role that connects, once it is known. */
+  role?: string;
 
   constructor(
     private readonly connect: () => Promise<Connection>,
     readonly hurried: AbortSignal,
     readonly closed: AbortSignal,
     private readonly logger: Logger,
+    private readonly isVital = true,
   ) {}
+
+  get host(): string | undefined {
+    return this.#connection?.host;
+  }
 
   /**
    * Returns the column `row` of the statement's result. Repeats it until the server has answered.
@@ -82,6 +99,7 @@ export class Link {
         const found = await atMost(patience, this.#connection.query(text, values, name));
         if (!found) throw new Error(`no answer from the database within ${patience} s`);
         this.isFailing = false;
+        this.#hasWorked ||= text !== ABOUT; // for which no rights are needed
         return found.map(({ row }) => fromJson(row));
       } catch (error) {
         const { code } = error as { code?: string };
@@ -89,6 +107,8 @@ export class Link {
           this.#isPreparing = false;
           continue;
         }
+        const hint = this.isVital && !this.#hasWorked ? firstHint(error, this.role) : undefined;
+        if (hint !== undefined) throw new Unusable(hinted(error, hint));
         if (this.#connection ? refusal(error) : NEVER_CONNECTS.test(code ?? "")) throw error;
         this.isFailing = true;
         if (!KEEPS_CONNECTION.test(code ?? "")) await this.close();
@@ -110,6 +130,12 @@ export class Link {
     }
     if (!over) await this.close();
     await atMost(1, ended);
+  }
+
+  /** The last call, without a second try. */
+  async last(text: string, values: Value[]): Promise<void> {
+    await atMost(1, Promise.resolve(this.#connection?.query(text, values)).catch(() => {}));
+    await this.close();
   }
 
   async close(): Promise<void> {

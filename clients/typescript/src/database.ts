@@ -1,3 +1,4 @@
+import { ofProducer } from "./hints.js";
 import { fromJson } from "./json.js";
 
 /** A duration: a number of seconds, or a text such as `"2 hours"` or `"PT2H"`. */
@@ -31,11 +32,13 @@ export interface QueryRawUnsafe {
 export type Database = Queryable | Unsafe | Raw | QueryRawUnsafe;
 
 /** The rows of a statement whose only column, `row`, is JSON text, so that driver types do not matter. */
-export async function rows(database: Database, text: string, values: Value[]): Promise<any[]> {
-  const result = await run(database, text, values);
+export async function rows(database: Database, text: string, values: Value[], rights = "producer"): Promise<any[]> {
+  const result = await run(database, text, values).then(undefined, (error) => Promise.reject(ofProducer(error, rights, roleOf(database))));
   const found: { row: string }[] = Array.isArray(result) ? result : result.rows;
   return found.map(({ row }) => fromJson(row));
 }
+
+const roleOf = (database: any): string | undefined => database.user ?? database.options?.user;
 
 /** Runs a statement, and returns the result of the caller's library. */
 export function run(database: Database, text: string, values: Value[]): PromiseLike<any> {

@@ -1,12 +1,25 @@
 import { inspect } from "node:util";
+import { fromJson } from "./json.js";
 
 /** An element of the argument of `jobs.finish_many`, without id and token. `output` is JSON text. */
 export type Result =
   | { do: "complete"; output?: string }
-  | { do: "fail"; error: string; details: Record<string, string>; retry_in?: number; retryable?: boolean }
+  | Failure
   | { do: "snooze"; delay: number }
   | { do: "cancel"; reason?: string }
   | { do: "release" };
+
+/** A failed attempt. What was thrown is for the worker alone: a symbol does not come into JSON. */
+export interface Failure {
+  do: "fail";
+  error: string;
+  details: Record<string, string>;
+  retry_in?: number;
+  retryable?: boolean;
+  [THROWN]: unknown;
+}
+
+export const THROWN = Symbol("thrown");
 
 // A symbol instead of a class: a program can load this package twice, as ESM and as CommonJS.
 const RESULT = Symbol.for("postgres-jobs.result");
@@ -70,7 +83,7 @@ export function askedFor(given: unknown): Result | undefined {
 }
 
 /** The failure for whatever was thrown. Never throws. */
-export function failure(thrown: unknown): Result & { do: "fail" } {
+export function failure(thrown: unknown): Failure {
   const error = thrown as Partial<Error & { code: unknown }>;
   const type = typeOf(thrown);
   const code = read(() => (typeof error.code === "number" ? String(error.code) : error.code));
@@ -83,7 +96,17 @@ export function failure(thrown: unknown): Result & { do: "fail" } {
       ...(code && { code: storable(code) }),
       ...(trace && { trace: storable(trace, -LENGTH) }),
     },
+    [THROWN]: thrown,
   };
+}
+
+/** Returns or throws what has this result: that of a handler in a thread. */
+export function outcomeOf(result: Result | null): unknown {
+  if (!result) return undefined;
+  if (result.do === "complete") return result.output === undefined ? undefined : fromJson(result.output);
+  if (result.do !== "fail" || result.retry_in !== undefined || result.retryable === false) throw Object.assign(new Error(result.do), { [RESULT]: () => result });
+  const { type, trace, code } = result.details;
+  throw Object.assign(new Error(result.error), { name: type, stack: trace, ...(code && { code }) });
 }
 
 /** The text of whatever was thrown, and of its causes. Never throws. */
@@ -115,8 +138,8 @@ function told(thrown: any, tell: (one: any) => string | undefined, after: string
 }
 
 /** A failure with a type of this library. */
-export const failureOf = (type: string, error: string): Result & { do: "fail" } =>
-  ({ do: "fail", error: storable(error), details: { type } });
+export const failureOf = (type: string, error: string, cause?: unknown): Failure =>
+  ({ do: "fail", error: storable(error), details: { type }, [THROWN]: Object.assign(new Error(error, { cause }), { name: type }) });
 
 /**
  * Whether a call was refused because of a value. XX000 is the code of every internal error. The text,
@@ -126,8 +149,8 @@ export const isOfValue = ({ code, message }: any): boolean =>
   /^(22|54|XX000 .*invalid memory alloc request size)/s.test(`${code} ${message}`);
 
 /** The failure for an output that was refused, here or by the database. */
-export const invalidOutput = (error: unknown): Result & { do: "fail" } =>
-  failureOf("invalid_output", `the output cannot be stored as JSON: ${failure(error).error}`);
+export const invalidOutput = (error: unknown): Failure =>
+  failureOf("invalid_output", `the output cannot be stored as JSON: ${textOf(error)}`, error);
 
 // What an object has, unless its getter throws.
 function attempted<T>(get: () => T): T | undefined {

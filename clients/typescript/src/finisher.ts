@@ -1,12 +1,14 @@
 import { setImmediate } from "node:timers/promises";
 import type { Attempt } from "./attempt.js";
 import type { Link } from "./connection.js";
-import { invalidOutput, isOfValue, type Result } from "./endings.js";
+import { invalidOutput, isOfValue, textOf, type Result } from "./endings.js";
 import type { Logger } from "./log.js";
+import type { Reports } from "./reports.js";
 import { atMost, pause } from "./timing.js";
 
 interface Waiting {
   attempt: Attempt;
+  result: Result;
   text: string;
   failures: number;
   isReplaced: boolean;
@@ -22,23 +24,24 @@ const MOST_CHARACTERS = 2 ** 24;
 export class Finisher {
   #waiting: Waiting[] = [];
   #open = new Set<Waiting>();
+  #refused = new Set<Waiting>();
   #sending = false;
   #onEmpty = () => {};
 
   constructor(
     private readonly link: Link,
     private readonly logger: Logger,
+    private readonly reports: Reports,
   ) {}
 
   /** How many results cannot be sent for now, and so hold the places of their jobs. */
   get kept(): number {
-    if (this.link.isFailing || this.#open.size > MOST_RESULTS) return this.#open.size;
-    return [...this.#open].filter(({ failures }) => failures > 0).length;
+    return this.link.isFailing || this.#open.size > MOST_RESULTS ? this.#open.size : this.#refused.size;
   }
 
   /** Sends a result, and calls back when the server has answered. */
   send(attempt: Attempt, result: Result, onAnswer: () => void): void {
-    const one = { attempt, text: this.#text(attempt, result), failures: 0, isReplaced: false, onAnswer };
+    const one = { attempt, result, text: this.#text(attempt, result), failures: 0, isReplaced: false, onAnswer };
     this.#open.add(one);
     this.#push(one);
   }
@@ -54,12 +57,13 @@ export class Finisher {
   }
 
   #text(attempt: Attempt, result: Result): string {
-    if (result.do === "fail") this.logger.warn("attempt failed", { ...attempt.fields, error: result.error });
-    return textOf(attempt.job.id, attempt.token, result);
+    if (result.do === "fail") this.reports.failed(attempt, result);
+    return elementOf(attempt.job.id, attempt.token, result);
   }
 
   #answered(one: Waiting): void {
     this.#open.delete(one);
+    this.#refused.delete(one);
     one.onAnswer();
     if (this.#open.size === 0) this.#onEmpty();
   }
@@ -87,18 +91,20 @@ export class Finisher {
   async #finish(results: Waiting[]): Promise<void> {
     try {
       const rows = await this.link.rows(FINISH, [`[${results.map(({ text }) => text).join(",")}]`]);
-      for (const { ord, done, reason } of rows) {
-        const result = results[ord - 1]!;
-        if (!done && reason !== "locked") this.logger.warn("job lost, result discarded", { ...result.attempt.fields, reason });
-        if (reason === "locked") void this.#repeat(result, reason); // by another transaction
-        else this.#answered(result);
+      for (const { ord, state, done, reason } of rows) {
+        const one = results[ord - 1]!;
+        if (!done && reason !== "locked") this.logger.warn("job lost, result discarded", { ...one.attempt.fields, reason });
+        if (done && state === "discarded" && one.result.do === "fail") this.reports.discarded(one.attempt, one.result);
+        if (reason === "locked") void this.#repeat(one, reason); // by another transaction
+        else this.#answered(one);
       }
     } catch (error) {
       if (this.link.closed.aborted) return;
       const [one] = results as [Waiting];
       if (results.length > 1) for (const result of results) await this.#finish([result]);
       else if (isOfValue(error) && !one.isReplaced) {
-        one.text = this.#text(one.attempt, invalidOutput(error));
+        one.result = invalidOutput(error);
+        one.text = this.#text(one.attempt, one.result);
         one.isReplaced = true;
         await this.#finish([one]);
       } else void this.#repeat(one, error);
@@ -106,14 +112,15 @@ export class Finisher {
   }
 
   async #repeat(one: Waiting, error: unknown): Promise<void> {
-    this.logger.warn("result refused, retrying", { ...one.attempt.fields, error });
+    this.logger.warn("result refused, retrying", { ...one.attempt.fields, error: textOf(error) });
+    this.#refused.add(one);
     one.failures = await pause(++one.failures, this.link.hurried, this.link.closed);
     this.#push(one);
   }
 }
 
 /** The element of the argument of `jobs.finish_many`. */
-export function textOf(id: number, token: number, result: Result): string {
+export function elementOf(id: number, token: number, result: Result): string {
   if (result.do !== "complete" || result.output === undefined) return JSON.stringify({ id, token, ...result });
   return `{"id":${id},"token":${token},"do":"complete","output":${result.output}}`;
 }

@@ -1,5 +1,6 @@
 import { rows, toInterval, type Database, type Duration } from "./database.js";
 import { toArray, toJson } from "./json.js";
+import { toKind, type Kind } from "./kind.js";
 import type { Middleware } from "./middleware.js";
 
 /** The state of a job. */
@@ -91,14 +92,16 @@ export class Producer {
   }
 
   /** Inserts a job on the caller's connection or in its transaction. */
-  async insert<Args = unknown, Wait extends boolean = true>(
-    database: Database,
-    kind: string,
-    ...given: [args?: Args, options?: InsertOptions<Wait>]
-  ): Promise<Inserted<Wait>> {
+  insert<Args, Wait extends boolean = true>(
+    database: Database, kind: Kind<Args>, args: Args, options?: InsertOptions<Wait>,
+  ): Promise<Inserted<Wait>>;
+  insert<Args = unknown, Wait extends boolean = true>(
+    database: Database, kind: string, args?: Args, options?: InsertOptions<Wait>,
+  ): Promise<Inserted<Wait>>;
+  async insert(database: Database, kind: string | Kind<any>, ...given: [args?: unknown, options?: InsertOptions]): Promise<any> {
     const [args, options] = given;
-    const job = given.length > 0 ? { ...options, kind, args } : { kind };
-    return (await this.insertMany<Wait>(database, [job]))[0]!;
+    const job = { ...toKind(kind).job(args, options), ...(given.length === 0 && { args: {} }) };
+    return (await this.insertMany(database, [job]))[0]!;
   }
 
   /** Inserts all of the jobs in one statement, or none if one is refused. */
@@ -120,15 +123,15 @@ export class Producer {
 const plain = new Producer();
 
 /** Inserts a job on the caller's connection or in its transaction. */
-export const insert: Producer["insert"] = (...given) => plain.insert(...given);
+export const insert: Producer["insert"] = plain.insert.bind(plain);
 
 /** Inserts all of the jobs in one statement, or none if one is refused. */
-export const insertMany: Producer["insertMany"] = (...given) => plain.insertMany(...given);
+export const insertMany: Producer["insertMany"] = plain.insertMany.bind(plain);
 
 const INSERT = "select to_json(i)::text as row from jobs.insert_many($1::text::jsonb) as i order by ord";
 
-// The members of an element of the argument of jobs.insert_many.
-function parametersOf(job: NewJob): object {
+/** The members of an element of the argument of `jobs.insert_many`. */
+export function parametersOf(job: { args?: unknown; uniqueOpts?: object }): object {
   if ("args" in job && !hasJson(job.args)) throw new TypeError(`args must be JSON, not ${typeof job.args}; pass {} for none`);
   return toSnake({ ...job, ...(job.uniqueOpts && { uniqueOpts: toSnake(job.uniqueOpts) }) });
 }

@@ -10,6 +10,10 @@ export const jobRows = (jobs: string): string =>
     extract(epoch from deadline_at - attempted_at) as whole,
     extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
 
+/** The row of a job, and whether it counts as completed in a transaction: for handlers in threads. */
+export let rowOf: (job: Job<any>) => JobRow;
+export let setCompleted: (job: Job<any>, isCompleted: boolean) => void;
+
 /** The job that a handler gets. */
 export class Job<Args = unknown> {
   readonly id: number;
@@ -34,8 +38,13 @@ export class Job<Args = unknown> {
   /** When the attempt is over, in this machine's clock; null if it has no limit. */
   readonly deadline: Date | null;
   #isCompleted = false;
-  readonly #token: number;
+  readonly #row: JobRow;
   readonly #progress: (value: string) => Promise<void>;
+
+  static {
+    rowOf = (job) => job.#row;
+    setCompleted = (job, isCompleted) => (job.#isCompleted = isCompleted);
+  }
 
   constructor(
     row: JobRow,
@@ -49,7 +58,7 @@ export class Job<Args = unknown> {
     this.scheduledAt = new Date(row.scheduled_at);
     this.attemptedAt = new Date(row.attempted_at);
     this.deadline = row.left === null ? null : new Date(Date.now() + row.left * 1000);
-    this.#token = row.token;
+    this.#row = row;
     this.#progress = progress;
   }
 
@@ -69,12 +78,12 @@ export class Job<Args = unknown> {
    * was committed.
    */
   async complete(transaction: Database, output?: unknown): Promise<void> {
-    const values: Value[] = [String(this.id), String(this.#token), output === undefined ? null : toJson(output)];
+    const values: Value[] = [String(this.id), String(this.#row.token), output === undefined ? null : toJson(output)];
     const complete = "jobs.complete($1::text::bigint, $2::text::bigint, nullif($3::text::jsonb, 'null'))";
     // Set before the call: from then on the job is locked, and no heartbeat may wait for that.
     this.#isCompleted = true;
     try {
-      await rows(transaction, `select to_json(${complete})::text as row`, values);
+      await rows(transaction, `select to_json(${complete})::text as row`, values, "worker");
     } catch (error) {
       this.#isCompleted = false;
       throw error;

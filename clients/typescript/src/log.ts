@@ -15,7 +15,8 @@ export const textLogger: Logger = {
 function asText(message: string, fields: Record<string, any> = {}): string {
   const { job, kind, attempt, max_attempts, type, error, trace, ...others } = fields;
   const parts = [];
-  if (attempt) parts.push(`job ${job} (${kind}), attempt ${attempt}${max_attempts ? ` of ${max_attempts}` : ""}`);
+  const number = attempt === undefined ? "" : `, attempt ${attempt}${max_attempts === undefined ? "" : ` of ${max_attempts}`}`;
+  if (job !== undefined) parts.push(`job ${job} (${kind})${number}`);
   const named = Object.entries(others).map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`);
   if (named.length > 0) parts.push(named.join(", "));
   if (error !== undefined) parts.push(type ? `${type}: ${error}` : error);

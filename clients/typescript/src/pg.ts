@@ -17,6 +17,7 @@ export const connectPg =
     client.on("error", () => {}); // the next statement fails with it
     await client.connect();
     return {
+      host: client.host,
       query: async (text, values, name) => (await client.query({ text, values, name })).rows,
       async cancel() {
         const { host, port, processID, secretKey } = client;

@@ -33,6 +33,7 @@ export function connectPostgres(config: string | object): Connect {
     // It connects with the first statement.
     await sql.unsafe("select 1").catch((error) => close().then(() => Promise.reject(error)));
     return {
+      host: path || server.host,
       query: (text, values, name) => (query = sql.unsafe<{ row: string }[]>(text, values, { prepare: name !== undefined })),
       async cancel() {
         const session = socket;

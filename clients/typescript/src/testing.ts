@@ -2,7 +2,7 @@ import { AssertionError } from "node:assert";
 import { Attempt } from "./attempt.js";
 import { rows, run, toInterval, type Database, type Duration } from "./database.js";
 import { failure, invalidOutput, isOfValue, type Result } from "./endings.js";
-import { FINISH, textOf } from "./finisher.js";
+import { elementOf, FINISH } from "./finisher.js";
 import { RESULTS, type JobResult, type State } from "./insert.js";
 import { jobRows, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
@@ -66,7 +66,7 @@ export async function workAll(transaction: Database, worker: Worker): Promise<Wo
 
 async function work(transaction: Database, worker: Worker, row: JobRow): Promise<void> {
   const attempt = new Attempt(row, async () => {});
-  const finish = (result: Result) => rows(transaction, FINISH, [`[${textOf(row.id, row.token, result)}]`]);
+  const finish = (result: Result) => rows(transaction, FINISH, [`[${elementOf(row.id, row.token, result)}]`]);
   // Returns no rows: Kysely returns one for this.
   const undo = () => run(transaction, "rollback to before_handler", []);
   await run(transaction, "savepoint before_handler", []);

@@ -1,47 +1,25 @@
-import { randomBytes } from "node:crypto";
-import { hostname } from "node:os";
 import { setImmediate } from "node:timers/promises";
-import { inspect } from "node:util";
-import { Attempt, completion, type Handler } from "./attempt.js";
-import { Link, type Connect } from "./connection.js";
+import { Attempt, type Handler } from "./attempt.js";
+import { Batch, type BatchHandler } from "./batch.js";
+import { lineOf, Link, Unusable, type Connect } from "./connection.js";
+import type { Database } from "./database.js";
 import type { Result } from "./endings.js";
 import { Finisher } from "./finisher.js";
+import { check, Handlers, type BatchOptions, type Group, type Handling, type KindOptions } from "./handlers.js";
+import { ABOUT, checkExtension, hinted, firstHint, type About } from "./hints.js";
 import { jobRows, type Job, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
-import { textLogger, type Logger } from "./log.js";
-import type { Middleware } from "./middleware.js";
+import { toKind, type Kind } from "./kind.js";
+import { watchLoop } from "./loop.js";
+import { settled, type WorkerOptions } from "./options.js";
 import { connectPg } from "./pg.js";
+import { Places } from "./places.js";
 import { connectPostgres } from "./postgres.js";
+import { Reports } from "./reports.js";
+import { sync, type Change, type Periodic, type PeriodicOptions } from "./sync.js";
+import type { InThread } from "./threads.js";
 import { aborted, atMost, sleep } from "./timing.js";
 import { VERSION } from "./version.js";
-
-/** Options of a worker. Times are in seconds. */
-export interface WorkerOptions {
-  /** Queues, or queues with the weights by which they share the places. Default: `["default"]`. */
-  queues?: readonly string[] | Readonly<Record<string, number>>;
-  /** The maximum number of handlers that run at once. Default: 10. */
-  concurrency?: number;
-  /** How long a handler may run, unless its kind has a timeout; -1 is no limit. Default: no limit. */
-  timeout?: number;
-  /** How long a job stays with a dead worker before it is rescued. Default: 30. */
-  lease?: number;
-  /** How long handlers may go on after a stop. Default: 10. */
-  grace?: number;
-  /** The worker's name in `jobs.workers`. Default: `HOST:PID:RANDOM`. */
-  name?: string;
-  /** Shown in `jobs.workers`, beside the library's name and version. */
-  info?: Record<string, unknown>;
-  /** Middleware around every handler, the first outermost. Default: none. */
-  middleware?: readonly Middleware[];
-  /** The logger. Default: lines of text by `console`. */
-  logger?: Logger;
-}
-
-/** Options of a kind. */
-export interface KindOptions {
-  /** How long its handler may run, in seconds; -1 is no limit. Default: the worker's timeout. */
-  timeout?: number;
-}
 
 const FETCH = jobRows(`jobs.fetch_any(queues => $1::text::text[], max_jobs => $2::text::int, worker => $3::text,
   lease => $4::text::interval, kinds => $5::text::text[])`);
@@ -54,6 +32,7 @@ const HEARTBEAT = `select to_json(cancel_requested)::text as row
   from (select $1::text::bigint[] as ids, $2::text::bigint[] as tokens) held,
     generate_series(1, cardinality(ids), 10000) n,
     jobs.heartbeat_many(ids[n:n + 9999], tokens[n:n + 9999])`;
+const LEAVE = "select to_json(jobs.worker_leave($1::text))::text as row";
 const PROGRESS = `select to_json(cancel_requested)::text as row
   from jobs.heartbeat($1::text::bigint, $2::text::bigint, progress => $3::text::jsonb)`;
 
@@ -64,23 +43,22 @@ const SENDING = 10; // seconds after the last handler ended
 // The workers of this process within `run()`, and the handlers that they left behind.
 let [mains, left] = [0, 0];
 
-// A name as the database stores it.
-const asKept = (name: string) => String(name).normalize("NFC");
-
 /** Fetches jobs and runs their handlers, many at once. */
 export class Worker {
   /** The worker's name in `jobs.workers`. */
   readonly name: string;
   readonly #options;
-  readonly #weights: Map<string, number>;
-  readonly #handlers = new Map<string, KindOptions & { handler: Handler<any> }>();
-  #otherwise?: KindOptions & { handler: Handler<any> };
+  readonly #handlers = new Handlers();
+  readonly #periodic: Periodic[] = [];
 
-  // Each holds a place until its handler has ended.
-  readonly #running = new Map<Attempt, Promise<void>>();
+  readonly #places: Places;
   readonly #held = new Set<Attempt>(); // until the server has their results
+  readonly #gathering = new Map<string, { batch: Batch; attempts: Attempt[]; late?: NodeJS.Timeout }>();
+  #ran: Attempt[] = []; // since the last look at the loop
+  #groups: Group[] = [];
   #command = "run";
-  #wake = () => {};
+  #isAwake = false;
+  #onWake = () => {};
 
   readonly #stopping = new AbortController(); // no more fetches
   readonly #cancelling = new AbortController(); // handlers are cancelled
@@ -91,70 +69,71 @@ export class Worker {
   readonly #finisher: Finisher;
   #started?: Promise<void>;
   #ended?: Promise<void>;
+  #failure?: { error: unknown };
 
   /** The database is a URL, or `{ connect }` with a function such as `connectPg({..})`. */
   constructor(database: string | { connect: Connect }, options: WorkerOptions = {}) {
-    const name = `${hostname().slice(0, 60)}:${process.pid}:${randomBytes(4).toString("hex")}`;
-    const defaults = { queues: ["default"], concurrency: 10, lease: 30, grace: 10, name, info: {}, middleware: [] };
-    const known = { ...defaults, timeout: undefined, logger: textLogger };
-    for (const option of Object.keys(options)) if (!(option in known)) throw new RangeError(`unknown option ${option}`);
-    this.#options = { ...known, ...defined(options) };
+    this.#options = settled(options);
+    const { weights, concurrency, prefetch, logger, onError, onDiscarded } = this.#options;
     this.name = this.#options.name;
-    const { queues, concurrency, timeout, lease, grace, info, logger } = this.#options;
-    const given: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
-    const weights = given.map(([queue, weight]): [string, number] => [asKept(queue), weight]);
-    this.#weights = new Map(weights);
-    check(typeof queues === "object", "queues", queues, "be a list of names, or names with weights");
-    check(weights.length > 0, "queues", queues, "name at least one queue");
-    check(weights.length === this.#weights.size, "queues", queues, "name each queue once");
-    check(weights.every(([, weight]) => weight > 0 && weight < Infinity), "queues", queues, "have positive weights");
-    check(Number.isInteger(concurrency) && concurrency > 0, "concurrency", concurrency, "be an integer of at least 1");
-    check(lease > 0, "lease", lease, "be positive");
-    check(grace >= 0, "grace", grace, "be at least 0");
-    checkTimeout(timeout);
-    check(completion(info).do === "complete", "info", info, "be JSON that the database can store");
-
+    this.#places = new Places(weights, concurrency, prefetch);
     const connect = typeof database === "string" ? connectUrl(database) : database?.connect;
     // The value is not shown: it can have a password.
     check(typeof connect === "function", "database", database && typeof database, "be a URL, or have a function connect");
     const connected = () => connect(this.name);
     this.#fetch = new Link(connected, this.#stopping.signal, this.#stopping.signal, logger);
-    this.#finish = new Link(connected, this.#cancelling.signal, this.#ending.signal, logger);
+    this.#finish = new Link(connected, this.#cancelling.signal, this.#ending.signal, logger, false);
     this.#control = new Link(connected, this.#cancelling.signal, this.#ending.signal, logger);
-    this.#finisher = new Finisher(this.#finish, logger);
+    this.#finisher = new Finisher(this.#finish, logger, new Reports(logger, onError, onDiscarded));
   }
 
-  /** Sets the handler of a kind. A worker fetches only kinds that have a handler. */
-  kind<Args = unknown>(kind: string, handler: Handler<Args>, options: KindOptions = {}): this {
-    kind = asKept(kind);
-    if (this.#handlers.has(kind)) throw new RangeError(`kind ${inspect(kind)} already has a handler`);
-    this.#handlers.set(kind, checked(`the handler of kind ${inspect(kind)}`, handler, options));
+  /** Sets the handler of a kind: a function, or a module's in threads. A worker fetches only kinds that have a handler. */
+  kind<Args = unknown>(kind: string | Kind<Args>, handler: Handler<Args> | InThread, options: KindOptions = {}): this {
+    this.#handlers.set(kind, handler, options);
+    return this;
+  }
+
+  /** Sets the handler of a kind, which gets several jobs at once. */
+  batch<Args = unknown>(kind: string | Kind<Args>, handler: BatchHandler<Args>, options: BatchOptions = {}): this {
+    this.#handlers.set(kind, handler, options, true);
     return this;
   }
 
   /** Sets the handler of every other kind. */
-  otherwise(handler: Handler, options: KindOptions = {}): this {
-    if (this.#otherwise) throw new RangeError("every other kind already has a handler");
-    this.#otherwise = checked("the handler of every other kind", handler, options);
+  otherwise(handler: Handler, options: Omit<KindOptions, "concurrency"> = {}): this {
+    this.#handlers.setOthers(handler, options);
     return this;
+  }
+
+  /** Declares a periodic job, for `sync`. */
+  periodic<Args = unknown>(name: string, cron: string, kind: string | Kind<Args>, args: Args, options: PeriodicOptions = {}): this {
+    this.#periodic.push({ ...options, ...toKind(kind).job(args, options), name, cron });
+    return this;
+  }
+
+  /**
+   * Writes into the database, on the caller's connection or in its transaction, what it lacks or has
+   * otherwise of the defaults of kinds and of periodic jobs. Removes nothing. Returns what became of each.
+   */
+  sync(database: Database): Promise<Change[]> {
+    return sync(database, this.#handlers.defined, this.#periodic);
   }
 
   /** The queues that the worker fetches from. */
   get queues(): string[] {
-    return [...this.#weights.keys()];
+    return [...this.#options.weights.keys()];
   }
 
   /** The kinds that the worker fetches, or null for all. */
   get kinds(): string[] | null {
-    return this.#otherwise ? null : [...this.#handlers.keys()];
+    return this.#handlers.kinds;
   }
 
   /** Runs the handler of a job within the middleware. */
-  async handle(job: Job): Promise<unknown> {
-    const { handler } = this.#handlers.get(job.kind) ?? this.#otherwise!;
+  async handle(job: Job<any>, batch?: Batch): Promise<unknown> {
     const handle = this.#options.middleware.reduceRight(
       (next, layer) => (layer.work ? async () => layer.work!(job, next) : next),
-      async () => handler(job, job.signal),
+      async () => this.#handlers.run(job, batch),
     );
     return handle();
   }
@@ -176,7 +155,7 @@ export class Worker {
     const ended = this.start().then(() => this.#ended);
     const code = await ended.then(() => 0, () => 1);
     for (const [event, listener] of Object.entries(listeners)) process.off(event, listener);
-    left += this.#running.size;
+    left += this.#places.running.size;
     // Their timers and sockets would keep the process alive.
     if (--mains === 0 && left > 0) process.exit(code);
     return ended;
@@ -212,34 +191,53 @@ export class Worker {
 
   #stop(): void {
     this.#stopping.abort();
+    this.#releaseWaiting();
+    for (const { attempts, late } of this.#gathering.values()) {
+      clearTimeout(late);
+      for (const attempt of attempts) attempt.abort("stopping");
+    }
+    this.#gathering.clear();
     this.#wake();
   }
 
   async #start(): Promise<void> {
     if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
-    this.#options.logger.info("worker started", { worker: this.name });
-    await Promise.race([this.#beat(), aborted(this.#stopping.signal)]).catch(async (error) => {
+    this.#groups = this.#handlers.groups;
+    await Promise.race([this.#greet(), aborted(this.#stopping.signal)]).catch(async (error) => {
       this.#ending.abort();
       await this.#control.close();
-      throw error;
+      throw error instanceof Unusable ? error.error : hinted(error, firstHint(error, this.#control.role));
     });
     this.#ended = this.#work();
     this.#ended.catch(() => {}); // for those who wait for it
   }
 
+  async #greet(): Promise<void> {
+    const [about]: [About?] = (await this.#control.rows(ABOUT, [], BEATING)) as any;
+    checkExtension(about!);
+    for (const link of [this.#fetch, this.#finish, this.#control]) link.role = about!.user;
+    await this.#beat();
+    const { database, user, extension } = about!;
+    const { concurrency, logger } = this.#options;
+    const [worker, queues, kinds, host] = [this.name, this.queues, this.kinds ?? "all kinds", this.#control.host];
+    logger.info("worker started", { worker, queues, kinds, concurrency, database, user, host, extension, library: VERSION });
+  }
+
   async #work(): Promise<void> {
     const { logger } = this.#options;
+    const { running } = this.#places;
+    const endWatch = watchLoop(logger, () => [...running.keys(), ...this.#ran.splice(0)]);
     const cancelled = aborted(this.#cancelling.signal);
     const controlling = this.#controlling();
     const fetching = this.#fetching();
     await aborted(this.#stopping.signal);
     // A wait is ended. A fetch under way is not: its jobs are ours and are released.
     const fetched = this.#fetch.isWaiting ? this.#fetch.interrupt(fetching) : fetching;
-    const emptied = Promise.all([fetched, ...this.#running.values()]);
+    const emptied = Promise.all([fetched, ...running.values()]);
     await Promise.race([emptied, cancelled]);
-    for (const attempt of this.#running.keys()) attempt.abort("stopping");
+    for (const attempt of running.keys()) attempt.abort("stopping");
     await atMost(1, emptied);
-    for (const attempt of this.#running.keys()) {
+    for (const attempt of running.keys()) {
       logger.warn("handler did not stop", attempt.fields);
       // A job that is completed in a transaction is locked by it.
       if (!attempt.job.isCompleted) this.#settle(attempt, { do: "release" });
@@ -248,9 +246,11 @@ export class Worker {
     const lost = await this.#finisher.flush(SENDING, fetched);
     this.#ending.abort();
     await this.#control.interrupt(controlling);
-    await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.close()]);
+    endWatch();
+    await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.last(LEAVE, [this.name])]);
     if (lost > 0) logger.error("results could not be sent", { worker: this.name, results: lost });
     logger.info("worker stopped", { worker: this.name });
+    if (this.#failure) throw this.#failure.error;
     if (lost > 0) throw new Error(`results could not be sent: ${lost}`);
   }
 
@@ -258,58 +258,138 @@ export class Worker {
 
   async #fetching(): Promise<void> {
     const stopping = this.#stopping.signal;
-    const { concurrency, lease, logger } = this.#options;
-    const kinds = this.kinds && toArray(this.kinds);
+    const { logger } = this.#options;
     while (!stopping.aborted) {
-      const free = concurrency - this.#running.size - this.#finisher.kept;
-      if (free <= 0 || this.#command !== "run") {
-        await new Promise<void>((resolve) => (this.#wake = resolve));
-        await setImmediate(); // handlers that end together make room for one fetch
-        continue;
-      }
-      const [queues, most] = this.#next(free);
       try {
-        const values = [toArray(queues), String(most), this.name, `${lease} s`, kinds];
-        const jobs: JobRow[] = await this.#fetch.rows(FETCH, values);
-        for (const job of jobs) this.#begin(job);
-        if (jobs.length === most) continue;
-        await this.#fetch.rows(WAIT, [toArray(queues), `${IDLE_WAIT} s`], 2 * IDLE_WAIT, true);
+        this.#isAwake = false;
+        // The group that was first is the last next time.
+        this.#groups.push(...this.#groups.splice(0, 1));
+        const found = await this.#fetchFrom(this.#groups, this.#fetch);
+        if (found === "no place") await this.#woken();
+        else if (found === "less") await this.#waitForJobs();
       } catch (error) {
         if (stopping.aborted) return;
-        logger.error("fetch refused, retrying", { error });
+        if (error instanceof Unusable) return this.#fail(error.error);
+        logger.error("fetch refused, retrying", { error: lineOf(error) });
         await sleep(1, stopping);
       }
     }
   }
 
-  // The queues, the one furthest below its share first, and how many jobs to ask for.
-  #next(free: number): [queues: string[], most: number] {
-    const running = new Map<string, number>();
-    for (const { job } of this.#running.keys()) running.set(job.queue, (running.get(job.queue) ?? 0) + 1);
-    const load = (queue: string) => (running.get(queue) ?? 0) / this.#weights.get(queue)!;
-    const queues = [...this.#weights.keys()].sort((a, b) => load(a) - load(b));
-    const [first] = queues as [string];
-    const total = [...this.#weights.values()].reduce((sum, weight) => sum + weight);
-    const share = (this.#options.concurrency * this.#weights.get(first)!) / total;
-    const lacking = Math.ceil(share - (running.get(first) ?? 0));
-    return [queues, Math.min(free, Math.max(lacking, 1), 10_000)];
+  /** Fetches what there is a place for. Says whether there may be more, if there was any place. */
+  async #fetchFrom(groups: Group[], link: Link): Promise<"more" | "less" | "no place"> {
+    let found: "more" | "less" | "no place" = "no place";
+    for (const group of [...groups]) {
+      const free = this.#command === "run" && !this.#stopping.signal.aborted && this.#places.free(group, this.#finisher.kept);
+      group.hasMore ||= !free;
+      if (!free) continue;
+      const [queues, most] = free;
+      const values = [toArray(queues), String(most), this.name, `${this.#options.lease} s`, group.kinds && toArray(group.kinds)];
+      const rows: JobRow[] = await link.rows(FETCH, values);
+      group.hasMore = rows.length === most;
+      if (found !== "more") found = group.hasMore ? "more" : "less";
+      this.#take(rows);
+    }
+    return found;
+  }
+
+  /** Waits until there may be jobs. Meanwhile places of kinds can become free that have more. */
+  async #waitForJobs(): Promise<void> {
+    let isOver = false;
+    const queues = toArray(this.queues);
+    const waited = this.#fetch.rows(WAIT, [queues, `${IDLE_WAIT} s`], 2 * IDLE_WAIT, true).finally(() => (isOver = true));
+    waited.catch(() => {}); // it is awaited below
+    while (!isOver && this.#groups.length > 1) {
+      await Promise.race([waited, this.#woken()]);
+      const full = this.#groups.filter(({ hasMore }) => hasMore);
+      if (!isOver && full.length > 0) await this.#fetchFrom(full, this.#finish);
+    }
+    await waited;
+  }
+
+  async #woken(): Promise<void> {
+    if (!this.#isAwake) await new Promise<void>((resolve) => (this.#onWake = resolve));
+    this.#isAwake = false;
+    await setImmediate(); // handlers that end together make room for one fetch
+  }
+
+  #wake(): void {
+    this.#isAwake = true;
+    this.#onWake();
+  }
+
+  /** Ends the worker because of an error. */
+  #fail(error: unknown): void {
+    this.#options.logger.error("worker failed", { worker: this.name, error: lineOf(error) });
+    this.#failure = { error };
+    this.#stop();
   }
 
   // --- Handling ----------------------------------------------------------------------------------
 
-  #begin(row: JobRow): void {
-    const attempt: Attempt = new Attempt(row, (value) => this.#progress(attempt, value));
-    this.#held.add(attempt);
-    if (this.#stopping.signal.aborted) return this.#settle(attempt, { do: "release" });
-    const { timeout } = this.#handlers.get(row.kind) ?? this.#otherwise!;
-    attempt.timeOutIn(limit(row, timeout ?? this.#options.timeout), (result) => this.#settle(attempt, result));
-    this.#running.set(attempt, this.#run(attempt));
+  #take(rows: JobRow[]): void {
+    const { waiting } = this.#places;
+    for (const row of rows) {
+      const attempt: Attempt = new Attempt(row, (value) => this.#progress(attempt, value));
+      this.#held.add(attempt);
+      waiting.add(attempt);
+    }
+    if (!this.#stopping.signal.aborted) this.#begin();
+    if (this.#command !== "run" || this.#stopping.signal.aborted) this.#releaseWaiting();
+    for (const attempt of waiting) attempt.waitAtMost(attempt.left(), () => this.#release(attempt));
   }
 
-  async #run(attempt: Attempt): Promise<void> {
-    const result = await attempt.run(() => this.handle(attempt.job));
-    this.#running.delete(attempt);
+  /** Begins what waits, as long as there are places. */
+  #begin(): void {
+    for (let attempt; (attempt = this.#places.next(this.#finisher.kept)); ) {
+      const { kind } = attempt.job;
+      const { batch } = this.#handlers.of(kind);
+      if (batch) this.#gather(kind, attempt, batch);
+      else this.#run(attempt, attempt.left(this.#timeoutOf(kind)));
+    }
+    for (const kind of this.#gathering.keys()) if (!this.#handlers.of(kind).batch!.linger) this.#close(kind);
+  }
+
+  /** The attempt waits for its batch. */
+  #gather(kind: string, attempt: Attempt, { handler, size, linger }: NonNullable<Handling["batch"]>): void {
+    const open = this.#gathering.get(kind) ?? { batch: new Batch(handler), attempts: [], late: undefined };
+    if (open.attempts.length === 0) {
+      this.#gathering.set(kind, open);
+      if (linger > 0) open.late = setTimeout(() => this.#close(kind), linger * 1000);
+    }
+    open.attempts.push(attempt);
+    this.#run(attempt, Infinity, open.batch);
+    const { concurrency = Infinity } = this.#handlers.of(kind);
+    if (open.attempts.length >= Math.min(size, this.#options.concurrency, concurrency)) this.#close(kind);
+  }
+
+  /** Begins a batch. */
+  #close(kind: string): void {
+    const { batch, attempts, late } = this.#gathering.get(kind)!;
+    this.#gathering.delete(kind);
+    clearTimeout(late);
+    const open = attempts.filter((attempt) => this.#places.running.has(attempt));
+    const seconds = Math.min(...open.map((attempt) => attempt.left(this.#timeoutOf(kind))));
+    for (const attempt of open) attempt.timeOutIn(seconds, (result, one) => this.#settle(one, result), open);
+    batch.close(attempts.length);
+  }
+
+  #timeoutOf(kind: string): number | undefined {
+    return this.#handlers.of(kind).timeout ?? this.#options.timeout;
+  }
+
+  #run(attempt: Attempt, seconds: number, batch?: Batch): void {
+    attempt.timeOutIn(seconds, (result) => this.#settle(attempt, result));
+    this.#places.running.set(attempt, this.#handled(attempt, batch));
+  }
+
+  async #handled(attempt: Attempt, batch?: Batch): Promise<void> {
+    const result = await attempt.run(() => this.handle(attempt.job, batch));
+    batch?.leave(attempt.job);
+    this.#places.running.delete(attempt);
+    this.#ran.push(attempt);
     this.#settle(attempt, result);
+    this.#begin();
     this.#wake();
   }
 
@@ -318,16 +398,35 @@ export class Worker {
     attempt.isSettled = true;
     const forget = () => {
       this.#held.delete(attempt);
-      this.#wake(); // if results held all places
+      this.#begin(); // if results held all places
+      this.#wake();
     };
     if (result) this.#finisher.send(attempt, result, forget);
     else forget();
+  }
+
+  /** Gives back an attempt whose handler has not begun. */
+  #release(attempt: Attempt): void {
+    attempt.stopWaiting();
+    this.#places.waiting.delete(attempt);
+    this.#settle(attempt, { do: "release" });
+  }
+
+  #releaseWaiting(): void {
+    for (const attempt of this.#places.waiting) this.#release(attempt);
+  }
+
+  #cancel(attempt: Attempt): void {
+    if (this.#places.waiting.has(attempt)) this.#release(attempt); // which cancels it
+    else if (!attempt.job.isCompleted) attempt.abort("cancelled");
   }
 
   #lose(attempt: Attempt): void {
     // A job that completed while the answer was on its way looks lost, and is not.
     if (attempt.isSettled || attempt.job.isCompleted) return;
     this.#options.logger.warn("job lost", attempt.fields);
+    this.#places.waiting.delete(attempt);
+    attempt.stopWaiting();
     this.#settle(attempt, null);
     attempt.abort("lost");
   }
@@ -336,7 +435,7 @@ export class Worker {
     try {
       const values = [String(attempt.job.id), String(attempt.token), progress];
       const [isCancelled] = await this.#finish.rows(PROGRESS, values);
-      if (isCancelled && !attempt.job.isCompleted) attempt.abort("cancelled");
+      if (isCancelled) this.#cancel(attempt);
     } catch (error) {
       if (["55000", "P0002"].includes((error as any).code)) this.#lose(attempt);
       throw error;
@@ -349,7 +448,7 @@ export class Worker {
     const ending = this.#ending.signal;
     const pace = Math.min(this.#options.lease / 3, 10);
     const refused = (call: string) => async (error: unknown) => {
-      if (!ending.aborted) this.#options.logger.error(`${call} refused, retrying`, { error });
+      if (!ending.aborted) this.#options.logger.error(`${call} refused, retrying`, { error: lineOf(error) });
       await sleep(Math.min(pace, 1), ending);
     };
     while (!ending.aborted) {
@@ -367,7 +466,8 @@ export class Worker {
     if (command !== this.#command) {
       logger.info("operator command received", { worker: this.name, command });
       this.#command = command;
-      if (command === "stop") this.#stopping.abort();
+      if (command === "stop") this.#stop();
+      else if (command !== "run") this.#releaseWaiting();
       this.#wake();
     }
     const held = [...this.#held];
@@ -377,15 +477,9 @@ export class Worker {
     answers.forEach((isCancelled, at) => {
       const attempt = held[at]!;
       if (isCancelled === null) this.#lose(attempt);
-      else if (isCancelled && !attempt.job.isCompleted) attempt.abort("cancelled");
+      else if (isCancelled) this.#cancel(attempt);
     });
   }
-}
-
-/** The seconds until the attempt is over: by the server's deadline or the handler's timeout. */
-function limit(row: JobRow, timeout = -1): number {
-  const own = timeout < 0 ? Infinity : timeout;
-  return row.left === null ? own : Math.min(own, row.left - Math.min(row.whole / 20, 1));
 }
 
 // Uses the driver that is installed.
@@ -399,19 +493,3 @@ function noDriver(cause: unknown): never {
   const message = "no driver for Postgres is installed: run npm install pg, or npm install postgres";
   throw Object.assign(new Error(message, { cause }), { code });
 }
-
-function check(isRight: boolean, option: string, value: unknown, rule: string): void {
-  if (!isRight) throw new RangeError(`${option} must ${rule}, not ${inspect(value)}`);
-}
-
-function checked(whose: string, handler: any, options: KindOptions): KindOptions & { handler: Handler<any> } {
-  check(typeof handler === "function", whose, handler, "be a function");
-  checkTimeout(options.timeout);
-  return { handler, ...options };
-}
-
-const checkTimeout = (timeout?: number): void =>
-  check(timeout === undefined || timeout === -1 || timeout > 0, "timeout", timeout, "be positive, or -1 for no limit");
-
-const defined = <T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } =>
-  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as any;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { randomInt, randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { connectPg, connectPostgres, insert, Producer, waitFor, Worker } from "postgres-jobs";
+import { connectPg, connectPostgres, Discard, insert, Producer, waitFor, Worker } from "postgres-jobs";
 import { workAll } from "postgres-jobs/testing";
 import { url, withDatabase } from "./database.mjs";
 import { blocks, blockWith, complaints, load } from "./readme/blocks.mjs";
@@ -10,12 +10,14 @@ import { blocks, blockWith, complaints, load } from "./readme/blocks.mjs";
 /** Sets what the blocks take for given, as readme/given.d.ts declares it. */
 function give(client, queue) {
   const given = {
-    Worker, Producer, connectPg, connectPostgres, assert,
+    Worker, Producer, Discard, connectPg, connectPostgres, assert,
     test: (_name, run) => (given.runTest = run),
     url, client, ca: "", order: randomInt(2 ** 31), customer: `${queue}@example.com`, recorded: [],
     worker: new Worker(url, { queues: [queue] }),
     mailer: { send: async (to) => `message to ${to}` },
-    metrics: { record: (kind) => given.recorded.push(kind) },
+    metrics: { record: (kind) => given.recorded.push(kind), count: (kind, { message }) => given.recorded.push(kind, message) },
+    sentry: { captureException: ({ message }, hint) => given.recorded.push(message, hint) },
+    store: async (rows) => rows.map((row) => row === "new"),
     placeOrder: (_client, to) => insert(client, "email.send", { to }, { queue }),
     tenant: () => "blue",
   };
@@ -51,6 +53,15 @@ const checks = {
   },
   // insert.test.mjs inserts by these.
   "const inDrizzle": async (run) => assert.deepEqual(Object.keys(await run()), ["inDrizzle", "inKysely"]),
+  defineKind: async (run, client) => {
+    await client.query("begin");
+    await run();
+    const { rows } = await client.query("select queue, priority, max_attempts from jobs.jobs where args = $1", [{ to: customer }]);
+    assert.deepEqual(rows, [{ queue: "mail", priority: 2, max_attempts: 5 }]);
+    const { rows: periodic } = await client.query("select time_zone, queue from jobs.periodic where name = 'email.weekly'");
+    assert.deepEqual(periodic, [{ time_zone: "Europe/Berlin", queue: "mail" }]);
+    await client.query("rollback");
+  },
   'test("an order is confirmed"': async (run, client) => {
     worker.kind("email.send", () => "sent");
     await run();
@@ -66,12 +77,28 @@ const checks = {
       globalThis.fetch = fetch;
     }
   },
+  'worker.batch("event.store"': async (run, client) => {
+    await run();
+    assert.deepEqual(await work(client, worker, "event.store", { row: "new" }), { stored: true });
+    await assert.rejects(work(client, worker, "event.store", { row: "old" }), /^AssertionError.*: duplicate/);
+  },
+  // threads.test.mjs runs some.
+  'worker.kind("image.resize"': (run) => run(),
   "await worker.start();": async (run, client) => {
     worker.kind("k", () => {});
     await run();
     await worker.ended();
   },
   "connect: connectPg(": (run) => run(), // it connects when it is started
+  onDiscarded: async (run, client, queue) => {
+    const { worker } = await run();
+    const failing = worker.kind(queue, () => Promise.reject(new Error("no")));
+    await failing.start();
+    const { id } = await insert(client, queue, {}, { maxAttempts: 1 });
+    await waitFor(client, [id]);
+    await failing.stop();
+    assert.deepEqual(given.recorded, [queue, "no", "no", { extra: { job: id } }]);
+  },
   "const timed": async (run, client) => {
     const { worker } = await run();
     const kind = randomUUID();
@@ -98,7 +125,7 @@ async function check(part, client, queue, block = blockWith(part)) {
   await client.query("create schema if not exists readme");
   await client.query("set search_path = readme");
   await client.query("create table if not exists orders (id bigint)");
-  await checks[part](() => load(block), client);
+  await checks[part](() => load(block), client, queue);
 }
 
 test("every block is that of a check", () => {

@@ -2,7 +2,9 @@
 import type { Knex } from "knex";
 import type { Client, Pool, PoolClient } from "pg";
 import type { Sql, TransactionSql } from "postgres";
-import { connectPg, connectPostgres, insert, insertMany, Producer, waitFor, Worker, type Job } from "postgres-jobs";
+import {
+  connectPg, connectPostgres, defineKind, insert, insertMany, Producer, waitFor, Worker, type BatchJob, type Job, type Kind,
+} from "postgres-jobs";
 import { tracing } from "postgres-jobs/opentelemetry";
 import { advance, assertInserted, workAll } from "postgres-jobs/testing";
 
@@ -34,6 +36,48 @@ export async function producing(
   // @ts-expect-error: not a connection
   await insert("postgresql://", "mail");
   return [seen, sent];
+}
+
+const SendMail = defineKind<Mail>("mail", { queue: "mail", timeout: 30, uniqueOpts: { byArgs: ["to"] } });
+
+export async function kinds(database: Client) {
+  const { id } = await insert(database, SendMail, { to: "ada" }, { priority: 2 });
+  id satisfies number;
+  await insertMany(database, [SendMail.job({ to: "ada" }, { scheduledAt: new Date() }), { kind: "other", args: 1 }]);
+  // @ts-expect-error: args of another type
+  await insert(database, SendMail, { from: "ada" });
+  // @ts-expect-error: more args
+  await insert(database, SendMail, { to: "ada", from: "eve" });
+  // @ts-expect-error: no args
+  await insert(database, SendMail);
+  // @ts-expect-error: args of another type
+  SendMail.job({ from: "ada" });
+  // @ts-expect-error: no such kind
+  await insert(database, SendMial, { to: "ada" });
+  // @ts-expect-error: an object that is no kind
+  await insert(database, { name: "mail" }, { to: "ada" });
+  // @ts-expect-error: no such default
+  defineKind<Mail>("mail", { max_attempts: 3 });
+  // @ts-expect-error: a kind of other args
+  SendMail satisfies Kind<{ from: string }>;
+  new Worker("postgresql://")
+    .kind(SendMail, (job) => job.args.to.length, { concurrency: 2 })
+    .kind(SendMail, { thread: new URL("file:///mail.js") })
+    .batch(SendMail, (jobs) => jobs.forEach((job) => job.end(job.args.to)), { size: 10, linger: 0.1 })
+    .batch("other", async (jobs: BatchJob<Mail>[], signal) => jobs[0]?.end(signal.aborted))
+    .periodic("daily", "@daily", SendMail, { to: "ada" }, { timeZone: "Europe/Berlin" })
+    // @ts-expect-error: args have no such member
+    .kind(SendMail, (job) => job.args.from)
+    // @ts-expect-error: a handler of other args
+    .kind(SendMail, (job: Job<{ from: string }>) => job.args.from)
+    // @ts-expect-error: a handler of other args
+    .batch(SendMail, (jobs: BatchJob<{ from: string }>[]) => jobs[0]?.args.from)
+    // @ts-expect-error: args of another type
+    .periodic("daily", "@daily", SendMail, { from: "ada" })
+    // @ts-expect-error: neither a function nor a thread
+    .kind(SendMail, { timeout: 5 });
+  const [change] = await worker.sync(database);
+  return change?.outcome === "created";
 }
 
 export const worker = new Worker(connected(), { queues: { mail: 3, default: 1 }, middleware: [tracing()] })

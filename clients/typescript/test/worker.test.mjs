@@ -69,6 +69,8 @@ async function network(t) {
 
 const require = createRequire(import.meta.url);
 const quiet = { info() {}, warn() {}, error() {} };
+// What a worker reads first.
+const about = [{ row: '{"extension":"0.1.0","database":"d","user":"u"}' }];
 
 async function worked(worker, run) {
   await worker.start();
@@ -356,6 +358,8 @@ withDatabase("a failed attempt is logged, one that ends otherwise is not", async
     invalid: "the output cannot be stored as JSON: NaN has no JSON form",
     refused: /^the output cannot be stored as JSON: .*Unicode/,
   };
+  const invalid = ["invalid_output", "undefined"];
+  const types = { fails: ["TypeError", "string"], tarries: ["timeout", "undefined"], invalid, refused: invalid };
   const ids = {};
   await worked(worker, async () => {
     for (const kind of [...Object.keys(errors), "is cancelled", "is put off"]) {
@@ -364,14 +368,18 @@ withDatabase("a failed attempt is logged, one that ends otherwise is not", async
     await waitFor(client, Object.values(ids));
   });
   for (const [kind, error] of Object.entries(errors)) {
-    const [[level, message, fields], ...more] = lines.filter(([, , { job }]) => job === ids[kind]);
+    const [[level, message, fields], discarded, ...more] = lines.filter(([, , { job }]) => job === ids[kind]);
     assert.deepEqual([level, message, more], ["warn", "attempt failed", []]);
-    assert.deepEqual({ ...fields, error: "" }, { job: ids[kind], kind, attempt: 1, error: "" });
-    error instanceof RegExp ? assert.match(fields.error, error) : assert.equal(fields.error, error);
+    assert.deepEqual(discarded, ["error", "job discarded", fields]);
+    const { error: text, type, trace, ...others } = fields;
+    assert.deepEqual(others, { job: ids[kind], kind, attempt: 1, max_attempts: 1 });
+    assert.deepEqual([type, typeof trace], types[kind]);
+    error instanceof RegExp ? assert.match(text, error) : assert.equal(text, error);
   }
   const others = lines.filter(([, , { kind }]) => !(kind in errors));
-  const named = { worker: worker.name };
-  assert.deepEqual(others, [["info", "worker started", named], ["info", "worker stopped", named]]);
+  assert.deepEqual(others.map(([level, message, fields]) => [level, message, fields.worker]), [
+    ["info", "worker started", worker.name], ["info", "worker stopped", worker.name],
+  ]);
 });
 
 withDatabase("a handler that is left behind is logged", async (client, queue) => {
@@ -560,9 +568,9 @@ test("the default logger writes lines of text", async (t) => {
 test("what is no handler, and no args, is refused at once", async () => {
   const worker = new Worker("postgresql://", { logger: quiet });
   const told = (message) => ({ name: "RangeError", message });
-  assert.throws(() => worker.kind("k"), told("the handler of kind 'k' must be a function, not undefined"));
-  assert.throws(() => worker.kind("k", { timeout: 5 }), told("the handler of kind 'k' must be a function, not { timeout: 5 }"));
-  assert.throws(() => worker.otherwise(), told("the handler of every other kind must be a function, not undefined"));
+  assert.throws(() => worker.kind("k"), told("the handler of kind 'k' must be a function, or have a thread, not undefined"));
+  assert.throws(() => worker.kind("k", { timeout: 5 }), told("the handler of kind 'k' must be a function, or have a thread, not { timeout: 5 }"));
+  assert.throws(() => worker.otherwise(), told("the handler of every other kind must be a function, or have a thread, not undefined"));
   for (const args of [undefined, () => {}]) {
     await assert.rejects(insert({}, "k", args), { name: "TypeError", message: `args must be JSON, not ${typeof args}; pass {} for none` });
   }
@@ -595,6 +603,7 @@ test("a fetch that is never answered is given up", { timeout: 60_000 }, async ()
 test("an output that the server cannot store fails its attempt, and no other", { timeout: 60_000 }, async () => {
   const { Link } = await import("../dist/esm/connection.js");
   const { Finisher } = await import("../dist/esm/finisher.js");
+  const { Reports } = await import("../dist/esm/reports.js");
   const { signal } = new AbortController();
   const failed = ["fail", "invalid_output"];
   for (const [code, message, then] of [
@@ -609,7 +618,7 @@ test("an output that the server cannot store fails its attempt, and no other", {
       throw Object.assign(new Error(message), { severity: "ERROR", code });
     };
     const connect = async () => ({ query, cancel: async () => {}, close: async () => {} });
-    const finisher = new Finisher(new Link(connect, signal, signal, quiet), quiet);
+    const finisher = new Finisher(new Link(connect, signal, signal, quiet), quiet, new Reports(quiet));
     await new Promise((resolve) => {
       finisher.send({ job: { id: 1 }, token: 1, fields: {} }, { do: "complete", output: "[]" }, resolve);
     });
@@ -630,10 +639,12 @@ for (const [what, refuse] of Object.entries(refusals)) {
     const connect = async () => {
       let endWait = () => {};
       const query = async (text) => {
+        if (text.includes("pg_extension")) return about;
         if (text.includes("jobs.fetch_any")) return jobs.splice(0);
         if (text.includes("jobs.wait_any")) return new Promise((resolve) => (endWait = () => resolve([])));
         if (text.includes("jobs.worker_beat")) return [{ row: '"run"' }];
         if (text.includes("jobs.heartbeat_many")) return [{ row: "false" }];
+        if (text.includes("jobs.worker_leave")) return [];
         if (++calls === 5) onFifth();
         return answer();
       };
@@ -657,6 +668,7 @@ test("after each wait a worker fetches at once, however often in vain", { timeou
     const connect = async () => {
       let endWait = () => {};
       const query = async (text) => {
+        if (text.includes("pg_extension")) return about;
         if (text.includes("worker_beat")) return [{ row: '"run"' }];
         if (text.includes("wait_any('{}'")) return new Promise((resolve) => (endWait = () => resolve([])));
         if (text.includes("fetch_any") && late.push(isLate) === 5) resolve();

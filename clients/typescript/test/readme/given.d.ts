@@ -4,9 +4,11 @@ import type * as jobs from "postgres-jobs";
 
 declare global {
   type Job<Args> = jobs.Job<Args>;
+  type BatchJob<Args> = jobs.BatchJob<Args>;
   type Middleware = jobs.Middleware;
   const Worker: typeof jobs.Worker;
   const Producer: typeof jobs.Producer;
+  const Discard: typeof jobs.Discard;
   const connectPg: typeof jobs.connectPg;
   const connectPostgres: typeof jobs.connectPostgres;
   const assert: typeof import("node:assert/strict");
@@ -19,7 +21,9 @@ declare global {
   const order: number;
   const customer: string;
   const mailer: { send(to: string): Promise<string> };
-  const metrics: { record(kind: string, milliseconds: number): void };
+  const metrics: { record(kind: string, milliseconds: number): void; count(kind: string, error: unknown): void };
+  const sentry: { captureException(error: unknown, hint: object): void };
+  function store(rows: string[], signal: AbortSignal): Promise<boolean[]>;
   function placeOrder(client: Client, customer: string): Promise<void>;
   function tenant(): string;
 }
