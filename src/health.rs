@@ -123,47 +123,43 @@ fn worker_not_running(facts: &Facts) -> Vec<Finding> {
     const FOR_LONG: i64 = 10 * MINUTE;
     const SOON: i64 = 5 * MINUTE;
     let (worker, upkeep) = (&facts.worker, &facts.upkeep);
-    let long_ago = Some(i64::MIN);
-    let (message, hint, never, tolerated) = if !worker.is_preloaded {
+    let is_visited =
+        worker.is_preloaded && worker.is_enabled && worker.is_to_come && upkeep.has_launcher;
+    if is_visited && upkeep.server_started_at >= facts.now - SOON {
+        return Vec::new();
+    }
+    let (message, hint) = if !worker.is_preloaded {
         (
             "there is no background worker, as the library is not preloaded, and jobs.maintain() has not been called for 10 minutes",
             "Add jobs to shared_preload_libraries and restart the server, or run this every few seconds: SELECT * FROM jobs.maintain();".into(),
-            long_ago,
-            FOR_LONG,
         )
     } else if !worker.is_enabled {
         (
             "the background worker is disabled by jobs.enabled",
             "ALTER SYSTEM SET jobs.enabled = on; SELECT pg_reload_conf();".into(),
-            long_ago,
-            FOR_LONG,
         )
     } else if !worker.is_to_come {
         (
             "the background worker skips this database, which jobs.databases does not list",
             settings::hint_to_cover(&worker.database),
-            long_ago,
-            FOR_LONG,
         )
     } else if !upkeep.has_launcher {
         (
             "the launcher of the background worker is not running",
             "The server's log has the reason; the launcher restarts after 5 seconds. Until then: SELECT * FROM jobs.maintain();".into(),
-            long_ago,
-            FOR_LONG,
         )
-    } else if upkeep.server_started_at < facts.now - SOON {
+    } else {
         (
             "the background worker has not visited this database for 5 minutes",
             format!(
                 "The server may have no worker process left: ALTER SYSTEM SET max_worker_processes = {}; then restart it. Until then: SELECT * FROM jobs.maintain();",
                 upkeep.max_worker_processes + 8
             ),
-            upkeep.first_job_at,
-            SOON,
         )
-    } else {
-        return Vec::new();
+    };
+    let (never, tolerated) = match is_visited {
+        true => (upkeep.first_job_at, SOON),
+        false => (Some(i64::MIN), FOR_LONG),
     };
     // Without a place nobody notes visits that found nothing to do.
     let is_to_run = !upkeep.is_standby

@@ -8,7 +8,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::columns::parameters;
-use super::spi::{Plan, Snapshot, Tuples, big, column, plans, text};
+use super::spi::{Plan, Row, Snapshot, Tuples, big, column, plans, rows, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{lock, time};
@@ -46,13 +46,15 @@ pub struct Counted {
     oldest: BTreeMap<String, i64>,
 }
 
-/// Counts that were made before.
-pub struct KeptCounts {
-    pub counted_at: i64,
-    /// How long the count took, in microseconds.
-    pub took: i64,
-    /// How many changes the table had seen by then.
-    pub changes: i64,
+rows! {
+    /// Counts that were made before.
+    pub struct KeptCounts {
+        pub counted_at: i64,
+        /// How long the count took, in microseconds.
+        pub took: i64,
+        /// How many changes the table had seen by then.
+        pub changes: i64,
+    }
 }
 
 /// From where on the next part of a long table is counted.
@@ -127,14 +129,9 @@ impl StateTable {
     }
 
     pub fn kept(&self, snapshot: Snapshot) -> Option<KeptCounts> {
-        let kept = KEPT.first_as_of(snapshot, &[text(self.name)], |rows| {
-            Some(KeptCounts {
-                counted_at: rows.get(0, "counted_at")?,
-                took: rows.get(0, "took")?,
-                changes: rows.get(0, "changes")?,
-            })
-        });
-        kept.flatten()
+        KEPT.first_as_of(snapshot, &[text(self.name)], |rows| {
+            KeptCounts::read(rows, 0)
+        })
     }
 
     /// Rows inserted and deleted so far, by the server's statistics.

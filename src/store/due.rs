@@ -9,7 +9,7 @@ use pgrx::pg_sys::Datum;
 
 use super::lanes::Reach;
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, Value, big, bigs, column, plans, text};
+use super::spi::{Plan, Snapshot, Value, big, bigs, column, plans, rows, text};
 use super::types::*;
 use super::{direct, effects, retention};
 use crate::shmem::leases;
@@ -106,36 +106,36 @@ pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
             None => (&EXPIRED_LEASES, bigs(but)),
         },
     };
-    let mut expired = plan.list(&[big(now), big(limit), whose], |rows, row| {
-        Some(Lease {
-            id: rows.get(row, "job_id")?,
-            token: rows.get(row, "token")?,
-            ends_at: rows.get(row, "lease_expires_at")?,
-            deadline_at: rows.get(row, "deadline_at"),
-        })
-    });
+    let mut expired: Vec<Lease> = plan.rows(&[big(now), big(limit), whose]);
     let noted = noted_ends(&expired);
     for lease in &mut expired {
-        lease.ends_at = noted.get(&lease.id).copied().unwrap_or(lease.ends_at);
+        lease.lease_expires_at = noted
+            .get(&lease.job_id)
+            .copied()
+            .unwrap_or(lease.lease_expires_at);
     }
-    let (over, go_on): (Vec<_>, Vec<_>) = expired.iter().partition(|lease| lease.ends_at <= now);
+    let (over, go_on): (Vec<_>, Vec<_>) = expired
+        .iter()
+        .partition(|lease| lease.lease_expires_at <= now);
     renew(&go_on);
     over.into_iter().map(Lease::expired).collect()
 }
 
-/// A lease that ran out as its row says, locked.
-struct Lease {
-    id: i64,
-    token: i64,
-    ends_at: i64,
-    deadline_at: Option<i64>,
+rows! {
+    /// A lease that ran out as its row says, locked.
+    pub struct Lease {
+        pub job_id: i64,
+        pub token: i64,
+        pub lease_expires_at: i64,
+        pub deadline_at: Option<i64>,
+    }
 }
 
 impl Lease {
     fn expired(&self) -> Expired {
-        let timed_out = |deadline| self.ends_at >= deadline;
+        let timed_out = |deadline| self.lease_expires_at >= deadline;
         Expired {
-            id: self.id,
+            id: self.job_id,
             token: self.token,
             timed_out: self.deadline_at.is_some_and(timed_out),
         }
@@ -148,9 +148,9 @@ fn noted_ends(leases: &[Lease]) -> HashMap<i64, i64> {
         return HashMap::new();
     }
     let args = [
-        column(INT8, leases, |lease| big(lease.id)),
+        column(INT8, leases, |lease| big(lease.job_id)),
         column(INT8, leases, |lease| big(lease.token)),
-        column(AT, leases, |lease| big(lease.ends_at)),
+        column(AT, leases, |lease| big(lease.lease_expires_at)),
     ];
     // Also of those that came since this transaction took its snapshot.
     NOTED_ENDS.run_as_of(Snapshot::Latest, &args, |rows| {
@@ -170,10 +170,12 @@ fn renew(leases: &[&Lease]) {
         return;
     }
     RENEW.execute(&[
-        column(INT8, leases, |lease| big(lease.id)),
-        column(AT, leases, |lease| big(lease.ends_at)),
+        column(INT8, leases, |lease| big(lease.job_id)),
+        column(AT, leases, |lease| big(lease.lease_expires_at)),
     ]);
-    leases.iter().for_each(|lease| leases::noted(lease.ends_at));
+    leases
+        .iter()
+        .for_each(|lease| leases::noted(lease.lease_expires_at));
 }
 
 /// When something will be due next for maintenance, but for final jobs, after a pass that looked at

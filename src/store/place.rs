@@ -8,29 +8,30 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::finish::{self, Attempt, Then, Wait};
-use super::spi::{Arg, Tuples, big, bigs, plans, text};
+use super::spi::{Arg, Row, Tuples, big, bigs, plans, rows, text};
 use super::types::*;
 use crate::pg::transaction;
 
-/// A job as one snapshot shows it.
-#[derive(Clone)]
-pub struct Place {
-    pub id: i64,
-    /// The table that its row is in.
-    pub state: State,
-    /// Of an available job, its position in the lane.
-    pub seq: Option<i64>,
-    /// Of an available job, the lane.
-    queue: String,
-    priority: i16,
-    /// The current token of a running job; the last token of a final one.
-    pub token: Option<i64>,
-    /// The key that it was inserted under.
-    pub unique_key: Option<Key>,
-    /// Whether the worker of a running job was asked to stop.
-    pub is_asked_to_stop: bool,
-    /// Why it was asked.
-    cancel_reason: Option<String>,
+rows! {
+    /// A job as one snapshot shows it.
+    #[derive(Clone)]
+    pub struct Place {
+        pub id: i64,
+        /// The table that its row is in.
+        pub state: State,
+        /// Of an available job, its position in the lane.
+        pub seq: Option<i64>,
+        /// Of an available job, the lane.
+        pub queue: String,
+        pub priority: i16,
+        /// The current token of a running job; the last token of a final one.
+        pub token: Option<i64>,
+        /// The key that it was inserted under.
+        pub unique_key: Option<Key>,
+        /// Whether the worker of a running job was asked to stop.
+        pub is_asked_to_stop: bool,
+        pub cancel_reason: Option<String>,
+    }
 }
 
 /// The row of a job that was taken out of where it was: what the next one is to say, too.
@@ -76,17 +77,7 @@ impl TakenRow {
 
 /// Finds a job; `None` if there is none of this id.
 pub fn locate(id: i64) -> Option<Place> {
-    let found = LOCATE.first(&[big(id)], |rows| Place {
-        id,
-        state: rows.given(0, "state"),
-        seq: rows.get(0, "seq"),
-        queue: rows.given(0, "queue"),
-        priority: rows.given(0, "priority"),
-        token: rows.get(0, "token"),
-        unique_key: rows.get(0, "unique_key"),
-        is_asked_to_stop: rows.given(0, "is_asked_to_stop"),
-        cancel_reason: rows.get(0, "cancel_reason"),
-    });
+    let found = LOCATE.first(&[big(id)], |rows| Place::read(rows, 0));
     // A row of job that is in no place at all is no job: nothing could ever take it.
     found.filter(|place| place.state != State::Available || place.seq.is_some())
 }
@@ -193,7 +184,7 @@ pub(super) const JOINED_TO_ITS_ROW: &str =
 
 plans! {
     LOCATE(INT8) =
-        "SELECT CASE WHEN r.job_id IS NOT NULL THEN 'running'
+        "SELECT j.id, CASE WHEN r.job_id IS NOT NULL THEN 'running'
                  ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
             COALESCE(a.seq, b.seq) AS seq, COALESCE(b.queue, j.queue) AS queue, COALESCE(b.priority, j.priority) AS priority,
             COALESCE(r.token, f.token) AS token, j.unique_key, r.cancel_requested_at IS NOT NULL AS is_asked_to_stop, r.cancel_reason

@@ -2,16 +2,18 @@
 
 use jobs_core::state::State;
 
-use super::spi::{big, plans};
+use super::spi::{big, plans, rows};
 use super::types::*;
 
-/// A token that a finishing call has used.
-pub struct Used {
-    /// The call. `None`: one that gave the job back, too long ago to tell which.
-    pub call: Option<String>,
-    pub state: State,
-    /// When the job was to be due again.
-    pub scheduled_at: Option<i64>,
+rows! {
+    /// A token that a finishing call has used.
+    pub struct Used {
+        /// The call. `None`: one that gave the job back, too long ago to tell which.
+        pub call: Option<String>,
+        pub state: State,
+        /// When the job was to be due again.
+        pub scheduled_at: Option<i64>,
+    }
 }
 
 impl Used {
@@ -26,11 +28,7 @@ impl Used {
 
 /// What a finishing call made of a job with this token, if one did.
 pub fn by(id: i64, token: i64) -> Option<Used> {
-    USED.first(&[big(id), big(token)], |rows| Used {
-        call: rows.get(0, "call"),
-        state: rows.given(0, "state"),
-        scheduled_at: rows.get(0, "scheduled_at"),
-    })
+    USED.rows(&[big(id), big(token)]).pop()
 }
 
 plans! {
