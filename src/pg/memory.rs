@@ -1,14 +1,9 @@
-//! What happens when memory runs out.
+//! What happens when memory runs out: the session ends with an error, as docs/internals/memory.md
+//! says. What is as large as a caller likes is asked for with [`room`] or is Postgres' own memory;
+//! both raise an ordinary error.
 //!
-//! A Rust program that gets no memory ends by a signal, and then Postgres starts all of the server
-//! anew. So the session ends instead, as Postgres ends one: with an error (53200) that its client
-//! is told, its transaction rolled back and its locks given back. No error can be raised from here,
-//! since nothing may unwind through an allocation. What is as large as a caller likes is asked for
-//! with [`room`] or is Postgres' own memory; both raise an ordinary error.
-//!
-//! That is safe wherever Rust code may allocate: not in a callback of a commit, not in a critical
-//! section, not under a lock of shared memory, which [`super::critical`] enforces. Callbacks at the
-//! end of a process or transaction find what they look at as it was just then.
+//! A session can end wherever Rust code may allocate, which [`super::critical`] enforces. Callbacks
+//! at the end of a process or transaction find what they look at as it was just then.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_char, c_int};

@@ -4,11 +4,8 @@
 //! it cannot give the name of a column at all. Here they get what they lack.
 //!
 //! Some errors are put into words of ours, before anybody gets them: a duplicate in one of our
-//! indexes, whose report has the key, and a table of ours that is gone.
-//!
-//! To take an error apart it copies it. Where that fails, for want of memory, it begins again,
-//! until Postgres has no room for one more error and ends all of the server. So for an
-//! out-of-memory error a reserve is freed first. If even that does not suffice, the session ends.
+//! indexes, whose report has the key, and a table of ours that is gone. For an out-of-memory error
+//! a reserve is freed first (docs/internals/memory.md).
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -1,14 +1,7 @@
 //! Our own tables, read and written without the executor: opening them and writing rows. Reading is
-//! in [`super::scan`].
-//!
-//! Starting and ending a statement costs more than what it does with one row, and a statement can
-//! neither skip a locked row without locking the others first (a WAL record each) nor write many
-//! rows with one record. So the statements that decide how fast a queue is come here instead, where
-//! the table is as the extension made it. Where somebody has attached something to it (a trigger, a
-//! rule, a column, row security, an index of an expression), [`Table::open`] says no, and the
-//! caller runs an ordinary statement, which honours all of that. Row security that hides rows from
-//! the owner is an error. An index that is not ready yet, or that was left behind so, is passed
-//! over, as statements do.
+//! in [`super::scan`]. docs/internals/direct-access.md says why, and when. Where somebody has
+//! attached something to a table, [`Table::open`] says no, and the caller runs an ordinary
+//! statement. Row security that hides rows from the owner is an error.
 
 use std::cell::Cell;
 

@@ -1,14 +1,9 @@
 //! What is counted of jobs, in shared memory: an entry for each minute of a queue and kind, until
-//! maintenance has written it into `history_bucket`.
+//! maintenance has written it into `history_bucket` (docs/internals/observing.md).
 //!
 //! An entry is free, or somebody fills it, or it is counted in, or closed. Who counts pins it
 //! before the commit and lets go of it behind it, so nobody waits for anybody. Where one cannot
-//! be had there is another one for the same minute, and they are summed. Where there is none at
-//! all, the transaction writes what it has counted into `history_delta`.
-//!
-//! Maintenance closes an entry, writes it, and frees it the next time, if that was committed. Who
-//! reads takes the entries first and the rows after, with a newer snapshot. A row says which entry
-//! it was, so none counts twice.
+//! be had there is another one for the same minute, and they are summed.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

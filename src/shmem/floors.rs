@@ -1,29 +1,10 @@
-//! Floors: positions in an index below which there is nothing any more.
+//! Floors: positions in an index below which there is nothing any more. docs/internals/floors.md
+//! says how they rise, and what has none. Whoever has inserted a row looks for a candidate above
+//! it, so the row is either found by the second walk, or lowers the floor.
 //!
-//! Whoever takes rows from the beginning of an index walks over the entries of all that were taken
-//! before and are not vacuumed yet; with an old snapshot around nothing is vacuumed, and each fetch
-//! would be slower than the last. So sessions tell each other in shared memory where to begin. A
-//! lane (the jobs of a queue and priority by their positions, or the scheduled jobs of a queue by
-//! their times) has a floor and a candidate for a higher one:
-//!
-//! * Who has walked a lane from its floor on, and found all below some position to be dead for
-//!   everybody (what somebody is just inserting or deleting counts as live), proposes that position
-//!   as the candidate.
-//! * The floor is raised to a candidate by who began to walk when that stood there already, and
-//!   found nothing below it either.
-//! * Who has inserted a row looks whether the candidate is above it; then both are lowered, and
-//!   whoever is walking just now raises nothing.
-//!
-//! So a row is either in the index before the second walk passes its place, and found, or its
-//! inserter sees the candidate. No end of a transaction has to be noticed. Rows that come in some
-//! other way (COPY, replication) are not seen from here; a fetch that finds too little, and who
-//! looks for what is due, look once more without floors now and then. Without shared memory there
-//! are no floors. Nor are there any for a serializable transaction: the server is to know that it
-//! has found nothing below them, in case that somebody who goes by what it has not done puts
-//! something there.
-//!
-//! Who cannot get at a queue's floors, because whoever is at them is not running, does without, and
-//! has them forgotten: to lower them may have been what it wanted.
+//! Without shared memory there are no floors. Who cannot get at a queue's floors, because whoever
+//! is at them is not running, does without, and has them forgotten: to lower them may have been
+//! what it wanted.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, fence};

@@ -1,19 +1,9 @@
 //! Direct access: what the statements of [`super`] do, done with the tables and indexes themselves.
-//!
-//! docs/internals/direct-access.md says why, and when that may be: a table is opened by
-//! [`Table::open`](crate::pg::table::Table::open) or `open_to_read`, which say no where it is not
-//! as its install script makes it, or with `jobs.direct_access = off`.
+//! docs/internals/direct-access.md says why, and when that may be.
 //!
 //! Each file stands beside the statement file of the same name; `walk` and `shapes` are only here.
-//! Its functions answer `None` where a
-//! table was not opened, before they have done anything. Then the caller runs the statement:
-//!
-//! ```text
-//! direct::insert::many(jobs).unwrap_or_else(|| many_by_statement(jobs));
-//! ```
-//!
-//! Both ways answer alike. The suites `regress_statements`, `isolation_statements` and
-//! `server_statements` run the tests of the first way once more with the second.
+//! Its functions answer `None` where a table was not opened, before they have done anything. Then
+//! the caller runs the statement, which answers alike.
 
 pub mod bounds;
 pub mod claims;
