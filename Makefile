@@ -77,12 +77,12 @@ installcheck:
 deb: $(BUILT)
 	ops/packaging/deb '$(STAGED)' $(PG_MAJOR) dist
 
-# The program `jobs`, which is of no major.
+# The program `pgjobs`, which is of no major.
 deb-tools: $(if $(BUILT),tools)
 	ops/packaging/deb '$(TOOLS)' tools dist
 
 tools:
-	ops/packaging/program '$(TOOLS)/usr/bin/jobs'
+	ops/packaging/program '$(TOOLS)/usr/bin'
 
 clean:
 	rm -rf '$(TARGET)/package' '$(TARGET)/installcheck' dist

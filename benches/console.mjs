@@ -1,7 +1,7 @@
-// What `jobs console` costs among many jobs: processor time of the server and time of the page for
-// each screen and each filter, time until a browser has loaded it, 50 open pages against a worker,
-// the program's size, and how long it takes to start. Prints results, a line each: title, aim,
-// figure, spread, of what. What each page took, and which aims are missed, is on stderr.
+// What `pgjobs console` costs among many jobs: processor time of the server and time of the page
+// for each screen and each filter, time until a browser has loaded it, 50 open pages against a
+// worker, the program's size, and how long it takes to start. Prints results, a line each: title,
+// aim, figure, spread, of what. What each page took, and which aims are missed, is on stderr.
 //
 //   node console.mjs PROGRAM JOBS [BROWSER]
 //

@@ -126,6 +126,20 @@ impl Database {
         Ok(config)
     }
 
+    /// Adds which function grants the connection's role what it lacks.
+    pub(crate) fn hinted(&self, mut failed: Failed, grant: &str) -> Failed {
+        if failed.lacks_right {
+            let config = self.config();
+            let role = config
+                .ok()
+                .and_then(|config| config.get_user().map(str::to_owned));
+            let role = role.unwrap_or("ROLE".into()).replace('\'', "''");
+            failed.message +=
+                &format!("\nHINT: Ask an administrator to run SELECT jobs.{grant}('{role}').");
+        }
+        failed
+    }
+
     /// The connection without a user and password, unless the text has them.
     pub(crate) fn place(&self) -> Result<Config, Failed> {
         configured(&self.settings(false, &variable)?)

@@ -8,6 +8,8 @@ use crate::visible;
 pub(crate) struct Failed {
     pub(crate) code: u8,
     pub(crate) message: String,
+    /// Whether the role lacks a right, so that a grant helps.
+    pub(crate) lacks_right: bool,
 }
 
 /// The codes that the help lists.
@@ -22,6 +24,7 @@ impl Failed {
         Self {
             code,
             message: message.into(),
+            lacks_right: false,
         }
     }
 }
@@ -30,31 +33,53 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
     /// Adds the messages of its causes that its own does not contain. A message of the database
     /// stands alone.
     fn from(error: E) -> Self {
-        let mut message = error.to_string();
+        let mut failed = Self::new(REFUSED, error.to_string());
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
         while let Some(error) = cause {
+            let message = &mut failed.message;
             if let Some(refused) = error.downcast_ref::<DbError>() {
-                message = visible::line(refused.message()).into();
-                let hint = refused.hint().or_else(|| no_extension(refused));
+                *message = visible::line(refused.message()).into();
+                let (code, hint) = known(refused.code());
+                let hint = hint.or(refused.hint());
+                failed.code = code;
+                failed.lacks_right = *refused.code() == SqlState::INSUFFICIENT_PRIVILEGE;
                 let more = [("DETAIL", refused.detail()), ("HINT", hint)];
                 for (name, text) in more
                     .into_iter()
                     .filter_map(|(name, text)| Some((name, text?)))
                 {
-                    message += &format!("\n{name}: {}", visible::line(text));
+                    *message += &format!("\n{name}: {}", visible::line(text));
                 }
             } else if !message.contains(&error.to_string()) {
-                message += &format!(": {error}");
+                *message += &format!(": {error}");
             }
             cause = error.source();
         }
-        Self::new(REFUSED, message)
+        if failed.message.ends_with("server does not support TLS") {
+            failed.code = NOT_CONNECTED;
+            failed.message += &format!("\nHINT: {NO_TLS}");
+        }
+        failed
     }
 }
 
-/// The program uses only the schema `jobs`.
-fn no_extension(refused: &DbError) -> Option<&'static str> {
-    let lacking = [&SqlState::INVALID_SCHEMA_NAME, &SqlState::UNDEFINED_TABLE];
-    let hint = "Check the database, or run CREATE EXTENSION jobs in it.";
-    lacking.contains(&refused.code()).then_some(hint)
+const NO_TLS: &str = "Set sslmode=disable in the URL, the connection string or PGSSLMODE.";
+
+/// The exit code and hint for an error of the database. The program uses only the schema `jobs`.
+fn known(code: &SqlState) -> (u8, Option<&'static str>) {
+    let (code, hint) = match code.code() {
+        "3D000" => (NOT_CONNECTED, "Check the name of the database."),
+        "28000" | "28P01" => (NOT_CONNECTED, "Check the user and the password."),
+        "3F000" | "42P01" => (
+            REFUSED,
+            "Check the database, or run CREATE EXTENSION jobs in it.",
+        ),
+        "42883" => (REFUSED, OLD_EXTENSION),
+        "P0002" => return (NOT_FOUND, None),
+        _ => return (REFUSED, None),
+    };
+    (code, Some(hint))
 }
+
+const OLD_EXTENSION: &str =
+    "Run ALTER EXTENSION jobs UPDATE, after installing the program's version on the server.";

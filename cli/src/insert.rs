@@ -1,4 +1,4 @@
-//! `jobs insert`.
+//! `pgjobs insert`.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ use crate::terminal::{plain, plural, print, show_progress};
 use crate::visible;
 
 const EXAMPLES: &str = "Examples:
-  jobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail
-  jobs insert report --at 'tomorrow 6:00' --unique '{\"by_args\": true}'
-  jobs insert sum '[1, 2]' --wait 60 --json
-  jq -c '.users[]' users.json | jobs insert email.send --lines";
+  pgjobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail
+  pgjobs insert report --at 'tomorrow 6:00' --unique '{\"by_args\": true}'
+  pgjobs insert sum '[1, 2]' --wait 60 --json
+  jq -c '.users[]' users.json | pgjobs insert email.send --lines";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

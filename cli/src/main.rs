@@ -1,13 +1,17 @@
-//! The program `jobs`.
+//! The program `pgjobs`.
 
 mod console;
 mod database;
+mod explain;
 mod failed;
 mod hang_up;
+mod health;
 mod insert;
 mod output;
+mod pause;
 mod seconds;
 mod show;
+mod table;
 mod terminal;
 mod top;
 mod visible;
@@ -19,28 +23,27 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::database::Database;
 use crate::failed::Failed;
-use crate::terminal::{print, tell};
+use crate::pause::To;
+use crate::terminal::{name, print, tell};
 
 const EXAMPLES: &str = "Examples:
-  jobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail --in '10 minutes'
-  jobs work --queue mail --concurrency 4 -- ./send-email
-  jobs show 42 --json
-  jobs top -d postgresql://postgres@localhost/app
-  jobs console -d postgresql://postgres@localhost/app
-
-Shells have a builtin of this name: run `env jobs`, or set `alias jobs='env jobs'`.
+  pgjobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail --in '10 minutes'
+  pgjobs work --queue mail --concurrency 4 -- ./send-email
+  pgjobs show 42 --json
+  pgjobs top -d postgresql://postgres@localhost/app
+  pgjobs console -d postgresql://postgres@localhost/app
 
 Exit codes:
   0  success
-  1  failure, or refused by the database
+  1  failure, refused by the database, or findings of `health`
   2  invalid usage
   3  no connection to the database
-  4  job not found
+  4  no such job or periodic job
   5  with --wait: the job was cancelled or discarded, or did not end in time";
 
 /// Insert, run, show and manage the jobs of a Postgres database.
 #[derive(Parser)]
-#[command(name = "jobs", version, after_help = EXAMPLES)]
+#[command(name = "pgjobs", version, after_help = EXAMPLES)]
 struct Arguments {
     /// Print JSON, one object per line
     #[arg(long, global = true)]
@@ -58,6 +61,16 @@ enum Command {
     Insert(insert::Insert),
     /// Show jobs and their errors
     Show(show::Show),
+    /// Show why a job is not running
+    Explain(explain::Explain),
+    /// Pause queues and periodic jobs
+    #[command(after_help = pause::PAUSE)]
+    Pause(pause::Paused),
+    /// Resume queues and periodic jobs
+    #[command(after_help = pause::RESUME)]
+    Resume(pause::Paused),
+    /// Show what needs attention
+    Health(health::Health),
     /// Show queues and workers, refreshed on a terminal
     Top(top::Top),
     /// Serve the web console
@@ -69,6 +82,18 @@ enum Command {
     },
 }
 
+impl Command {
+    /// The function that grants a role what the command needs.
+    fn grant(&self) -> &'static str {
+        match self {
+            Self::Work(_) => "grant_worker",
+            Self::Insert(_) => "grant_producer",
+            Self::Pause(_) | Self::Resume(_) => "grant_operator",
+            _ => "grant_viewer",
+        }
+    }
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments {
@@ -76,24 +101,30 @@ async fn main() -> ExitCode {
         json,
         command,
     } = Arguments::parse();
+    let grant = command.grant();
     let done = match command {
         Command::Work(work) => work.run(&database, json).await,
         Command::Insert(insert) => insert.run(&database, json).await,
         Command::Show(show) => show.run(&database, json).await,
+        Command::Explain(explain) => explain.run(&database, json).await,
+        Command::Pause(paused) => paused.run(To::Pause, &database, json).await,
+        Command::Resume(paused) => paused.run(To::Resume, &database, json).await,
+        Command::Health(health) => health.run(&database, json).await,
         Command::Top(top) => top.run(&database, json).await,
         Command::Console(console) => console.run(&database).await,
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "jobs", &mut script);
+            clap_complete::generate(shell, &mut Arguments::command(), "pgjobs", &mut script);
             print(String::from_utf8_lossy(&script).trim_end());
             Ok(())
         }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failed { code, message }) => {
+        Err(failed) => {
+            let Failed { code, message, .. } = database.hinted(failed, grant);
             if !message.is_empty() {
-                tell(format_args!("jobs: {}", visible::lines(&message)));
+                tell(format_args!("{}: {}", name(), visible::lines(&message)));
             }
             ExitCode::from(code)
         }

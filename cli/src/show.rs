@@ -1,4 +1,4 @@
-//! `jobs show`.
+//! `pgjobs show`.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::terminal::print;
 use crate::visible;
 
 const EXAMPLES: &str = "Examples:
-  jobs show 42
-  jobs show 42 43 --json | jq .errors";
+  pgjobs show 42
+  pgjobs show 42 43 --json | jq .errors";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

@@ -1,7 +1,9 @@
 //! Output of commands on stdout and stderr.
 
+use std::env::args_os;
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
 use std::process::exit;
 
 use serde_json::Value;
@@ -17,8 +19,15 @@ pub(crate) fn print(line: impl Display) {
     if error.kind() == ErrorKind::BrokenPipe {
         exit(0);
     }
-    tell(format_args!("jobs: stdout: {error}"));
+    tell(format_args!("{}: stdout: {error}", name()));
     exit(REFUSED.into());
+}
+
+/// The program's name, as it was called: it may be installed under another one.
+pub(crate) fn name() -> String {
+    let path = args_os().next().map(PathBuf::from);
+    let name = path.as_deref().and_then(Path::file_name);
+    name.map_or("pgjobs".into(), |name| name.to_string_lossy().into())
 }
 
 /// Prints a line on stderr, and ignores failures.
@@ -28,7 +37,11 @@ pub(crate) fn tell(line: impl Display) {
 
 /// Writes a line to the log. No text of a visitor can begin another line or command a terminal.
 pub(crate) fn log(line: impl Display) {
-    tell(format_args!("jobs: {}", visible::line(&line.to_string())));
+    tell(format_args!(
+        "{}: {}",
+        name(),
+        visible::line(&line.to_string())
+    ));
 }
 
 /// Shows progress on a line of a terminal, in place of the previous one.

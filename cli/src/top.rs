@@ -1,26 +1,22 @@
-//! `jobs top`.
+//! `pgjobs top`.
 
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
 use clap::Args;
-use serde::Deserialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio_postgres::Client;
 
 use crate::database::Database;
 use crate::failed::Failed;
-use crate::terminal::{plain, print};
-use crate::visible;
+use crate::table::{Row, table};
+use crate::terminal::print;
 
 const EXAMPLES: &str = "Shows the 1,000 busiest queues.
 
 Examples:
-  jobs top
-  jobs top --interval 10 -d postgresql://postgres@localhost/app
-  jobs top --once --json | jq .queues";
+  pgjobs top
+  pgjobs top --interval 10 -d postgresql://postgres@localhost/app
+  pgjobs top --once --json | jq .queues";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -91,47 +87,4 @@ impl Top {
 
 async fn look(client: &Client, statement: &str) -> Result<String, Failed> {
     Ok(client.query_one(statement, &[]).await?.try_get(0)?)
-}
-
-/// A column that is not shown can be deeper than a `Value`.
-#[derive(Deserialize)]
-struct Row(BTreeMap<String, Box<RawValue>>);
-
-impl Row {
-    fn value(&self, name: &str) -> Value {
-        let value = self.0.get(name);
-        value.map_or(Value::Null, |value| {
-            serde_json::from_str(value.get()).unwrap_or_default()
-        })
-    }
-}
-
-/// Prints columns as wide as their content, with numbers right-aligned. Estimates have a ~.
-fn table(columns: &[&str], rows: &[Row]) {
-    let is_number = |name: &str| rows.iter().any(|row| row.value(name).is_number());
-    let mut lines = vec![String::new(); rows.len() + 1];
-    for name in columns {
-        let cells: Vec<String> = rows.iter().map(|row| cell(row, name)).collect();
-        let width = cells.iter().map(|cell| cell.chars().count()).max();
-        let width = width.unwrap_or_default().max(name.len());
-        let texts = [*name].into_iter().chain(cells.iter().map(String::as_str));
-        for (line, cell) in lines.iter_mut().zip(texts) {
-            *line += &match is_number(name) {
-                true => format!("{cell:>width$}  "),
-                false => format!("{cell:width$}  "),
-            };
-        }
-    }
-    lines.iter().for_each(|line| print(line.trim_end()));
-}
-
-fn cell(row: &Row, name: &str) -> String {
-    let is_estimated = |one: &Vec<Value>| one.iter().any(|state| state == name);
-    let text = match row.value(name) {
-        Value::Null => "-".into(),
-        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
-        value if row.value("estimated").as_array().is_some_and(is_estimated) => format!("~{value}"),
-        value => plain(&value),
-    };
-    visible::line(&text).into()
 }

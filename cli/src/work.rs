@@ -1,4 +1,4 @@
-//! `jobs work`: a program for each job.
+//! `pgjobs work`: a program for each job.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -24,13 +24,14 @@ use crate::database::Database;
 use crate::failed::{Failed, REFUSED, WRONG};
 use crate::output::{Output, PATIENCE};
 use crate::seconds::{limit, seconds};
+use crate::terminal::name;
 use crate::{hang_up, visible};
 
 const EXAMPLES: &str = "Examples:
-  jobs work -- ./send-email
-  jobs work --queue mail=3 --queue default=1 --concurrency 4 -- ./handle
-  jobs work --kind resize --timeout 30 --discard 64 -- sh -c 'convert \"$(jq -r .picture)\" small.png'
-  jobs work --json -- ./send-email | tee attempts.log";
+  pgjobs work -- ./send-email
+  pgjobs work --queue mail=3 --queue default=1 --concurrency 4 -- ./handle
+  pgjobs work --kind resize --timeout 30 --discard 64 -- sh -c 'convert \"$(jq -r .picture)\" small.png'
+  pgjobs work --json -- ./send-email | tee attempts.log";
 
 /// Run a program for each job
 ///
@@ -120,8 +121,8 @@ impl Work {
             kill(group, Signal::KILL);
         }
         let ended = ended.map_err(|fault| {
-            let Failed { code, message } = failed(fault);
-            log.say(format!("jobs: {}\n", visible::lines(&message)).as_bytes());
+            let Failed { code, message, .. } = database.hinted(failed(fault), "grant_worker");
+            log.say(format!("{}: {}\n", name(), visible::lines(&message)).as_bytes());
             Failed::new(code, "")
         });
         reports.finish(PATIENCE);

@@ -1,5 +1,5 @@
-//! Texts of users as a terminal may have them. The program `jobs` has this file as well, by a link:
-//! it does not depend on this crate.
+//! Texts of users as a terminal may have them. The program `pgjobs` has this file as well, by a
+//! link: it does not depend on this crate.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-"""The jobs of a company, to look at with `jobs console`: a shop that takes orders, captures
+"""The jobs of a company, to look at with `pgjobs console`: a shop that takes orders, captures
 payments, sends mail, resizes pictures and calls its partners. Much of it fails, as it does in life.
 
     pip install "../../clients/python[binary]"

@@ -43,7 +43,7 @@ need_browser() {
 with_console() { # OPTION COMMAND..
   local log pid status=0 n
   log=$(mktemp)
-  "${CARGO_TARGET_DIR:-target}/debug/jobs" -d "$JOBS_COMPANY_URL" console --login --listen 127.0.0.1:0 $1 >"$log" &
+  "${CARGO_TARGET_DIR:-target}/debug/pgjobs" -d "$JOBS_COMPANY_URL" console --login --listen 127.0.0.1:0 $1 >"$log" &
   pid=$!
   for ((n = 0; n < 600; n++)); do
     [[ ! -s $log ]] && kill -0 "$pid" || break

@@ -31,7 +31,7 @@ settings
 
 CLI = """
 main
-console insert show top work
+console explain health insert pause show top work
 console/screens
 console/guard console/login console/monitor console/serve
 console/attach console/links console/page console/stream console/theme console/visit
@@ -39,7 +39,7 @@ console/app console/live console/login_attempts console/login_token console/sess
 console/connection console/role
 console/edited console/fields console/filter console/http console/json console/problem console/times
 console/assets console/interval console/paging console/parts console/room
-database hang_up output seconds
+database hang_up output seconds table
 failed terminal visible
 """
 

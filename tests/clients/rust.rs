@@ -1,4 +1,4 @@
-//! The crate for Rust, and the program `jobs`, which is made of it.
+//! The crate for Rust, and the program `pgjobs`, which is made of it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -38,8 +38,10 @@ pub fn conforms(library: &mut Library) {
     library.check("control: a block of README.md that is changed fails", changed_readme(library));
     let package = ["package", "--quiet", "-p", "postgres-jobs", "--allow-dirty", "--no-verify"];
     library.check("the crate is made", cargo(library, &package));
-    library
-        .check("the program jobs", cargo(library, &["test", "--quiet", "-p", "postgres-jobs-cli"]));
+    library.check(
+        "the program pgjobs",
+        cargo(library, &["test", "--quiet", "-p", "postgres-jobs-cli"]),
+    );
     if !need_packages(library, &["openssl"]) {
         return;
     }

@@ -71,11 +71,11 @@ fn has_init(dockerfile: &str) -> Outcome {
     let stage = stage.ok_or("there is no stage of the worker")?;
     let installs =
         stage.lines().any(|line| line.contains("apt-get install ") && line.contains(" tini "));
-    let starts = stage.lines().any(|line| line == r#"ENTRYPOINT ["tini", "--", "jobs"]"#);
+    let starts = stage.lines().any(|line| line == r#"ENTRYPOINT ["tini", "--", "pgjobs"]"#);
     holds(installs && starts, stage)
 }
 
-/// The program `jobs` knows its database by these variables.
+/// The program `pgjobs` knows its database by these variables.
 fn program_reads(names: &[&str]) -> Outcome {
     let source = read("cli/src/database.rs");
     let unknown: Vec<_> =

@@ -1,8 +1,8 @@
 //! The suite `packaging`: what packagers and their users get. A part is the name of one.
 //!
-//! Nothing is built here but the program `jobs`: packages are made of what ./dev has installed. The
-//! Debian package is really installed, into Debian's own Postgres and a cluster made for it, and
-//! removed at the end, also when the suite stops half-way.
+//! Nothing is built here but the program `pgjobs`: packages are made of what ./dev has installed.
+//! The Debian package is really installed, into Debian's own Postgres and a cluster made for it,
+//! and removed at the end, also when the suite stops half-way.
 
 mod debian;
 mod installed;
@@ -114,11 +114,14 @@ impl Packaging<'_> {
         }
     }
 
-    /// The program `jobs` beside it, unless it is there.
+    /// The program `pgjobs` beside it, unless it is there.
     fn stage_program(&self, checks: &mut Checks) -> bool {
-        let file = self.staged.join("usr/bin/jobs");
-        let built =
-            if file.exists() { Ok(()) } else { succeeds(script("program").arg(&file).arg("dev")) };
+        let directory = self.staged.join("usr/bin");
+        let built = if directory.join("pgjobs").exists() {
+            Ok(())
+        } else {
+            succeeds(script("program").arg(&directory).arg("dev"))
+        };
         let is_built = built.is_ok();
         if !is_built {
             checks.check("the program is built", built);

@@ -1,4 +1,4 @@
-//! The Debian package of the program `jobs`.
+//! The Debian package of the program `pgjobs`.
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,11 @@ use crate::{Packaging, debian, has_packages, in_bash};
 const FILES: &str = "/lib/systemd/system/jobs-console.service
 /lib/systemd/system/jobs-work@.service
 /usr/bin/jobs
-/usr/share/bash-completion/completions/jobs
+/usr/bin/pgjobs
+/usr/share/bash-completion/completions/pgjobs
 /usr/share/lintian/overrides/jobs-tools
-/usr/share/man/man1/jobs.1.gz";
+/usr/share/man/man1/jobs.1.gz
+/usr/share/man/man1/pgjobs.1.gz";
 
 pub fn package(checks: &mut Checks, packaging: &Packaging) {
     if !has_packages(checks, &["debhelper", "help2man", "lintian"]) {
@@ -26,7 +28,7 @@ pub fn package(checks: &mut Checks, packaging: &Packaging) {
     let without = debian::make(&empty, "tools", &directory);
     checks.finds(
         "control: there is no package without the program",
-        "has no usr/bin/jobs",
+        "has no usr/bin/pgjobs",
         without,
     );
     if !packaging.stage_program(checks) {
@@ -47,9 +49,9 @@ pub fn package(checks: &mut Checks, packaging: &Packaging) {
     checks.check("lintian is content with it", debian::lintian(&package));
     let tree = packaging.scratch.join("program");
     output(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&tree)).expect("dpkg-deb");
-    let program = tree.join("usr/bin/jobs");
+    let program = tree.join("usr/bin/pgjobs");
     let says = output(Command::new(&program).arg("--version"));
-    let runs = says.and_then(|says| holds(says.starts_with(&format!("jobs {version}")), says));
+    let runs = says.and_then(|says| holds(says.starts_with(&format!("pgjobs {version}")), says));
     checks.check("the program runs", runs);
     checks.check("its manual page has every command", has_commands(&program, &tree));
     connects(checks, packaging, &program);
@@ -81,7 +83,7 @@ fn is_static(program: &Path) -> Outcome {
 
 fn has_commands(program: &Path, tree: &Path) -> Outcome {
     const COMMANDS: &str = r#""$0" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'"#;
-    let page = in_bash(tree, "zcat usr/share/man/man1/jobs.1.gz", &[]);
+    let page = in_bash(tree, "zcat usr/share/man/man1/pgjobs.1.gz", &[]);
     let words: Vec<_> = page.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let commands = in_bash(tree, COMMANDS, &[program]);
     holds(!commands.is_empty(), "it has no commands")?;

@@ -1,4 +1,4 @@
-//! `jobs console`: pages that show the queue and manage it, as a role of the database may.
+//! `pgjobs console`: pages that show the queue and manage it, as a role of the database may.
 //!
 //! A request passes `serve`, `guard` and `attach` to the handler of a screen. The handler takes a
 //! `Visit`, which has the session, or a `Change`, which also has a form. It reads and calls as the

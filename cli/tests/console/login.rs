@@ -512,9 +512,9 @@ fn the_log_has_a_line_for_each_thing_that_happens() {
     let said = std::fs::read_to_string(&*log).unwrap();
     let lines: Vec<_> = said.split_terminator('\n').collect();
     let begins = [
-        r#"jobs: login as role "x\n\r\u{1b}[2J\u{9b}jobs: role \"postgres\" logged in from 192.0.2.1" from 127.0.0.1 failed"#,
-        r#"jobs: role "viewer" logged in from 127.0.0.1"#,
-        r#"jobs: role "viewer" logged out from 127.0.0.1"#,
+        r#"pgjobs: login as role "x\n\r\u{1b}[2J\u{9b}jobs: role \"postgres\" logged in from 192.0.2.1" from 127.0.0.1 failed"#,
+        r#"pgjobs: role "viewer" logged in from 127.0.0.1"#,
+        r#"pgjobs: role "viewer" logged out from 127.0.0.1"#,
     ];
     assert_eq!(lines.len(), begins.len(), "{said:?}");
     for (line, begin) in lines.iter().zip(begins) {

@@ -1,4 +1,4 @@
-//! What `jobs console` promises to whoever speaks HTTP with it, against the database of
+//! What `pgjobs console` promises to whoever speaks HTTP with it, against the database of
 //! examples/company at JOBS_COMPANY_URL, which names no role.
 
 mod actions;

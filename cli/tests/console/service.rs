@@ -182,7 +182,7 @@ fn idle_connections_make_room_for_other_ones() {
 fn an_address_that_is_taken_is_an_error() {
     let console = Console::start(&[]);
     let url = url_as("viewer");
-    let output = Command::new(env!("CARGO_BIN_EXE_jobs"))
+    let output = Command::new(env!("CARGO_BIN_EXE_pgjobs"))
         .args(["-d", &url, "console", "--listen", &console.address])
         .stdin(Stdio::null())
         .output()

@@ -138,7 +138,7 @@ impl Console {
     }
 
     pub fn command(url: &str, options: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_jobs"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pgjobs"));
         command.args(["-d", url, "console"]);
         if !options.contains(&"--listen") {
             command.args(["--listen", "127.0.0.1:0"]);

@@ -1,6 +1,7 @@
 //! What the program promises, against the database at DATABASE_URL, which has the extension.
 //! Without one there is nothing to see.
 
+mod manage;
 mod people;
 mod processes;
 mod signals;
@@ -35,7 +36,7 @@ impl Program {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_jobs"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pgjobs"));
         command.args(["-d", &self.url]).args(arguments);
         command
             .stdin(Stdio::piped())
@@ -651,12 +652,14 @@ fn a_worker_reports_each_attempt_as_json() {
 
 #[test]
 fn help_has_examples() {
-    for command in ["work", "insert", "show", "top"] {
-        let output = Command::new(env!("CARGO_BIN_EXE_jobs"))
+    for command in [
+        "work", "insert", "show", "explain", "pause", "resume", "health", "top",
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_pgjobs"))
             .args([command, "--help"])
             .output();
         let text = String::from_utf8(output.unwrap().stdout).unwrap();
-        let example = format!("Examples:\n  jobs {command}");
+        let example = format!("Examples:\n  pgjobs {command}");
         assert!(text.contains(&example), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The processes that `jobs work` starts: what they say arrives, and none of them is left.
+//! The processes that `pgjobs work` starts: what they say arrives, and none of them is left.
 
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
