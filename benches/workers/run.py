@@ -98,6 +98,12 @@ def ours(name, language, *worker, takes_more=False, **environment):
     return Contestant(name, language, list(worker), OURS, left, takes_more, environment)
 
 
+def ours_twice(language, *worker):
+    """Our library as it is, and with a prefetch that is Graphile Worker's local queue."""
+    prefetch = ours("jobs with prefetch", language, *worker, takes_more=True, PREFETCH="500")
+    return ours("jobs", language, *worker), prefetch
+
+
 def peer(name, language, left, *worker, takes_more=False, has_unique=True, **environment):
     return Contestant(name, language, list(worker), list(worker), left, takes_more, environment, has_unique=has_unique)
 
@@ -117,21 +123,21 @@ def left_in_faktory():
 
 
 CONTESTANTS = [
-    ours("jobs", "Python", *OURS),
+    *ours_twice("Python", *OURS),
     peer("procrastinate", "Python", "select exists(select from procrastinate_jobs where status in ('todo', 'doing'))",
          *PYTHON, str(HERE / "procrastinate_worker.py")),
     peer("PgQueuer", "Python", "select exists(select from pgqueuer)", *PYTHON, str(HERE / "pgqueuer_worker.py")),
     # Its handlers hold their places until their jobs are completed.
     peer("Awa", "Python", "select false", *PYTHON, str(HERE / "awa_worker.py")),
-    ours("jobs", "TypeScript", *NODE, str(PROGRAMS / "npm/jobs_typescript.mjs")),
+    *ours_twice("TypeScript", *NODE, str(PROGRAMS / "npm/jobs_typescript.mjs")),
     peer("pg-boss", "TypeScript", "select exists(select from pgboss.job where name = 'bench' and state < 'completed')",
          *NODE, str(PROGRAMS / "npm/pgboss_worker.mjs")),
     peer("Graphile Worker", "TypeScript", GRAPHILE_LEFT, *GRAPHILE),
     peer("Graphile Worker with a local queue", "TypeScript", GRAPHILE_LEFT, *GRAPHILE, takes_more=True, LOCAL_QUEUE="500"),
-    ours("jobs", "Rust", str(PROGRAMS / "jobs_rust")),
+    *ours_twice("Rust", str(PROGRAMS / "jobs_rust")),
     ours("SQL alone", "Rust", SQL_ALONE, CONNECTIONS="1"),
     ours("SQL alone over three connections", "Rust", SQL_ALONE, takes_more=True, CONNECTIONS="3"),
-    ours("jobs", "Go", str(PROGRAMS / "go/jobs")),
+    *ours_twice("Go", str(PROGRAMS / "go/jobs")),
     peer("River", "Go", "select exists(select from river_job where state in ('available', 'running'))", str(PROGRAMS / "go/river")),
     # Unique jobs need its Enterprise version.
     peer("Faktory", "Go", left_in_faktory, str(PROGRAMS / "go/faktory"), has_unique=False, FAKTORY_URL="tcp://{}:{}".format(*FAKTORY)),
@@ -297,33 +303,27 @@ def row(title, wanted, figure, spread, of):
 
 
 def compare(language, title, unit, figures, wanted, together=None):
-    """Figures of each contestant by round, of ours against the best of its rivals. Those that take
-    more jobs than they run follow, each by itself. Of latencies the least is the best, and what
-    counts are the figures of all rounds together."""
+    """Figures of each contestant by round, of ours against the best of its rivals that take no more
+    jobs than they run, and of ours with prefetch against the best of all. Of latencies the least is
+    the best, and what counts are the figures of all rounds together."""
     digits = 2 if together else 0
     overall = together or {contestant: statistics.median(values) for contestant, values in figures.items()}
-    mine = ours_in(language)
 
-    def against(rival, wanted, others=()):
-        if together:
-            ratios = [b / a for a, b in zip(figures[mine], figures[rival])]
-            ratio = overall[rival] / overall[mine]
-        else:
-            ratios = [a / b for a, b in zip(figures[mine], figures[rival])]
-            ratio = statistics.median(ratios)
+    def against(mine, rivals):
+        if not rivals:
+            return row(f"{language}, {title}", "-", f"{overall[mine]:.{digits}f}", spread(figures[mine], digits), unit)
+        rival, *others = sorted(rivals, key=overall.get, reverse=not together)
+        pairs = list(zip(figures[mine], figures[rival]))
+        ratios = [b / a if together else a / b for a, b in pairs]
+        ratio = overall[rival] / overall[mine] if together else statistics.median(ratios)
         of = f"{overall[mine]:.{digits}f} {unit} against {overall[rival]:.{digits}f}"
         of += "".join(f"; {other.name} {overall[other]:.{digits}f}" for other in others)
-        row(f"{language}, {title}, against {rival.name}", wanted, f"{ratio:.3f}", spread(ratios, 3), of)
+        ours = ", with prefetch" if mine.takes_more else ""
+        row(f"{language}, {title}{ours}, against {rival.name}", wanted, f"{ratio:.3f}", spread(ratios, 3), of)
 
-    rivals = sorted((c for c in figures if c is not mine), key=overall.get, reverse=not together)
-    alike = [rival for rival in rivals if not rival.takes_more]
-    if alike:
-        against(alike[0], wanted, alike[1:])
-    if not rivals:
-        row(f"{language}, {title}", "-", f"{overall[mine]:.{digits}f}", spread(figures[mine], digits), unit)
-    for rival in rivals:
-        if rival.takes_more:
-            against(rival, "-")
+    rivals = [c for c in figures if not c.is_ours or c.is_sql]
+    for mine in (c for c in figures if c.is_ours and not c.is_sql):
+        against(mine, [rival for rival in rivals if mine.takes_more or not rival.takes_more])
 
 
 def spread(values, digits):
@@ -332,12 +332,6 @@ def spread(values, digits):
 
 def ours_in(language):
     return next(c for c in CONTESTANTS if c.is_ours and c.language == language and not c.is_sql)
-
-
-def rivals(language):
-    """Ours in a language, and what it is compared with: peers of the language, else SQL alone."""
-    of_language = [c for c in CONTESTANTS if c.language == language]
-    return of_language if len(of_language) > 1 else [*of_language, *(c for c in CONTESTANTS if c.is_sql)]
 
 
 def main():
@@ -365,12 +359,12 @@ def main():
         if number:
             settle(connections)
         for language in languages if number else ():
-            of_language = [c for c in CONTESTANTS if c.language == language and not c.is_sql]
+            of_language = [c for c in CONTESTANTS if c.language == language and not c.is_sql and not (c.is_ours and c.takes_more)]
             listen(of_language, LATENCIES)
             mine = ours_in(language)
             cancel(mine, connections[mine.database], LATENCIES // 3)
 
-    inserting = [c for c in CONTESTANTS if c.language == "Go"]
+    inserting = [c for c in CONTESTANTS if c.language == "Go" and not c.takes_more]
     for number in range(ROUNDS + 1):
         for how, contestant in itertools.product(INSERTS, reversed(inserting) if number % 2 else inserting):
             if contestant.has_unique or how in ("single", "many"):
@@ -378,17 +372,18 @@ def main():
         settle(connections)
 
     for language in languages:
+        of_language = [c for c in CONTESTANTS if c.language == language]
         wanted = {"Python": "> 1.0", "TypeScript": "> 1.0", "Rust": ">= 0.6", "Go": "> 1.0"}[language]
         for milliseconds, concurrency in HANDLERS:
             title = f"{f'handlers of {milliseconds} ms' if milliseconds else 'empty handlers'}, {concurrency} at a time"
-            rates = {c: c.rates[milliseconds, concurrency] for c in rivals(language) if c.rates[milliseconds, concurrency]}
+            rates = {c: c.rates[milliseconds, concurrency] for c in of_language if c.rates[milliseconds, concurrency]}
             compare(language, title, "jobs/s", rates, wanted)
         for how, title in INSERTS.items():
             if language == "Go":  # the first one found out how many there are to be
                 compare(language, f"insert {title}", "jobs/s", {c: c.inserts[how][1:] for c in inserting if c.inserts[how]}, wanted)
         mine = ours_in(language)
         for name, share in ("median", 50), ("99th percentile", 99):
-            measured = [c for c in rivals(language) if c.latencies]
+            measured = [c for c in of_language if c.latencies]
             by_round = {c: [percentile(values, share) for values in c.latencies] for c in measured}
             together = {c: percentile(itertools.chain(*c.latencies), share) for c in measured}
             compare(language, f"from commit to the start of the handler: {name}", "ms", by_round, wanted, together)
