@@ -69,7 +69,7 @@ def main():
     planted(comments("a.rs", "/// The same of b.\n/// Of b the same.\na // The same.\n"), [1, 3])
     planted(comments("dev", f"{a}\n# {a}\n{a}# a\n"), [2, 3])
     planted(comments("a.py", f'"""The same.\n\n{a}\n"""\n{a}\nb = """\n{a}\n"""\n{a}\n'), [1, 3])
-    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("tests/model/*.md"), *root.glob("**/*.in.md")]
+    pages = [*root.glob("*.md"), *root.glob(".github/*.md"), *root.glob("docs/**/*.md"), *root.glob("tests/model/*.md"), *root.glob("**/*.in.md")]
     pages += [*root.glob("clients/*.md"), *root.glob("clients/*/*.md"), *root.glob("cli/*.md")]
     found = [
         (name, *at)

@@ -128,7 +128,7 @@ pub fn scripts(checks: &mut Checks, packaging: &Packaging) {
     if !has_packages(checks, &["shellcheck"]) {
         return;
     }
-    const FIND: &str = "{ grep -rlE '^#!.*(bash|bin/sh)' dev .ci benches examples ops tests; ls tests/*.sh; } | sort -u";
+    const FIND: &str = "{ grep -rlE '^#!.*(bash|bin/sh)' dev .ci examples ops tests; ls tests/*.sh ops/scripts/*.sh; } | sort -u";
     let shellcheck = |script: &Path| {
         let mut shellcheck = Command::new("shellcheck");
         succeeds(shellcheck.current_dir(ROOT).args(["-S", "error", "-s", "bash"]).arg(script))

@@ -32,6 +32,6 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 )
 
-replace postgres_jobs => ../../../clients/go
+replace postgres_jobs => ../../../../clients/go
 
 tool github.com/contribsys/faktory/cmd/faktory

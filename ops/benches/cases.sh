@@ -639,5 +639,5 @@ case_memory() {
 case_console() {
   (cd "$HERE/.." && cargo build --quiet --release -p postgres-jobs-cli)
   renew
-  node "$HERE/console.mjs" "${CARGO_TARGET_DIR:-$HERE/../target}/release/pgjobs" "$(scaled "$JOBS")" "${BROWSER:-}" | keep
+  node "$HERE/console.mjs" "${CARGO_TARGET_DIR:-$HERE/../../target}/release/pgjobs" "$(scaled "$JOBS")" "${BROWSER:-}" | keep
 }

@@ -67,7 +67,7 @@ declare missing text;
 begin
   select string_agg(p.proname, ', ') into missing from pg_proc p
    where p.pronamespace = 'jobs'::regnamespace and not exists (select from calls where body ~ format('jobs\.%s\(', p.proname));
-  if missing is not null then raise 'benches/memory.sql does not call: %', missing; end if;
+  if missing is not null then raise 'ops/benches/memory.sql does not call: %', missing; end if;
 end $$;
 
 create function pg_temp.body(first bigint, calls bigint) returns void language plpgsql as 'begin end';

@@ -7,10 +7,10 @@ case_workers() {
   mkdir -p "$home/npm/postgres-jobs" "$home/go"
   for language in python typescript rust go; do
     said=$("workers_$language" 2>&1) ||
-      result "worker libraries: $language" "-" "skipped" "benches/workers/case.sh" "$(tail -n 1 <<<"$said" | tr '|\t' '  ')"
+      result "worker libraries: $language" "-" "skipped" "ops/benches/workers/case.sh" "$(tail -n 1 <<<"$said" | tr '|\t' '  ')"
   done
   [[ -x $home/python/bin/python ]] || return 0 # it runs the others as well
-  PYTHONPATH=$HERE/../clients/python/src "$home/python/bin/python" "$HERE/workers/run.py" \
+  PYTHONPATH=$HERE/../../clients/python/src "$home/python/bin/python" "$HERE/workers/run.py" \
     "$home" "$RUNS" "$(awk -v scale="$SCALE" 'BEGIN { print 1.5 / scale }')" "$(scaled 1500)" | keep
 }
 
@@ -22,7 +22,7 @@ workers_python() {
 # With a Node of their own, since the newest of the others run with no older one.
 workers_typescript() {
   cp "$HERE"/workers/{package.json,package-lock.json,*.mjs} "$home/npm/" &&
-    cp -r "$HERE"/../clients/typescript/{src,package.json,tsconfig.json} "$home/npm/postgres-jobs/" || return
+    cp -r "$HERE"/../../clients/typescript/{src,package.json,tsconfig.json} "$home/npm/postgres-jobs/" || return
   cmp -s "$HERE/workers/package-lock.json" "$home/npm/installed" || {
     (cd "$home/npm" && npm ci --loglevel=error --no-audit --no-fund) || return
     cp "$HERE/workers/package-lock.json" "$home/npm/installed"
@@ -32,7 +32,7 @@ workers_typescript() {
 
 workers_rust() {
   (cd "$HERE/.." && cargo build --quiet --profile quick -p jobs-bench-workers) || return
-  cp "${CARGO_TARGET_DIR:-$HERE/../target}"/quick/{jobs_rust,sql_alone} "$home/"
+  cp "${CARGO_TARGET_DIR:-$HERE/../../target}"/quick/{jobs_rust,sql_alone} "$home/"
 }
 
 # Faktory runs redis-server, of the package of that name.

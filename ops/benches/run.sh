@@ -25,7 +25,7 @@ THREADS=2
 export PGDATABASE=bench PGOPTIONS="-c client_min_messages=warning"
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$HERE/../ops/scripts/machine.sh"
+source "$HERE/../scripts/machine.sh"
 WORK=$(mktemp -d)
 RESULTS=$WORK/results
 mkdir "$RESULTS"
@@ -188,6 +188,6 @@ for NAME in "${cases[@]}"; do
   say "" && sizes
   echo "$NAME" >>"$RESULTS/measured"
   # After each case, so that what was measured is not lost with what comes after it.
-  [[ ! ${PAGE:-} ]] || python3 "$HERE/report.py" "$RESULTS" "$HERE/../docs"
+  [[ ! ${PAGE:-} ]] || python3 "$HERE/report.py" "$RESULTS" "$HERE/../../docs"
 done
 plans
