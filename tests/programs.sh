@@ -1,4 +1,4 @@
-# What programs in Python and JavaScript need. tests/suites.sh sources this file.
+# What programs in Python and JavaScript need. Sourced.
 
 # $STATE/ENVIRONMENT is a link to an environment outside the checkout: one for each version of its
 # lists, which all checkouts use.

@@ -385,5 +385,3 @@ server_tests() { # SUITE FILTER
 
 source tests/reliability.sh
 source tests/cargo_pgrx.sh
-
-source tests/programs.sh

@@ -1,5 +1,5 @@
-# A database with the jobs of examples/company. ./dev sources this file; so does
-# the suite `console`, by `./dev call`.
+# ./dev console and ./dev pictures: a server with the jobs of examples/company, the console, a
+# browser. The suite `console` has its own by `./dev call`. Sourced.
 
 COMPANY=company # the database
 
@@ -53,4 +53,61 @@ with_console() { # OPTION COMMAND..
   kill "$pid" && wait "$pid" || status=$?
   rm "$log"
   return $status
+}
+
+# In the foreground, and with a server that nothing else uses: what ends it leaves nothing behind.
+# While it runs, other commands may build and test.
+console() { # [OPTION OF pgjobs console]..
+  begin_company
+  "${CARGO_TARGET_DIR:-target}/debug/pgjobs" -d "$JOBS_COMPANY_URL" console --login "$@" &
+  RUNNING+=($!)
+  say "Log in as viewer, application, operator or admin; the password is the role's name. Ctrl-C ends it"
+  wait -n
+}
+
+# The pictures of docs/console-screens.md, of which docs/console.md has some.
+pictures() {
+  need_packages pngquant
+  begin_company
+  need_browser
+  say "The company works for two minutes, so that there is something to see"
+  sleep 120
+  with_console "" node "$BROWSER/pictures.mjs" "$ROOT/docs"
+  pngquant --force --ext .png --skip-if-larger --strip docs/console/*.png
+}
+
+begin_company() {
+  local data=$STATE/console socket port
+  mkdir -p "$STATE"
+  exec 9>"$STATE/lock"
+  flock -n 9 || { say "Waiting for another ./dev in this checkout" && flock 9; }
+  setup
+  install_extension
+  say "Building the program pgjobs"
+  cargo build -p postgres-jobs-cli
+  need_company
+  exec 9>&-
+  rm -rf "$data"
+  socket=$(short_directory)
+  RUNNING=()
+  trap "end_company '$data' '$socket'" EXIT
+  trap 'exit 0' INT TERM
+  port=$(free_port)
+  new_cluster "$data"
+  start_cluster "$data" "$socket" "$port" 127.0.0.1
+  create_company "$data" "$socket" "$port"
+  run_company "$socket" "$port" >"$STATE/company.log" &
+  RUNNING+=($!)
+  say "The company begins its work"
+  until grep -q . "$STATE/company.log"; do sleep 0.2; kill -0 "${RUNNING[0]}"; done
+  give_past "$socket" "$port"
+  export JOBS_COMPANY_URL=postgresql://127.0.0.1:$port/$COMPANY
+}
+
+end_company() { # DATA SOCKET_DIRECTORY
+  trap '' INT TERM
+  kill "${RUNNING[@]}" 2>/dev/null || true
+  wait "${RUNNING[@]}" || true
+  [[ ! -d $1 ]] || stop_cluster "$1" || true
+  rm -rf "$1" "$2"
 }
