@@ -85,7 +85,7 @@ SELECT p.oid, p.proname,
 
 \qecho '# Reference'
 \qecho
-\qecho 'Every function, view, setting, type and table. `./dev reference` generates this page from COMMENTs, which `\\df+ jobs.*`, `\\d+ jobs.*` and `\\dn+ jobs` show as well.'
+\qecho 'Every function, view, setting and type. `./dev reference` generates this page from COMMENTs, which `\\df+ jobs.*`, `\\d+ jobs.*` and `\\dn+ jobs` show as well.'
 \qecho
 \qecho '## Functions'
 \qecho
@@ -149,12 +149,12 @@ SELECT format(E'\n### jobs.%s\n\n%s\n\n%s.', t.typname, pg_temp.markdown(obj_des
 \qecho
 \qecho '## Tables'
 \qecho
-\qecho 'Internal: they change between versions, and only the extension writes them. [architecture.md](architecture.md) shows how they relate. Dumps include their rows, except where noted.'
-\qecho
-\qecho '| table | |'
-\qecho '|---|---|'
+\qecho 'Internal: they change between versions, and only the extension writes them. [Architecture](architecture.md) shows how they relate.'
 
-SELECT format('| `jobs.%s` | %s |', c.relname,
-              pg_temp.cell(obj_description(c.oid, 'pg_class')) || CASE WHEN c.oid = ANY (e.extconfig) THEN '' ELSE ' Not dumped.' END)
+SELECT 'Dumps leave out ' || string_agg(format('`%s`', c.relname), ', ' ORDER BY c.relname) || '.'
   FROM pg_class c, pg_extension e
- WHERE e.extname = 'jobs' AND c.relnamespace = 'jobs'::regnamespace AND c.relkind IN ('r', 'p', 'S') ORDER BY c.relname;
+ WHERE e.extname = 'jobs' AND c.relnamespace = 'jobs'::regnamespace AND c.relkind IN ('r', 'p', 'S') AND c.oid <> ALL (e.extconfig);
+
+SELECT format('%s: NO COMMENT', c.relname)
+  FROM pg_class c
+ WHERE c.relnamespace = 'jobs'::regnamespace AND c.relkind IN ('r', 'p', 'S') AND obj_description(c.oid, 'pg_class') IS NULL;

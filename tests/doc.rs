@@ -49,7 +49,7 @@ fn documentation(checks: &mut Checks) {
             block.compare(&came),
         );
     }
-    let programs = ["docs/workers.md", "docs/testing.md"].map(read);
+    let programs = ["docs/workers.md", "docs/workers-run.md", "docs/testing.md"].map(read);
     let no_block = |text: &str| holds(silent(text).is_empty(), silent(text).join("\n"));
     let both = programs.iter().try_for_each(|text| no_block(text));
     checks.check("no block of a program is left out silently", both);

@@ -11,12 +11,20 @@ import sys
 import textwrap
 
 
+# How the load went on the way: of use in the figures of a run alone.
+LEFT_OUT = {
+    "completed one by one", "completed together", "failed", "leases that were lost", "released", "replaced",
+    "sessions lost", "snoozed", "refused or rolled back", "skipped as duplicates", "cancelled", "answers lost to workers",
+}
+
+
 def tables(lines):
     """Keys and values per case, in the order in which they came; of a repeated key the last."""
     cases = {}
     for line in lines:
         _, case, key, value = line.split(" ", 3)
-        cases.setdefault(case, {})[key.replace("_", " ")] = value
+        if (key := key.replace("_", " ")) not in LEFT_OUT:
+            cases.setdefault(case, {})[key] = value
     return cases
 
 
