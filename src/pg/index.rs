@@ -40,24 +40,18 @@ impl IndexShape {
     /// The index of a primary key.
     pub const fn key(name: &'static std::ffi::CStr, columns: &'static [i32]) -> IndexShape {
         IndexShape {
-            name: Name::new(name),
-            columns,
             is_unique: true,
-            predicate: None,
+            ..IndexShape::of_all(name, columns)
         }
     }
 
-    /// Any other one.
-    pub const fn on(
-        name: &'static std::ffi::CStr,
-        columns: &'static [i32],
-        predicate: Option<Predicate>,
-    ) -> IndexShape {
+    /// Another index of all rows.
+    pub const fn of_all(name: &'static std::ffi::CStr, columns: &'static [i32]) -> IndexShape {
         IndexShape {
             name: Name::new(name),
             columns,
             is_unique: false,
-            predicate,
+            predicate: None,
         }
     }
 

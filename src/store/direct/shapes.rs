@@ -18,8 +18,30 @@ pub static JOB: Shape = Shape {
     not_null: job::NOT_NULL,
 };
 
-columns! {
-    error {
+/// A table each: its columns, its key, and the other indexes that are used.
+macro_rules! tables {
+    ($($shape:ident $name:literal as $columns:ident { $($column:tt)* }
+        $kind:ident $key:literal ($($part:ident),*)
+        $($(#[$about:meta])* $index:ident $index_name:literal ($($of:ident),*)
+            $(: $predicate:ident($($what:ident),*))?)*;)*) => {$(
+        columns! { $columns { $($column)* } }
+
+        pub static $shape: Shape = Shape {
+            name: Name::new($name),
+            key: IndexShape::$kind($key, &[$($columns::$part),*]),
+            others: &[$(&$index),*],
+            columns: $columns::TYPES,
+            not_null: $columns::NOT_NULL,
+        };
+        $($(#[$about])*
+        pub static $index: IndexShape = IndexShape {
+            $(predicate: Some(Predicate::$predicate($($columns::$what),*)),)?
+            ..IndexShape::of_all($index_name, &[$($columns::$of),*])
+        };)*
+    )*};
+}
+tables! {
+    ERROR c"error" as error {
         JOB_ID: INT8 not null,
         AT: AT not null,
         TOKEN: INT8,
@@ -29,78 +51,32 @@ columns! {
         WORKER: TEXT,
         ERROR: TEXT not null,
         DETAILS: JSONB,
-    }
-}
+    } of_all c"error_by_job" (JOB_ID, AT);
 
-/// Without a primary key.
-pub static ERROR: Shape = Shape {
-    name: Name::new(c"error"),
-    key: IndexShape::on(c"error_by_job", &[error::JOB_ID, error::AT], None),
-    others: &[],
-    columns: error::TYPES,
-    not_null: error::NOT_NULL,
-};
-
-columns! {
-    answer {
+    ANSWER c"answer" as answer {
         JOB_ID: INT8 not null,
         TOKEN: INT8 not null,
         AT: AT not null,
         SCHEDULED_AT: AT,
         STATE: ENUM not null,
-    }
-}
+    } key c"answer_pkey" (JOB_ID, TOKEN);
 
-pub static ANSWER: Shape = Shape {
-    name: Name::new(c"answer"),
-    key: IndexShape::key(c"answer_pkey", &[answer::JOB_ID, answer::TOKEN]),
-    others: &[],
-    columns: answer::TYPES,
-    not_null: answer::NOT_NULL,
-};
-
-columns! {
-    claim {
+    UNIQUE_CLAIM c"unique_claim" as claim {
         KEY: BYTEA not null,
         JOBS: INT8S not null,
         HOLD_ENDS_AT: ATS,
-    }
-}
+    } key c"unique_claim_pkey" (KEY);
 
-pub static UNIQUE_CLAIM: Shape = Shape {
-    name: Name::new(c"unique_claim"),
-    key: IndexShape::key(c"unique_claim_pkey", &[claim::KEY]),
-    others: &[],
-    columns: claim::TYPES,
-    not_null: claim::NOT_NULL,
-};
-
-columns! {
-    note {
+    UNIQUE_NOTE c"unique_note" as note {
         KEY: BYTEA not null,
         KIND: CHAR not null,
         SEQ: INT8 not null,
         JOB_ID: INT8,
         DUE_AT: AT,
-    }
-}
+    } key c"unique_note_pkey" (KEY, KIND, SEQ)
+        UNIQUE_NOTE_DUE c"unique_note_due" (DUE_AT): NotNull(DUE_AT);
 
-pub static UNIQUE_NOTE: Shape = Shape {
-    name: Name::new(c"unique_note"),
-    key: IndexShape::key(c"unique_note_pkey", &[note::KEY, note::KIND, note::SEQ]),
-    others: &[&UNIQUE_NOTE_DUE],
-    columns: note::TYPES,
-    not_null: note::NOT_NULL,
-};
-
-pub static UNIQUE_NOTE_DUE: IndexShape = IndexShape::on(
-    c"unique_note_due",
-    &[note::DUE_AT],
-    Some(Predicate::NotNull(note::DUE_AT)),
-);
-
-columns! {
-    ready {
+    READY c"ready" as ready {
         SEQ: INT8 not null,
         JOB_ID: INT8 not null,
         SCHEDULED_AT: AT,
@@ -109,63 +85,24 @@ columns! {
         ATTEMPT: INT4 not null,
         PRIORITY: INT2 not null,
         QUEUE: TEXT not null,
-    }
-}
+    } key c"ready_pkey" (QUEUE, PRIORITY, SEQ)
+        /// Jobs that became available later than they were inserted.
+        READY_REQUEUED c"ready_requeued" (JOB_ID): Differ(SEQ, JOB_ID)
+        READY_EXPIRES c"ready_expires" (EXPIRES_AT): NotNull(EXPIRES_AT);
 
-pub static READY: Shape = Shape {
-    name: Name::new(c"ready"),
-    key: IndexShape::key(c"ready_pkey", &[ready::QUEUE, ready::PRIORITY, ready::SEQ]),
-    others: &[&READY_REQUEUED, &READY_EXPIRES],
-    columns: ready::TYPES,
-    not_null: ready::NOT_NULL,
-};
-
-/// Jobs that became available later than they were inserted.
-pub static READY_REQUEUED: IndexShape = IndexShape::on(
-    c"ready_requeued",
-    &[ready::JOB_ID],
-    Some(Predicate::Differ(ready::SEQ, ready::JOB_ID)),
-);
-pub static READY_EXPIRES: IndexShape = IndexShape::on(
-    c"ready_expires",
-    &[ready::EXPIRES_AT],
-    Some(Predicate::NotNull(ready::EXPIRES_AT)),
-);
-
-columns! {
-    scheduled {
+    SCHEDULED c"scheduled" as scheduled {
         JOB_ID: INT8 not null,
         DUE_AT: AT not null,
         EXPIRES_AT: AT,
         ATTEMPT: INT4 not null,
         STATE: ENUM not null,
         QUEUE: TEXT not null,
-    }
-}
+    } key c"scheduled_pkey" (JOB_ID)
+        SCHEDULED_DUE c"scheduled_due" (QUEUE, DUE_AT)
+        SCHEDULED_NEXT c"scheduled_next" (DUE_AT)
+        SCHEDULED_EXPIRES c"scheduled_expires" (EXPIRES_AT): NotNull(EXPIRES_AT);
 
-pub static SCHEDULED: Shape = Shape {
-    name: Name::new(c"scheduled"),
-    key: IndexShape::key(c"scheduled_pkey", &[scheduled::JOB_ID]),
-    others: &[&SCHEDULED_DUE, &SCHEDULED_NEXT, &SCHEDULED_EXPIRES],
-    columns: scheduled::TYPES,
-    not_null: scheduled::NOT_NULL,
-};
-
-pub static SCHEDULED_DUE: IndexShape = IndexShape::on(
-    c"scheduled_due",
-    &[scheduled::QUEUE, scheduled::DUE_AT],
-    None,
-);
-pub static SCHEDULED_NEXT: IndexShape =
-    IndexShape::on(c"scheduled_next", &[scheduled::DUE_AT], None);
-pub static SCHEDULED_EXPIRES: IndexShape = IndexShape::on(
-    c"scheduled_expires",
-    &[scheduled::EXPIRES_AT],
-    Some(Predicate::NotNull(scheduled::EXPIRES_AT)),
-);
-
-columns! {
-    running {
+    RUNNING c"running" as running {
         JOB_ID: INT8 not null,
         TOKEN: INT8 not null,
         ATTEMPTED_AT: AT not null,
@@ -182,19 +119,9 @@ columns! {
         CANCEL_REASON: TEXT,
         PROGRESS: JSONB,
         QUEUE: TEXT,
-    }
-}
+    } key c"running_pkey" (JOB_ID);
 
-pub static RUNNING: Shape = Shape {
-    name: Name::new(c"running"),
-    key: IndexShape::key(c"running_pkey", &[running::JOB_ID]),
-    others: &[],
-    columns: running::TYPES,
-    not_null: running::NOT_NULL,
-};
-
-columns! {
-    finished {
+    FINISHED c"finished" as finished {
         JOB_ID: INT8 not null,
         FINALIZED_AT: AT not null,
         TOKEN: INT8,
@@ -208,28 +135,11 @@ columns! {
         WORKER: TEXT,
         CANCEL_REASON: TEXT,
         OUTPUT: JSONB,
-    }
+    } key c"finished_pkey" (JOB_ID)
+        FINISHED_BY_AGE c"finished_by_age" (STATE, IS_KEPT, FINALIZED_AT)
+        /// Those that the settings alone do not tell about.
+        FINISHED_KEPT c"finished_kept" (KEPT_UNTIL): NotNull(KEPT_UNTIL);
 }
-
-pub static FINISHED: Shape = Shape {
-    name: Name::new(c"finished"),
-    key: IndexShape::key(c"finished_pkey", &[finished::JOB_ID]),
-    others: &[&FINISHED_BY_AGE, &FINISHED_KEPT],
-    columns: finished::TYPES,
-    not_null: finished::NOT_NULL,
-};
-
-pub static FINISHED_BY_AGE: IndexShape = IndexShape::on(
-    c"finished_by_age",
-    &[finished::STATE, finished::IS_KEPT, finished::FINALIZED_AT],
-    None,
-);
-/// Those that the settings alone do not tell about.
-pub static FINISHED_KEPT: IndexShape = IndexShape::on(
-    c"finished_kept",
-    &[finished::KEPT_UNTIL],
-    Some(Predicate::NotNull(finished::KEPT_UNTIL)),
-);
 
 /// Tables that calls write to.
 pub static WRITTEN: [&Shape; 8] = [
