@@ -8,10 +8,8 @@ use crate::error::{Error, Result, or_raise};
 use crate::pg::role::{as_definer, called};
 use crate::shmem::commit::{self, Work};
 use crate::shmem::entries;
-use crate::store::audit;
-use crate::store::members;
 use crate::store::privileges::{self, Role};
-use crate::store::run_log;
+use crate::store::{audit, members, run_log};
 
 // Names, separated by spaces.
 const PRODUCER: &str = "insert insert_many insert_batch wait_for results unique_key ojs_manifest";

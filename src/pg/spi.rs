@@ -18,15 +18,8 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
 
 use crate::fault;
-use crate::pg::array;
-use crate::pg::extension;
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
-use crate::pg::path;
-use crate::pg::planner;
-use crate::pg::report;
-use crate::pg::time;
-use crate::pg::transaction;
-use crate::pg::versions;
+use crate::pg::{array, extension, path, planner, report, time, transaction, versions};
 
 /// A parameter; `None` is null.
 pub type Arg = Option<Datum>;

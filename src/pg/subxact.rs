@@ -12,8 +12,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
 
-use super::report;
-use super::versions;
+use super::{report, versions};
 
 /// As many as a transaction keeps.
 const MOST_KEPT: u32 = 48;

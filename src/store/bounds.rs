@@ -11,12 +11,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use super::config::Rare;
-use super::config_cache;
-use super::direct;
 use super::job::NewJob;
 use super::queue::Queue;
 use super::spi::{Snapshot, Value, big, plans};
 use super::types::*;
+use super::{config_cache, direct};
 use crate::error::{Error, Result};
 use crate::fault::{self, Fault};
 use crate::pg::invalidation;

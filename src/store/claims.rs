@@ -13,11 +13,7 @@ use super::direct::{self, shapes};
 use super::notes::{self, Note, NoteKind};
 use super::spi::{Arg, big, column, plans};
 use super::types::*;
-use crate::pg::lock;
-use crate::pg::memory;
-use crate::pg::subxact;
-use crate::pg::time;
-use crate::pg::transaction;
+use crate::pg::{lock, memory, subxact, time, transaction};
 
 /// A job in the list of a key.
 #[derive(Clone)]

@@ -4,12 +4,11 @@
 use jobs_core::state::State;
 use pgrx::pg_sys::Oid;
 
-use super::bounds;
 use super::direct::{self, shapes};
 use super::job::{NewJob, job, row};
 use super::spi::{Arg, Plan, big, plans, text};
 use super::types::*;
-use super::{claims, effects};
+use super::{bounds, claims, effects};
 use crate::error::Result;
 use crate::pg::memory::Scratch;
 use crate::pg::name;

@@ -9,8 +9,7 @@ use pgrx::pg_sys::{Datum, Oid};
 use super::claims::{key_arg, key_args};
 use super::spi::{Arg, Plan, big, column, plans};
 use super::types::*;
-use crate::pg::memory;
-use crate::pg::transaction;
+use crate::pg::{memory, transaction};
 
 /// What a note says, as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

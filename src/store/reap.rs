@@ -5,11 +5,10 @@ use std::collections::{BTreeSet, HashSet};
 use jobs_core::key::Key;
 
 use super::claims::key_args;
-use super::direct;
-use super::notes;
 use super::prune::Old;
 use super::spi::{Plan, big, plans};
 use super::types::*;
+use super::{direct, notes};
 use crate::fault::{self, Fault};
 use crate::pg::{time, transaction};
 

@@ -15,11 +15,10 @@
 use jobs_core::state::State;
 
 use super::config::{self, Rare};
-use super::config_cache;
-use super::direct;
 use super::queue::Queue;
 use super::spi::{Snapshot, big, bigs, column, plans};
 use super::types::*;
+use super::{config_cache, direct};
 use crate::pg::{lock, time};
 
 /// When a final job goes.

@@ -6,9 +6,8 @@ use pgrx::pg_sys::Datum;
 
 use super::spi::{Snapshot, plans, text};
 use super::types::*;
-use crate::pg::lock;
 use crate::pg::name::Name;
-use crate::pg::time;
+use crate::pg::{lock, time};
 
 /// What maintenance has to know before it begins.
 #[derive(Default)]

@@ -7,10 +7,9 @@ use crate::error::{Error, Result};
 use crate::pg::{time, transaction};
 use crate::settings;
 use crate::store::changes::{self, Changes};
-use crate::store::effects;
-use crate::store::erase;
 use crate::store::moves::{self, Answer, Move, To};
 use crate::store::place::{self, Place, TakenRow};
+use crate::store::{effects, erase};
 
 /// What a call made of a job, or why it is refused.
 type Done = Option<Result<State>>;

@@ -16,9 +16,7 @@ use crate::settings;
 use crate::shmem::commit::Work;
 use crate::shmem::databases::{self, Place};
 use crate::shmem::outbox::Content;
-use crate::store::catalog;
-use crate::store::due;
-use crate::store::run_log;
+use crate::store::{catalog, due, run_log};
 
 /// After it was woken the worker is not woken again for so long, however many commits there are.
 const REST: Duration = Duration::from_millis(50);

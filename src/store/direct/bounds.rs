@@ -2,8 +2,7 @@
 
 use pgrx::IntoDatum;
 
-use super::shapes;
-use super::walk;
+use super::{shapes, walk};
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
 use crate::pg::transaction;

@@ -3,12 +3,10 @@
 use jobs_core::key::Key;
 
 use super::shapes;
-use crate::pg::memory;
 use crate::pg::row::NewRow;
 use crate::pg::scan::{self, Seen};
-use crate::pg::subxact;
 use crate::pg::table::Table;
-use crate::pg::transaction;
+use crate::pg::{memory, subxact, transaction};
 use crate::store::claims::{self, ListedHolder, Lists, key_arg};
 use crate::store::notes::NoteKind;
 use crate::store::spi::{big, bigs};

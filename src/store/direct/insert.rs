@@ -2,9 +2,8 @@
 
 use jobs_core::state::State;
 
-use super::claims;
-use super::open_if;
 use super::shapes::{self, ready, scheduled};
+use super::{claims, open_if};
 use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::store::claims::ListedHolder;

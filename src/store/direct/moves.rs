@@ -5,11 +5,10 @@ use pgrx::pg_sys::Datum;
 
 use super::open_if;
 use super::shapes::{self, answer, finished, job, ready, scheduled};
-use crate::pg::name;
 use crate::pg::row::{NewRow, Row};
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
-use crate::pg::transaction;
+use crate::pg::{name, transaction};
 use crate::store::effects::{Arrived, Spot};
 use crate::store::moves::{Answer, Move, To, Tries, read_retry};
 use crate::store::place::TakenRow;

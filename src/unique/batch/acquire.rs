@@ -12,8 +12,7 @@ use super::super::advisory_lock::no_wait;
 use super::super::holders::decide;
 use super::{Batch, Decision, Group};
 use crate::error::{Error, Result};
-use crate::pg::memory;
-use crate::pg::subxact;
+use crate::pg::{memory, subxact};
 use crate::store::claims::{self, ListedHolder};
 use crate::store::place;
 
