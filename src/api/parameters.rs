@@ -25,7 +25,6 @@ pub trait Given: Sized {
     /// From the parameter of this name.
     fn of(name: &str, given: Self::Parameter<'_>) -> Result<Self>;
 
-    /// From the field of this name.
     fn of_field(name: &str, value: Jsonb) -> Result<Self>;
 }
 

@@ -152,7 +152,6 @@ fn run_periodic(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
     })
 }
 
-/// What was found of this name.
 fn known<T>(name: &str, found: Option<T>) -> Result<T> {
     found.ok_or_else(|| Error::unknown_periodic(name, &store::names()))
 }

@@ -264,7 +264,6 @@ struct QueueHeads {
     due_at: Option<i64>,
 }
 
-/// Looks at queues for a worker.
 fn look(queues: &[Queue], worker: Option<&str>, wait: &Wait) -> (i64, QueueHeads) {
     let now = time::now();
     let mut found = QueueHeads::default();

@@ -55,7 +55,6 @@ impl Numbers {
         self.more
     }
 
-    /// Whether it may be one of them.
     pub fn may_have(&self, number: u64) -> bool {
         self.more || self.as_slice().contains(&number)
     }
@@ -109,7 +108,6 @@ impl<const WORDS: usize> Filter<WORDS> {
         (self.words, self.is_filled) = ([u64::MAX; WORDS], true);
     }
 
-    /// Whether it may be one of them.
     pub fn may_have(&self, number: u64) -> bool {
         let (word, bit) = Self::place(number);
         self.words[word] & bit != 0

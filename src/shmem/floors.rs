@@ -227,7 +227,6 @@ impl Floors {
         }
     }
 
-    /// This position was taken out of a lane.
     pub fn taken(&self, lane: Lane, position: i64) {
         self.place.with_lock(|| {
             if self.place.key.load(SeqCst) == self.key

@@ -78,7 +78,6 @@ impl Outbox {
         !self.filled.swap(true, Ordering::SeqCst)
     }
 
-    /// Takes all that is there.
     pub fn take(&self) -> Content {
         self.filled.store(false, Ordering::SeqCst);
         let mut taken = Content::new();

@@ -90,7 +90,6 @@ thread_local! {
     };
 }
 
-/// The pair of a queue and a kind.
 pub fn pair(queue: &str, kind: &str) -> Pair {
     SESSION.with_borrow_mut(|session| session.pair(queue, kind))
 }

@@ -96,7 +96,6 @@ pub fn some(what: Rare) -> bool {
     )
 }
 
-/// The command of a worker, if it has one.
 pub fn command(worker: &str) -> Option<Command> {
     let commands = look_up(
         Snapshot::Own,

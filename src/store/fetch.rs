@@ -20,7 +20,6 @@ pub const DEFAULT_TIMEOUT: Interval = Interval::of_micros(60_000_000);
 /// A lease where neither the fetch nor a timeout says how long.
 pub const DEFAULT_LEASE: Interval = Interval::of_micros(3_600_000_000);
 
-/// Who fetches, and how.
 pub struct Fetch<'a> {
     pub now: i64,
     pub worker: &'a str,

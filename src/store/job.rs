@@ -152,6 +152,5 @@ columns! {
         UNIQUE_WINDOW: SPAN = new.kept_as(|kept| kept.window.map(time::interval_datum)),
         UNIQUE_FINAL: INT2 = new.kept_as(|kept| i16::from(kept.states.final_bits()).into_datum()),
     }
-    /// The row of a new job.
     pub fn row(new: &NewJob, id: i64);
 }

@@ -48,7 +48,6 @@ impl Whose<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     All,
-    /// From the floor on.
     FromFloor,
 }
 

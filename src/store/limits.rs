@@ -30,7 +30,6 @@ pub fn free(slots: &[i64]) -> Vec<Queue> {
     FREE.values(&[bigs(slots)])
 }
 
-/// Whether a queue has a free slot.
 pub fn has_free_slot(queue: &Queue, limit: i32) -> bool {
     HAS_FREE_SLOT.execute(&[queue.arg(), big(limit.into())]) > 0
 }

@@ -49,7 +49,6 @@ pub(super) fn read_retry(stored: Option<Datum>) -> Retry {
 /// A job that was taken, and where it goes.
 pub struct Move {
     pub id: i64,
-    /// The row that was taken.
     pub row: TakenRow,
     pub to: To,
     /// The call that gave the job back, where no other table will tell.

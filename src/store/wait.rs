@@ -17,7 +17,6 @@ pub struct Look {
     pub due_at: Option<i64>,
 }
 
-/// Looks at a queue.
 pub fn look(queue: &Queue, now: i64) -> Look {
     let (ready, scheduled) =
         direct::wait::first(queue, now).unwrap_or_else(|| first_by_statement(queue, now));

@@ -101,7 +101,6 @@ fn scheduled_queues(after: &str, most: usize) -> Option<(Vec<String>, bool)> {
     Some((queues, false))
 }
 
-/// What is due of all queues.
 #[derive(Default)]
 struct DueQueues {
     /// Queues with due jobs, and since when.
@@ -237,7 +236,6 @@ fn look_from_floor(
     found
 }
 
-/// What is due.
 #[derive(Clone, Copy)]
 struct Due {
     /// No job is due before this time.
