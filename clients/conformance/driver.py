@@ -9,12 +9,14 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from datetime import datetime
 
 import psycopg
 
 import postgres_jobs
-from postgres_jobs import Cancel, Discard, Job, NewJob, RetryIn, Snooze, Unique, Worker, insert, insert_many, testing, wait_for
+from postgres_jobs import Cancel, Discard, Job, Kind, NewJob, RetryIn, Snooze, Unique, Worker
+from postgres_jobs import insert, insert_many, testing, wait_for
 
 URL = os.environ["DATABASE_URL"]
 LATER = 7  # seconds until rollback_later
@@ -100,6 +102,8 @@ def simply(job: Job, action: dict) -> None:
             raise Discard
         case {"retry_in_without_error": delay}:
             raise RetryIn(delay)
+        case {"block": seconds}:
+            time.sleep(seconds)
         case {"exit_process": code}:
             os._exit(code)
         case {"sql_in_test": text}:
@@ -191,6 +195,47 @@ def run_blocking(job: Job) -> object:
     return None
 
 
+class Left(Exception):
+    """The job is not ended."""
+
+
+async def run_batch(jobs: list[Job]) -> None:
+    say("batch", jobs=[job.id for job in jobs])
+    for job in jobs:
+        try:
+            job.end(await run_in_batch(job))
+        except Left:
+            pass
+        except (Cancel, Discard, RetryIn, Snooze, Failed) as error:
+            job.end(error)
+
+
+class Failed(Exception):
+    """The actions of a job fail it alone."""
+
+
+async def run_in_batch(job: Job) -> object:
+    for action in actions(job):
+        match action:
+            case {"sleep": seconds}:
+                try:
+                    await asyncio.sleep(seconds)
+                except asyncio.CancelledError as error:
+                    say("cancelled", job=job.id, why=str(error))
+                    raise
+            case {"return": value}:
+                return value
+            case {"leave": _}:
+                raise Left
+            case {"fail": text}:
+                raise Failed(text)
+            case {"raise": text}:
+                raise RuntimeError(text)
+            case _:
+                simply(job, action)
+    return None
+
+
 # --- Middleware -----------------------------------------------------------------------------------
 
 
@@ -207,6 +252,15 @@ def around_insert(jobs: list[dict]):
     yield
 
 
+def hook(name: str, then: object):
+    def told(job: Job, error: BaseException) -> None:
+        say("hook", hook=name, job=job.id, error=str(error))
+        if then == "raise":
+            raise RuntimeError(f"the hook {name} fails")
+
+    return told
+
+
 # --- Operations -----------------------------------------------------------------------------------
 
 
@@ -221,18 +275,40 @@ class Undone(Exception):
     """Rolls a transaction back."""
 
 
-def op_insert(op: dict) -> None:
+@contextlib.contextmanager
+def transaction(then: str = "commit"):
     with psycopg.connect(URL) as connection, contextlib.suppress(Undone), connection.transaction():
-        inserted = insert(connection, op["kind"], op["args"], **typed(op.get("options", {})))
-        say("inserted", **vars(inserted))
-        if op["then"] == "rollback":
+        yield connection
+        if then == "rollback":
             raise Undone
 
 
+def op_insert(op: dict) -> None:
+    with transaction(op["then"]) as connection:
+        say("inserted", **vars(insert(connection, op["kind"], op["args"], **typed(op.get("options", {})))))
+
+
+def op_insert_of_kind(op: dict) -> None:
+    with transaction(op["then"]) as connection:
+        say("inserted", **vars(defined[op["kind"]].insert(connection, op["args"], **typed(op["options"]))))
+
+
+def new_job(job: dict) -> NewJob:
+    if not job.pop("of_kind", False):
+        return typed(job)
+    return defined[job.pop("kind")].job(job.pop("args"), **typed(job))
+
+
 def op_insert_many(op: dict) -> None:
-    with psycopg.connect(URL) as connection:
-        jobs: list[NewJob] = [typed(job) for job in op["jobs"]]
+    with transaction() as connection:
+        jobs = [new_job(job) for job in op["jobs"]]
         say("inserted_many", jobs=[vars(one) for one in insert_many(connection, jobs)])
+
+
+def op_sync(op: dict) -> None:
+    with transaction(op["then"]) as connection:
+        changes = make_worker(op["worker"]).sync(connection)
+        say("synced", changes=[[one.object, one.name, one.outcome] for one in changes])
 
 
 def op_wait_for(op: dict) -> None:
@@ -251,11 +327,10 @@ def op_check(op: dict) -> None:
 
 def op_testing(op: dict) -> None:
     global in_test
-    with psycopg.connect(URL) as connection, contextlib.suppress(Undone), connection.transaction():
+    with transaction("rollback") as connection:
         in_test = connection
         worker = make_worker(op["worker"])
         say("tested", results=[testing_step(connection, worker, step) for step in op["steps"]])
-        raise Undone
 
 
 def testing_step(connection: psycopg.Connection, worker: Worker, step: dict) -> object:
@@ -283,32 +358,53 @@ def shown(job: object) -> dict:
 
 MEMBERS = ("id", "kind", "queue", "state", "args", "output", "error")
 OPS = {"insert": op_insert, "insert_many": op_insert_many, "wait_for": op_wait_for}
-OPS |= {"check": op_check, "testing": op_testing}
+OPS |= {"check": op_check, "testing": op_testing, "sync": op_sync, "insert_of_kind": op_insert_of_kind}
+
+
+def text_of(error: BaseException) -> str:
+    """What a user sees of it."""
+    return "".join(traceback.format_exception_only(error))
 
 
 def operate(op: dict) -> None:
     try:
         OPS[op["op"]](op)
     except psycopg.Error as error:
-        say("refused", code=error.sqlstate)
+        say("refused", code=error.sqlstate, error=text_of(error))
 
 
 # --- The program ----------------------------------------------------------------------------------
 
 
 middleware: list = []
+hooks: dict = {}
+defined: dict[str, Kind] = {}
+
+
+def define(kinds: dict) -> None:
+    for name, kind in kinds.items():
+        if "defaults" in kind:
+            defined[name] = Kind(name, dict, **typed(kind["defaults"]))
 
 
 def make_worker(options: dict) -> Worker:
-    kinds = options.pop("kinds", {"run": {}})
+    kinds, periodic = options.pop("kinds", {"run": {}}), options.pop("periodic", [])
     otherwise, again = options.pop("otherwise", False), options.pop("again", None)
-    worker = Worker(URL, **options, middleware=middleware)
-    for name, kind in kinds.items():
-        worker.kind(name, timeout=kind.get("timeout"))(run_blocking if kind.get("blocking") else run)
-    if again:
-        worker.kind(again)(run)
+    worker = Worker(URL, **options, **hooks, middleware=middleware)
+    define(kinds)
     if otherwise:
         worker.otherwise()(run)
+    for name, kind in kinds.items():
+        given = {option: kind[option] for option in ("timeout", "concurrency") if option in kind}
+        kind_of = defined[name] if "defaults" in kind else name
+        if "batch" in kind:
+            worker.batch(kind_of, **kind["batch"], **given)(run_batch)
+        else:
+            worker.kind(kind_of, **given)(run_blocking if kind.get("blocking") else run)
+    for one in periodic:
+        worker.periodic(**one)
+    if again:
+        worker.kind(again)(run)
     return worker
 
 
@@ -319,7 +415,11 @@ def say_ready(worker: Worker) -> None:
 
 async def in_program(worker: Worker) -> None:
     await worker.start()
-    await asyncio.to_thread(worker.ready.wait)
+    ended = asyncio.create_task(worker.ended())
+    while not worker.ready.is_set():
+        if ended.done():
+            return ended.result()
+        await asyncio.sleep(0.01)
     say("ready")
     lines = lines_of_stdin()
     while op := await asyncio.to_thread(next, lines, None):
@@ -338,16 +438,27 @@ def operate_all() -> None:
             operate(op)
 
 
+def fail(error: BaseException) -> None:
+    say("failed", error=text_of(error))
+    sys.exit(1)
+
+
 def main() -> None:
     argument = json.loads(sys.argv[1])
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
+    define(argument.get("kinds", {}))
+    if "hooks" in argument:
+        hooks.update(on_error=hook("error", argument["hooks"]), on_discarded=hook("discarded", argument["hooks"]))
     if argument.get("middleware"):
         postgres_jobs.insert_middleware.append(around_insert)
         middleware.append(around_work)
     if "worker" not in argument:
         operate_all()
     elif argument.get("in_program"):
-        asyncio.run(in_program(make_worker(argument["worker"])))
+        try:
+            asyncio.run(in_program(make_worker(argument["worker"])))
+        except (psycopg.Error, RuntimeError) as error:
+            fail(error)
     else:
         worker = make_worker(argument["worker"])
         threading.Thread(target=say_ready, args=[worker], daemon=True).start()
@@ -357,6 +468,10 @@ def main() -> None:
         except ValueError as error:
             say("unfit", error=str(error))
             sys.exit(2)
+        except SystemExit as end:
+            if end.__cause__:
+                fail(end.__cause__)
+            raise
     say("stopped")
 
 

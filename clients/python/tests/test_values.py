@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import enum
 import json
+import sys
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
-from typing import Literal, TypedDict
+from decimal import Decimal
+from typing import Annotated, Literal, NamedTuple, TypedDict
 
 import pydantic
 import pydantic.dataclasses
 import pytest
+from pydantic.alias_generators import to_camel
 
-from postgres_jobs import Discard, Job, RetryIn, Snooze
-from postgres_jobs._values import args_type, build, encode
+from postgres_jobs import Discard, Job, RetryIn, Snooze, Worker, _values
+from postgres_jobs._values import args_type, build, check_type, encode, read
 from postgres_jobs.outcomes import failure, wire
 
 
@@ -167,10 +170,82 @@ def test_args_that_fit_are_taken():
     assert (taken.id, taken.colour) == (ORDER.id, Colour.RED)
 
 
-def test_what_no_type_is_checked_for_is_taken_as_it_is():
-    assert build(set, ["a", 1]) == {"a", 1}
-    for wanted in (tuple[str, ...], int | str, Literal["a"], Sequence[int], Named, None):
-        assert build(wanted, 1.5) == 1.5
+@pytest.mark.parametrize("has_pydantic", [False, True])
+def test_a_type_that_is_not_known_is_left_to_pydantic(has_pydantic, monkeypatch):
+    assert build(set, ["a", 1]) == {"a", 1} and build(None, 1.5) == 1.5
+    if not has_pydantic:
+        monkeypatch.setattr(_values, "_adapter", lambda wanted: None)
+    for wanted in (tuple[str, ...], int | str, Literal["a"], Sequence[int], Named):
+        if has_pydantic and (wanted is not Named or sys.version_info >= (3, 12)):
+            with pytest.raises(pydantic.ValidationError):
+                build(wanted, 1.5)
+        else:
+            assert build(wanted, 1.5) == 1.5
+
+
+class Cat(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(alias_generator=to_camel, strict=True)
+    type: Literal["cat"] = "cat"
+    lives_left: int
+    born_at: datetime
+    id: uuid.UUID
+
+
+class Dog(pydantic.BaseModel):
+    type: Literal["dog"] = "dog"
+    price: Decimal
+
+
+class Point(NamedTuple):
+    x: int
+    y: float
+
+
+class Unknown:
+    pass
+
+
+Pet = Annotated[Cat | Dog, pydantic.Field(discriminator="type")]
+
+
+@pydantic.dataclasses.dataclass
+class Label:
+    for_whom: str = pydantic.Field(alias="forWhom")
+
+
+CAT = Cat(livesLeft=9, bornAt=ORDER.at, id=ORDER.id)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "value"),
+    [
+        (Cat, CAT),
+        (Cat | Dog, Dog(price="1.10")),
+        (Pet, CAT),
+        (list[Pet], [CAT, Dog(price="1.10")]),
+        (Point, Point(1, 2.5)),
+        (tuple[int, str], (1, "a")),
+        (Label, Label(forWhom="me")),
+        (dict[str, Point] | None, {"a": Point(1, 2)}),
+    ],
+)
+def test_what_pydantic_builds_comes_back_as_it_went(wanted, value):
+    check_type(wanted)
+    assert read(wanted, encode(value)) == value
+
+
+def test_a_type_that_cannot_be_built_is_refused_when_the_handler_is_registered(monkeypatch):
+    def handle(job: Job[Unknown]) -> None: ...
+    def handle_either(job: Job[Line | Unknown]) -> None: ...
+    def handle_a_point(job: Job[Point]) -> None: ...
+
+    for handler in (handle, handle_either):
+        with pytest.raises(TypeError, match="Unknown.* cannot be built from JSON: use a dataclass or a pydantic model"):
+            Worker("").kind("k")(handler)
+    Worker("").kind("k")(handle_a_point)
+    monkeypatch.setattr(_values, "_adapter", lambda wanted: None)
+    with pytest.raises(TypeError, match="Point.* cannot be built"):
+        Worker("").kind("k")(handle_a_point)
 
 
 class Named(TypedDict):

@@ -542,12 +542,17 @@ async def test_a_failed_attempt_is_logged_and_one_that_ends_otherwise_is_not(url
     ids = {kind: begin(url, queue, kind, {}, max_attempts=1) for kind in [*errors, "is cancelled", "is put off"]}
     async with working(worker):
         await done(url, *ids.values())
+    types = {"fails": "ValueError", "tarries": "timeout", "invalid": "invalid_output", "refused": "invalid_output"}
     for kind, error in errors.items():
-        (line,) = [line for line in caplog.records if getattr(line, "job", None) == ids[kind]]
-        assert (line.levelname, line.kind, line.attempt) == ("WARNING", kind, 1)
-        assert line.error.startswith(error) and line.getMessage().startswith(f"attempt failed: job {ids[kind]} ({kind}): {error}")
+        failed, discarded = [line for line in caplog.records if getattr(line, "job", None) == ids[kind]]
+        assert (failed.levelname, failed.kind, failed.attempt) == ("WARNING", kind, 1)
+        where = f"job {ids[kind]} ({kind}), attempt 1 of 1: {types[kind]}: {error}"
+        assert failed.error.startswith(error) and failed.getMessage().startswith(f"attempt failed: {where}")
+        assert discarded.levelname == "ERROR" and discarded.getMessage().startswith(f"job discarded: {where}")
+        assert bool(failed.exc_info) == bool(discarded.exc_info) == (kind != "tarries")
     others = [(line.levelname, line.getMessage()) for line in caplog.records if getattr(line, "kind", None) not in errors]
-    assert others == [("INFO", f"worker {verb}: {worker.name}") for verb in ("started", "stopped")]
+    assert [level for level, _ in others] == ["INFO"] * 2
+    assert [text.partition(";")[0] for _, text in others] == [f"worker {verb}: {worker.name}" for verb in ("started", "stopped")]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """What a type checker says of a program that uses the library: mypy --strict tests/typed.py."""
 
-from collections.abc import Awaitable
+from collections.abc import Coroutine
+from typing import Any
 
 import psycopg
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -28,8 +29,9 @@ async def produce(connection: psycopg.AsyncConnection, session: AsyncSession, as
     assert_type(await insert(connection, "k", {"a": 1}, queue="q", unique_opts=Unique(by_args=True)), Inserted)
     assert_type(await insert(connection.cursor(), "k"), Inserted)
     assert_type(await insert(session, "k"), Inserted)
-    assert_type(insert(asyncpg, "k"), Awaitable[Inserted])
-    assert_type(await insert_many(session, [{"kind": "k", "args": {}, "priority": 1}]), list[Inserted])
+    later: Coroutine[Any, Any, Inserted] = insert(asyncpg, "k")
+    assert_type(await later, Inserted)
+    assert_type(await insert_many(session, [{"kind": "k", "args": {}, "priority": 1}]), list[Inserted[int | None]])
     assert_type((await wait_for(connection, [1]))[0].state, str | None)
     assert_type((await testing.assert_inserted(session, "k")).id, int)
     assert_type(await job.complete(session), None)
@@ -40,7 +42,7 @@ def produce_blocking(connection: psycopg.Connection, session: Session, job: Job[
     assert_type(insert(connection.cursor(), "k"), Inserted)
     assert_type(insert(session, "k", timeout=30), Inserted)
     jobs: list[NewJob] = [{"kind": "k"}]
-    assert_type(insert_many(connection, jobs), list[Inserted])
+    assert_type(insert_many(connection, jobs), list[Inserted[int | None]])
     insert(connection, "k", prioritty=1)  # type: ignore[call-overload]
     insert_many(connection, [{"args": {}}])  # type: ignore[typeddict-item]
     job.complete(connection, {"a": 1})

@@ -6,11 +6,14 @@ Each conversation is a coroutine. On a blocking connection it never waits and en
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import psycopg
 from psycopg.rows import tuple_row
 
+from ._errors import hint_at
+
+T = TypeVar("T")
 Row = tuple[Any, ...]
 # Takes a statement with at most one %s, and the text for it.
 Execute = Callable[..., Awaitable[list[Row]]]
@@ -25,16 +28,28 @@ class AsyncTransaction(Protocol):
     def execute(self, *args: Any, **kwargs: Any) -> Awaitable[Any]: ...
 
 
+Later = Coroutine[Any, Any, T]
+"""What a call on an async connection returns. Type checkers report one that is not awaited."""
+
+
 def is_async(connection: object) -> bool:
     is_psycopg = isinstance(connection, (psycopg.AsyncConnection, psycopg.AsyncCursor))
     return is_psycopg or _is_of(connection, "sqlalchemy.ext.asyncio") or _is_of(connection, "asyncpg")
 
 
-def converse(connection: Any, talk: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> Any:
-    """Runs the coroutine now, or when it is awaited if the connection is async."""
+def converse(connection: Any, talk: Callable[..., Later[Any]], *args: object, grant: str | None = None) -> Any:
+    """Runs the coroutine now, or when it is awaited if the connection is async. `grant` is the
+    function that gives a role the right to it."""
 
     async def execute(sql: str, *text: str) -> list[Row]:
-        return await _execute_later(connection, sql, text) if is_async(connection) else _execute(connection, sql, text)
+        try:
+            if is_async(connection):
+                return await _execute_later(connection, sql, text)
+            return _execute(connection, sql, text)
+        except Exception as error:
+            if grant:
+                hint_at(error, grant, getattr(getattr(connection, "info", None), "user", None))
+            raise
 
     said = talk(execute, *args)
     if is_async(connection):
@@ -51,6 +66,8 @@ def _execute(connection: Any, sql: str, text: tuple[str, ...]) -> list[Row]:
         return _rows_of_sqlalchemy(connection.execute(*_for_sqlalchemy(sql, text)))
     if isinstance(connection, psycopg.Cursor):
         connection = connection.connection
+    if _is_of(connection, "django.db.backends.utils"):
+        raise TypeError("a cursor of Django is not a connection: pass django.db.connection")
     if not hasattr(connection, "cursor"):
         raise TypeError(f"{type(connection).__name__} is not a connection or session: it has no cursor()")
     # A cursor of our own: the caller's may have unread rows, or another row factory.

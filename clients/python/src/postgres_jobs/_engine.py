@@ -1,4 +1,4 @@
-"""One run of a worker: fetches, handles, renews and finishes jobs until it stops."""
+"""One run of a worker: fetches, handles and finishes jobs until it stops."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from ._attempt import Attempt, Batch
+from ._control import Control
 from ._database import Row
+from ._errors import shown
+from ._failures import Failures
 from ._finish import MOST_RESULTS, Finisher
-from ._link import Link
+from ._link import Backoff, Link
 from ._threads import Threads
-from ._values import encode
-from .job import COLUMNS, Job, Nothing, Reason, fields, job_of, log
-from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure
+from .job import COLUMNS, Job, Nothing, fields, job_of, log
+from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure, raised_by
 
 if TYPE_CHECKING:
+    from ._handler import Handler
     from .worker import Worker
 
 # The stages of a worker. Stop: fetches no more. Grace: handlers have the grace period. Cancel:
@@ -33,33 +37,11 @@ RUN, STOP, GRACE, CANCEL, ENDED = range(5)
 LEFT_BEHIND = 1
 SENDING = 10
 
-# Seconds for the answer to a beat, so that another connection can renew the leases in time.
-BEAT = 10
+RELEASE: Finish = {"do": "release"}
 
 _FETCH = f"select {COLUMNS} from jobs.fetch_any(%s::text[], %s, worker => %s, lease => %s, kinds => %s::text[])"
 
-
-class Attempt:
-    """A job that this worker holds, and its handler."""
-
-    timer: asyncio.TimerHandle
-    """Fires at the timeout."""
-
-    def __init__(self, job: Job[Any]) -> None:
-        self.job = job
-        self.is_in_thread = False
-        """Whether it waits for a thread, which cannot be cancelled: its result counts."""
-        self.task: asyncio.Task[Finish | None] | None = None
-        self.is_settled = False
-        """Whether nothing more is sent: the result is sent, or the job is lost."""
-
-    def cancel(self, because: Reason) -> None:
-        """The first reason counts."""
-        if not self.job.cancelled.is_set():
-            self.job.cancelled_because = because
-            self.job.cancelled.set()
-            if self.task and not self.is_in_thread:
-                self.task.cancel(because)
+Kinds = list[str | None] | None
 
 
 class Engine:
@@ -67,24 +49,45 @@ class Engine:
         self.worker = worker
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
-        self.fetch_link, self.finish_link, self.control_link = (Link(worker.dsn, worker.name) for _ in range(3))
-        self.finisher = Finisher(self.finish_link, self._told)
+        self.fetch_link = Link(worker.dsn, worker.name, can_end=True)
+        self.finish_link = Link(worker.dsn, worker.name)
         self.threads = Threads()
-        self.control: asyncio.Task[None] | None = None
+        self.failures = Failures(self.threads, worker.on_error, worker.on_discarded)
+        self.finisher = Finisher(self.finish_link, self.failures, self._told)
+        self.control = Control(worker, self)
         self.command: str | None = None  # None: before the first beat
         self.stage = RUN
         self.stopping = self.loop.create_future()  # done once the worker is told to stop
-        # By token: attempts whose handlers run; and all that the server considers ours, so also
-        # those whose results are being sent.
+        # By token: attempts that wait for a place; those whose handlers run; and all that the
+        # server considers ours, so also those whose results are being sent.
+        self.waiting: dict[int, Attempt] = {}
         self.running: dict[int, Attempt] = {}
         self.held: dict[int, Attempt] = {}
+        self.batches: dict[str, Batch] = {}
+        """By kind: those that take more jobs."""
+        # Kinds with a concurrency are fetched by themselves.
+        limits = {kind: handler.concurrency for kind, handler in worker.handlers.items()}
+        self.limits = {kind: limit for kind, limit in limits.items() if kind and limit}
+        self.others = None if None in limits else [kind for kind in limits if kind not in self.limits]
+        self.more: set[str] = set()
+        """Kinds with a concurrency that may have more jobs than were fetched."""
+        self.fetches = 0
+        self.turn = asyncio.Lock()
         # Set when a place is free, a command arrived or a result was sent.
         self.is_changed = asyncio.Event()
+
+    @property
+    def has_ended(self) -> bool:
+        return self.stage == ENDED
 
     def stop(self, stage: int) -> None:
         self.stage = max(self.stage, stage)
         if not self.stopping.done():
             self.stopping.set_result(None)
+        self._release_waiting()
+        for batch in list(self.batches.values()):
+            for attempt in list(batch.members):
+                attempt.cancel("stopping")
         self.is_changed.set()
 
     async def _until(self, is_so: Callable[[], bool], timeout: float = math.inf) -> None:
@@ -96,39 +99,47 @@ class Engine:
 
     async def serve(self) -> bool:
         """Works until it is stopped. Returns whether every result was sent."""
-        fetching = asyncio.create_task(self._fetch())
+        fetching = [asyncio.create_task(self._fetch())]
+        if self.limits:
+            fetching.append(asyncio.create_task(self._refill()))
         finishing = asyncio.create_task(self.finisher.run())
-        tasks = [fetching, finishing, asyncio.create_task(self.threads.run(asyncio.run, self._control()))]
+        tasks = [*fetching, finishing, asyncio.create_task(self.threads.run(asyncio.run, self.control.run()))]
         try:
             done, _ = await asyncio.wait([self.stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()  # raises if the server refused this worker
             self.fetch_link.is_closing = True
             if not self.fetch_link.is_busy:
-                fetching.cancel()
-            fetching.add_done_callback(lambda _: self.is_changed.set())
-            await self._until(lambda: fetching.done() and not self.running or self.stage >= GRACE)
-            await self._until(lambda: fetching.done() and not self.running or self.stage >= CANCEL, self.worker.grace)
+                fetching[0].cancel()
+            for task in fetching:
+                task.add_done_callback(lambda _: self.is_changed.set())
+
+            def is_idle() -> bool:
+                return not self.running and all(task.done() for task in fetching)
+
+            await self._until(lambda: is_idle() or self.stage >= GRACE)
+            await self._until(lambda: is_idle() or self.stage >= CANCEL, self.worker.grace)
             for attempt in list(self.running.values()):
                 attempt.cancel("stopping")
-            await self._until(lambda: fetching.done() and not self.running, LEFT_BEHIND)
+            await self._until(is_idle, LEFT_BEHIND)
             for attempt in list(self.running.values()):
                 log.warning("handler did not stop: job %s", attempt.job.id, extra=fields(attempt.job))
                 if not attempt.job._is_completed:
-                    self._settle(attempt, {"do": "release"})
+                    self._settle(attempt, RELEASE)
             for backoff in [self.finish_link.backoff, *self.finisher.again.values()]:
                 backoff.end()
-            await self._until(lambda: fetching.done() and not self.finisher.unsent, SENDING)
+            await self._until(lambda: all(task.done() for task in fetching) and not self.finisher.unsent, SENDING)
             if self.finisher.unsent:
                 log.error("results could not be sent: %s", self.finisher.unsent)
+            if self.failures.calls:
+                await asyncio.wait(self.failures.calls, timeout=LEFT_BEHIND)
+            self.control.leaves = True
             return not self.finisher.unsent
         finally:
-            fetching.cancel()
-            finishing.cancel()
+            for task in [*fetching, finishing]:
+                task.cancel()
             self.stage = ENDED
-            if self.control:
-                with suppress(RuntimeError):  # it has ended by itself
-                    self.control.get_loop().call_soon_threadsafe(self.control.cancel)
+            self.control.end()
             await asyncio.wait(tasks, timeout=5)
             await self.fetch_link.close()
             await self.finish_link.close()
@@ -136,154 +147,237 @@ class Engine:
 
     # --- Control
 
-    async def _control(self) -> None:
-        """Runs in its own thread and event loop: a handler that blocks the worker's loop must not
-        cost other jobs their leases."""
-        self.control = asyncio.current_task()
-        pace = min(self.worker.lease / 3, 10)
-        wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
-        try:
-            while self.stage != ENDED:
-                try:
-                    await self._beat()
-                    await self.control_link.wait(wait, timedelta(seconds=pace), self.worker.name, patience=pace + 5)
-                except psycopg.Error as error:
-                    if self.command is None:
-                        raise
-                    log.error("heartbeat refused, retrying: %s", error, extra={"error": error})
-                    await asyncio.sleep(pace)
-        finally:
-            await self.control_link.close()
-
-    async def _beat(self) -> None:
-        worker = self.worker
-        values = worker.name, list(worker.queues), worker.concurrency, encode(worker.info)
-        rows = await self.control_link.run("select jobs.worker_beat(%s, %s::text[], %s, %s)", *values, patience=BEAT)
-        self.loop.call_soon_threadsafe(self._obey, rows[0][0])
-        if jobs := [attempt.job for attempt in list(self.held.values())]:
-            # A call takes 10,000 at most.
-            sql = """
-                select cancel_requested
-                  from (select %s::bigint[] as ids, %s::bigint[] as tokens) held,
-                       generate_series(1, cardinality(ids), 10000) n,
-                       jobs.heartbeat_many(ids[n:n + 9999], tokens[n:n + 9999])"""
-            ids, tokens = [job.id for job in jobs], [job.token for job in jobs]
-            rows = await self.control_link.run(sql, ids, tokens, patience=BEAT)
-            for job, (is_cancelled,) in zip(jobs, rows):
-                if is_cancelled is not False:
-                    self.loop.call_soon_threadsafe(self._hear, job, is_cancelled)
-
-    def _obey(self, command: str) -> None:
+    def obey(self, command: str) -> None:
         if command != self.command:
             if self.command or command != "run":
                 log.info("operator command received: %s, worker %s", command, self.worker.name)
             self.command = command
             self.worker.ready.set()
             self.is_changed.set()
+            if command != "run":
+                self._release_waiting()
             if command == "stop":
                 self.stop(STOP)
 
-    def _hear(self, job: Job[Any], is_cancelled: bool | None) -> None:
+    def hear(self, job: Job[Any], is_cancelled: bool | None) -> None:
         """Acts on a heartbeat that says that the job is cancelled, or lost (None). An attempt that
         ended meanwhile looks lost, and is not."""
-        attempt = self.running.get(job.token)
+        attempt = self.running.get(job.token) or self.waiting.get(job.token)
         if attempt is None or attempt.is_settled or job._is_completed:
             return
         if is_cancelled is None:
             log.warning("job lost: %s", job.id, extra=fields(job))
             self._settle(attempt, None)
+        elif job.token in self.waiting:
+            self._settle(attempt, RELEASE)  # which cancels it
         attempt.cancel("lost" if is_cancelled is None else "cancelled")
+        self.waiting.pop(job.token, None)
+
+    def held_jobs(self) -> list[Job[Any]]:
+        return [attempt.job for attempt in list(self.held.values())]
+
+    def job_of_task(self, task: asyncio.Task[Any] | None) -> Job[Any] | None:
+        for one in list(self.running.values()):
+            if task and task in (one.task, one.batch and one.batch.task):
+                return one.job
+        return None
 
     # --- Fetching
 
-    async def _fetch(self) -> None:
+    def _taken(self) -> list[Attempt]:
+        """Attempts that have a place, or wait for one. A result that cannot be sent yet holds its
+        place."""
+        kept = self.held if self.finish_link.backoff.is_on else self.finisher.again
+        return list({**self.running, **self.waiting, **{token: self.held[token] for token in kept}}.values())
+
+    def _may_fetch(self, kinds: Kinds) -> bool:
         worker = self.worker
-        lease = timedelta(seconds=worker.lease)
+        is_free = len(self._taken()) < worker.concurrency + worker.prefetch
+        is_held_up = self.command != "run" or self.finisher.waiting.qsize() > MOST_RESULTS
+        return is_free and not is_held_up and (kinds is None or any(self._room(kind) > 0 for kind in kinds))
+
+    def _room(self, kind: str | None) -> float:
+        """How many more jobs of the kind may run."""
+        limit = self.limits.get(kind or "")
+        return limit - sum(one.job.kind == kind for one in self._taken()) if limit else math.inf
+
+    def _share(self) -> tuple[list[str], int]:
+        """The queues, the one furthest below its share first, and how many jobs to ask for."""
+        weights, places = self.worker.queues, self.worker.concurrency + self.worker.prefetch
+        taken = self._taken()
+        runs = Counter(attempt.job.queue for attempt in taken)
+        queues = sorted(weights, key=lambda queue: runs[queue] / weights[queue])
+        share = places * weights[queues[0]] / sum(weights.values())
+        lacks = max(math.ceil(share) - runs[queues[0]], 1)
+        return queues, min(places - len(taken), lacks, 10_000)
+
+    async def _take(self, link: Link, kinds: Kinds) -> bool:
+        """Fetches jobs. Returns whether there were fewer than places for them."""
+        worker = self.worker
+        async with self.turn:
+            limited = [kind for kind in kinds or () if kind in self.limits]
+            calls: list[Kinds] = [[kind] for kind in limited]
+            if kinds is None or len(limited) < len(kinds):
+                calls.append(self.others)
+            self.fetches += 1  # they take turns to be the first
+            first = self.fetches % len(calls)
+            queues, left = self._share()
+            for call in calls[first:] + calls[:first]:
+                kind = call[0] if call and call[0] in self.limits else None
+                most = int(max(min(left, self._room(kind)), 0))
+                values = queues, most, worker.name, timedelta(seconds=worker.lease), call
+                rows = await link.run(_FETCH, *values) if most and self.stage == RUN else []
+                self._begin(rows)
+                left -= len(rows)
+                if kind:
+                    (self.more.discard if len(rows) < most else self.more.add)(kind)
+            return left > 0
+
+    async def _fetch(self) -> None:
+        queues = list(self.worker.queues)
+        kinds = self.worker._kinds()
         while self.stage == RUN:
-            # Results that cannot be sent yet hold their places.
-            kept = self.held.keys() if self.finish_link.backoff.is_on else self.finisher.again.keys()
-            free = worker.concurrency - len(self.running.keys() | kept)
-            if free <= 0 or self.command != "run" or self.finisher.waiting.qsize() > MOST_RESULTS:
+            if not self._may_fetch(kinds):
                 self.is_changed.clear()
                 await self.is_changed.wait()
                 continue
-            queues, most = self._share(free)
             try:
-                rows = await self.fetch_link.run(_FETCH, queues, most, worker.name, lease, worker._kinds())
-                for row in rows:
-                    self._begin(row)
+                has_all = await self._take(self.fetch_link, kinds)
                 await asyncio.sleep(0)  # so that they begin before the next statement is made
-                if len(rows) < most and self.stage == RUN:
+                if has_all and self.stage == RUN:
                     wait = "call jobs.wait_any(%s::text[], worker => %s)"  # for 30 s
-                    await self.fetch_link.wait(wait, queues, worker.name, patience=60)
+                    await self.fetch_link.wait(wait, queues, self.worker.name, patience=60)
             except Exception as error:  # also a row that cannot be read
                 if self.stage > RUN:
                     return  # without a repetition
-                log.error("fetch refused, retrying: %s", error, extra={"error": error})
-                await self.fetch_link.backoff.pause()
+                if self.fetch_link.ends_with(error):
+                    raise
+                await self._refused(self.fetch_link.backoff, error)
 
-    def _share(self, free: int) -> tuple[list[str], int]:
-        """The queues, the one furthest below its share first, and how many jobs to ask for."""
-        weights = self.worker.queues
-        runs = Counter(attempt.job.queue for attempt in self.running.values())
-        queues = sorted(weights, key=lambda queue: runs[queue] / weights[queue])
-        share = self.worker.concurrency * weights[queues[0]] / sum(weights.values())
-        lacks = max(math.ceil(share) - runs[queues[0]], 1)
-        return queues, min(free, lacks, 10_000)
+    async def _refill(self) -> None:
+        """Fetches kinds with a concurrency as their jobs end, while `_fetch` waits for a commit."""
+        backoff = Backoff()
+        while self.stage == RUN:
+            kinds: list[str | None] = [kind for kind in self.more if self._room(kind) > 0]
+            if not kinds or not self._may_fetch(kinds):
+                self.is_changed.clear()
+                await self.is_changed.wait()
+                continue
+            try:
+                await self._take(self.finish_link, kinds)
+                backoff.end()
+            except Exception as error:
+                await self._refused(backoff, error)
 
-    def _begin(self, row: Row) -> None:
-        job, left, whole = job_of(row)
-        handler = self.worker._handler(job)
-        job._store = self._store
-        attempt = self.held[job.token] = Attempt(job)
-        if self.stage > RUN:
-            self._settle(attempt, {"do": "release"})
-            return
-        self.running[job.token] = attempt
-        timeout = handler.timeout or self.worker.timeout or math.inf
-        if left is not None:  # the worker times out before the server
-            timeout = max(min(timeout, left - min(whole / 20, 1)), 0)
-        attempt.task = self.loop.create_task(self._handle(attempt))
-        attempt.task.add_done_callback(partial(self._ended, attempt))
-        attempt.timer = self.loop.call_later(min(timeout, 1e9), self._timed_out, attempt)
+    async def _refused(self, backoff: Backoff, error: Exception) -> None:
+        log.error("fetch refused, retrying: %s", shown(error), extra={"error": error})
+        await backoff.pause()
+
+    def _begin(self, rows: list[Row]) -> None:
+        for row in rows:
+            job, left, whole = job_of(row)
+            job._store = self._store
+            # The worker times out before the server.
+            latest = math.inf if left is None else self.loop.time() + left - min(whole / 20, 1)
+            attempt = Attempt(job, self.worker._handler(job), latest)
+            self.held[job.token] = self.waiting[job.token] = attempt
+        self._start_waiting()
+        if self.stage > RUN or self.command != "run":
+            self._release_waiting()
+
+    def _start_waiting(self) -> None:
+        """Starts attempts that wait, in order, while places are free."""
+        if self.stage == RUN and self.waiting:
+            free = self.worker.concurrency - len(self._taken()) + len(self.waiting)
+            for token in list(self.waiting)[: max(free, 0)]:
+                self._start(self.waiting.pop(token))
+            for kind, batch in list(self.batches.items()):
+                if batch.handler.batch and not batch.handler.batch[1]:
+                    self._close(kind, batch)
+
+    def _release_waiting(self) -> None:
+        for token in list(self.waiting):
+            self._settle(self.waiting.pop(token), RELEASE)
 
     # --- Handling
+
+    def _start(self, attempt: Attempt) -> None:
+        self.running[attempt.job.token] = attempt
+        if attempt.handler.batch:
+            self._enlist(attempt, attempt.handler, *attempt.handler.batch)
+        else:
+            self._set_timer(attempt)
+        attempt.task = self.loop.create_task(self._handle(attempt))
+        attempt.task.add_done_callback(partial(self._ended, attempt))
+
+    def _enlist(self, attempt: Attempt, handler: Handler, size: int, linger: float) -> None:
+        kind = attempt.job.kind
+        batch = self.batches.get(kind)
+        if batch is None:
+            batch = self.batches[kind] = Batch(handler, self.threads.run, self._set_timer)
+            if linger:
+                self.loop.call_later(linger, self._close, kind, batch)
+        batch.add(attempt)
+        if len(batch.members) >= min(size, handler.concurrency or size, self.worker.concurrency):
+            self._close(kind, batch)
+
+    def _close(self, kind: str, batch: Batch) -> None:
+        if self.batches.get(kind) is batch:
+            del self.batches[kind]
+            batch.close()
+
+    def _set_timer(self, attempt: Attempt) -> None:
+        timeout = attempt.handler.timeout or self.worker.timeout or math.inf
+        timeout = max(min(timeout, attempt.latest - self.loop.time()), 0)
+        attempt.timer = self.loop.call_later(min(timeout, 1e9), self._timed_out, attempt)
 
     async def _handle(self, attempt: Attempt) -> Finish | None:
         """Runs the handler, which may raise anything, also what would end the event loop."""
         job = attempt.job
         try:
-            output = await self.worker._handle(job, partial(self._in_thread, attempt))
+            output = await self.worker._handle(job, partial(self._call, attempt))
             return None if job._is_completed else completion(output)
         except BaseException as error:
             if job.cancelled.is_set() and not isinstance(error, Outcome):
                 # It ended because it was cancelled. The call that cancelled the job gave the
                 # reason, and the server turns the release of such a job into a cancel.
-                return TIMED_OUT if job.cancelled_because == "timeout" else {"do": "release"}
+                return TIMED_OUT if job.cancelled_because == "timeout" else RELEASE
+            attempt.error = raised_by(error)
             return failure(error)
 
-    async def _in_thread(self, attempt: Attempt, function: Callable[..., Any], *args: Any) -> Any:
-        attempt.is_in_thread = True
-        try:
-            return await self.threads.run(function, *args)
-        finally:
-            attempt.is_in_thread = False
+    async def _call(self, attempt: Attempt, job: Job[Any]) -> Any:
+        if attempt.batch:
+            return await attempt.batch.join(attempt)
+        return await attempt.handler.call(job, partial(attempt.in_thread, self.threads.run))
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[Finish | None]) -> None:
-        self.running.pop(attempt.job.token, None)
-        attempt.timer.cancel()
-        self.is_changed.set()
+        if attempt.timer:
+            attempt.timer.cancel()
         # A task that was cancelled before it began has run nothing.
-        self._settle(attempt, {"do": "release"} if task.cancelled() else task.result())
+        self._settle(attempt, RELEASE if task.cancelled() else task.result())
+        if attempt.batch:
+            attempt.batch.leave(attempt)
+            if attempt.batch.task and not attempt.batch.task.done():
+                attempt.batch.task.add_done_callback(lambda _: self._free(attempt))
+                return
+        self._free(attempt)
+
+    def _free(self, attempt: Attempt) -> None:
+        self.running.pop(attempt.job.token, None)
+        self._start_waiting()
+        self.is_changed.set()
 
     def _timed_out(self, attempt: Attempt) -> None:
         # If the handler completes the job itself, its transaction decides and has locked the job.
         # If that fails, the attempt has still timed out.
-        if attempt.job._is_completed:
-            attempt.timer = self.loop.call_later(1, self._timed_out, attempt)
-        else:
-            self._settle(attempt, TIMED_OUT)
-            attempt.cancel("timeout")
+        for one in attempt.batch.members if attempt.batch else [attempt]:
+            if one.is_settled:
+                continue
+            if one.job._is_completed:
+                one.timer = self.loop.call_later(1, self._timed_out, one)
+            else:
+                self._settle(one, TIMED_OUT)
+                one.cancel("timeout")
 
     def _settle(self, attempt: Attempt, finish: Finish | None) -> None:
         """The first result counts. None: there is nothing to send."""
@@ -292,10 +386,12 @@ class Engine:
             if finish is None:
                 self._told(attempt.job)
             else:
-                self.finisher.add(attempt.job, finish)
+                error = TimeoutError(TIMED_OUT["error"]) if finish is TIMED_OUT else attempt.error
+                self.finisher.add(attempt.job, finish, error)
 
     def _told(self, job: Job[Any]) -> None:
         self.held.pop(job.token, None)
+        self._start_waiting()
         self.is_changed.set()
 
     def _store(self, job: Job[Any], progress: str) -> Awaitable[None]:
@@ -312,6 +408,6 @@ class Engine:
         try:
             rows = await self.finish_link.run(sql, job.id, job.token, progress)
             if rows[0][0]:
-                self._hear(job, True)
+                self.hear(job, True)
         except (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.NoDataFound):
-            self._hear(job, None)
+            self.hear(job, None)

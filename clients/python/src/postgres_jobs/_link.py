@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 
 from ._database import Row
+from ._errors import hint_at, shown
 from .job import log
 
 # SQLSTATEs of errors that pass by themselves. A rollback needs no new connection: 57014 comes from
@@ -53,7 +54,7 @@ class Backoff:
 class Link:
     """One connection in autocommit, used by one statement at a time."""
 
-    def __init__(self, dsn: str, worker: str) -> None:
+    def __init__(self, dsn: str, worker: str, *, can_end: bool = False) -> None:
         self.options: dict[str, Any] = {
             # A broken network must not look like a wait for work.
             "keepalives_idle": 10,
@@ -70,6 +71,8 @@ class Link:
         """Whether a statement is under way whose effect would be lost if it were abandoned."""
         self.is_closing = False
         """Set when a statement is not repeated any more."""
+        self.can_end = can_end
+        """Whether an error of a first run ends the worker: until a call has succeeded."""
 
     async def run(self, sql: str, *values: object, patience: float = PATIENCE) -> list[Row]:
         """Repeats the statement until it is answered. A connection without an answer for `patience`
@@ -81,10 +84,9 @@ class Link:
                     self.backoff.end()
                     return rows
                 except psycopg.Error as error:
-                    if not await self._passes(error) or self.is_closing:
+                    if self.ends_with(error) or not await self._passes(error) or self.is_closing:
                         raise
-                    shown = str(error).strip()
-                    log.warning("call failed, retrying: %s", shown, extra={"error": error})
+                    log.warning("call failed, retrying: %s", shown(error), extra={"error": error})
                     await self.backoff.pause()
 
     async def wait(self, sql: str, *values: object, patience: float) -> None:
@@ -93,7 +95,7 @@ class Link:
         try:
             await self._run(sql, values, patience, is_wait=True)
         except psycopg.Error as error:
-            if not await self._passes(error):
+            if self.ends_with(error) or not await self._passes(error):
                 raise
             await self.backoff.pause()
 
@@ -107,10 +109,17 @@ class Link:
         limit = asyncio.get_running_loop().call_later(patience, _break, self.connection, patience)
         try:
             cursor = await self.connection.execute(sql.encode(), values)
-            return await cursor.fetchall() if cursor.description else []
+            rows = await cursor.fetchall() if cursor.description else []
+            self.can_end &= "jobs." not in sql
+            return rows
         finally:
             limit.cancel()
             self.is_busy = False
+
+    def ends_with(self, error: BaseException) -> bool:
+        """Whether the error ends the worker. Adds a hint to it then."""
+        role = self.connection.info.user if self.connection else None
+        return self.can_end and hint_at(error, "grant_worker", role, of_connection=True)
 
     async def _passes(self, error: psycopg.Error) -> bool:
         """Whether to retry after the error. Every error while connecting passes."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import types
+import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 Duration = float | timedelta  # a number means seconds
@@ -18,6 +21,11 @@ Duration = float | timedelta  # a number means seconds
 
 def seconds(duration: Duration) -> float:
     return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+
+
+def as_kept(name: str) -> str:
+    """The name of a queue or kind as the database stores it."""
+    return unicodedata.normalize("NFC", name)
 
 
 def encode(value: object) -> str:
@@ -30,10 +38,12 @@ def encode(value: object) -> str:
 
 def _plain(value: Any) -> object:
     """The JSON form of a type that JSON lacks."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, type):
+        raise TypeError(f"the class {value.__name__} has no JSON form")
+    if _is_pydantic(type(value)):
+        return _adapter(type(value)).dump_python(value, mode="json", by_alias=True)
+    if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if hasattr(value, "model_dump") and not isinstance(value, type):  # a pydantic model
-        return value.model_dump(mode="json")
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, (date, time)):
@@ -52,24 +62,25 @@ _READ |= dict.fromkeys((date, datetime, time, UUID), (str,))
 
 
 def build(wanted: Any, value: Any, name: str = "args") -> Any:
-    """Converts a JSON value to the type that is wanted: a dataclass, a pydantic model, or a type of
-    their fields. Members that a dataclass lacks are ignored, since a producer may be newer than the
-    worker. Pydantic converts its own types."""
-    if hasattr(wanted, "model_validate"):
-        return wanted.model_validate(value)
+    """Converts a JSON value to the type that is wanted: a dataclass, or a type of its fields.
+    Members that a dataclass lacks are ignored, since a producer may be newer than the worker.
+    Pydantic, if it is installed, converts its own types and those that are not known here."""
     origin, parts = get_origin(wanted) or wanted, get_args(wanted)
+    if not _is_known(wanted):
+        if dataclasses.is_dataclass(origin):
+            _check(origin, value, name)
+        adapter = _adapter(wanted)
+        if adapter:
+            return adapter.validate_json(encode(value))
+        return build(parts[0], value, name) if origin is Annotated else value
     if origin in (Union, types.UnionType):
-        rest = [part for part in parts if part is not type(None)]
-        return value if value is None or len(rest) > 1 else build(rest[0], value, name)
+        return None if value is None else build(_optional(parts), value, name)
     is_dataclass = dataclasses.is_dataclass(origin)
     # A producer that divides sends 5.0, and Postgres keeps it.
     value = int(value) if origin is int and type(value) is float and value.is_integer() else value
-    if type(value) not in _READ.get(dict if is_dataclass else origin, (type(value),)):
-        raise TypeError(f"{name} must be {origin.__name__}, not {value!r:.100}")
-    if hasattr(origin, "__pydantic_validator__"):  # a dataclass of pydantic's
-        return origin(**value)
+    _check(origin, value, name)
     if is_dataclass:
-        hints = get_type_hints(origin)
+        hints = get_type_hints(origin, include_extras=True)
         fields = [field for field in dataclasses.fields(origin) if field.init and field.name in value]
         # A null that equals the default, as in `note: str = None`, counts as left out.
         names = [field.name for field in fields if value[field.name] is not None or field.default is not None]
@@ -87,6 +98,87 @@ def build(wanted: Any, value: Any, name: str = "args") -> Any:
     return origin(value) if issubclass(origin, (UUID, Decimal, Enum)) else value
 
 
+def _check(origin: Any, value: object, name: str) -> None:
+    if type(value) not in _READ.get(dict if dataclasses.is_dataclass(origin) else origin, (type(value),)):
+        raise TypeError(f"{name} must be {origin.__name__}, not {value!r:.100}")
+
+
+def _optional(parts: tuple[Any, ...]) -> Any:
+    """X of the parts of `X | None`, else None."""
+    rest = [part for part in parts if part is not type(None)]
+    return rest[0] if len(rest) == 1 else None
+
+
+def _is_pydantic(wanted: Any) -> bool:
+    return hasattr(wanted, "__pydantic_validator__")  # a model, or a dataclass of pydantic's
+
+
+def _is_known(wanted: Any) -> bool:
+    """Whether `build` converts the type itself."""
+    origin = get_origin(wanted) or wanted
+    if origin in (Union, types.UnionType):
+        return _optional(get_args(wanted)) is not None
+    if origin in (Any, None, type(None), Decimal, *_READ) or isinstance(origin, TypeVar):
+        return True
+    return isinstance(origin, type) and (
+        issubclass(origin, Enum) or dataclasses.is_dataclass(origin) and not _is_pydantic(origin)
+    )
+
+
+def _adapter(wanted: Any) -> Any:
+    """Pydantic's adapter of the type, or None if there is none."""
+    try:
+        hash(wanted)
+    except TypeError:  # as some annotations
+        return _make_adapter(wanted)
+    return _cached_adapter(wanted)
+
+
+def _make_adapter(wanted: Any) -> Any:
+    try:
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(wanted)
+    except ImportError:
+        return None
+    except Exception as error:
+        if getattr(error, "code", None) == "typed-dict-version":  # before Python 3.12
+            return None
+        raise
+
+
+_cached_adapter = functools.cache(_make_adapter)
+
+
+def check_type(wanted: Any, seen: tuple[Any, ...] = ()) -> None:
+    """Raises TypeError if `build` cannot make the type."""
+    if wanted in seen:
+        return
+    origin, parts = get_origin(wanted) or wanted, get_args(wanted)
+    if _is_known(wanted):
+        if dataclasses.is_dataclass(origin):
+            with suppress(NameError):  # of a class that is defined later
+                parts = tuple(get_type_hints(origin, include_extras=True).values())
+        for part in parts:
+            check_type(part, (*seen, wanted))
+        return
+    try:
+        is_left = _adapter(wanted) is not None or not any(map(_is_of_program, [origin, *parts]))
+    except NameError:
+        return
+    except Exception:
+        is_left = False
+    if not is_left:
+        raise TypeError(f"{wanted} cannot be built from JSON: use a dataclass or a pydantic model")
+
+
+def _is_of_program(wanted: Any) -> bool:
+    """Whether it is a class that a JSON value is no instance of."""
+    is_typed_dict = hasattr(wanted, "__required_keys__")
+    is_class = isinstance(wanted, type) and not is_typed_dict
+    return is_class and wanted.__module__ not in ("builtins", "types", "typing", "collections.abc")
+
+
 def args_type(handler: Callable[..., Any]) -> Any:
     """The type X of a handler whose parameter is a Job[X], or Any without an annotation."""
     parameters = list(inspect.signature(handler).parameters.values())
@@ -101,4 +193,12 @@ def args_type(handler: Callable[..., Any]) -> Any:
         names = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
         annotation = eval(annotation, function.__globals__, names)
     parts = get_args(annotation)
+    if parts and get_origin(annotation) is list:  # of a batch
+        parts = get_args(parts[0])
     return parts[0] if parts and not isinstance(parts[0], TypeVar) else Any
+
+
+def read(wanted: Any, text: str) -> Any:
+    """Converts JSON to the type that is wanted."""
+    adapter = None if _is_known(wanted) or dataclasses.is_dataclass(wanted) else _adapter(wanted)
+    return adapter.validate_json(text) if adapter else build(wanted, json.loads(text))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from ._database import JSONB, AsyncTransaction, Execute, Row, converse
+from ._database import JSONB, AsyncTransaction, Execute, Later, Row, converse
 from ._values import encode
 
 log = logging.getLogger("postgres_jobs")
@@ -50,6 +50,7 @@ class Job(Generic[A]):
     job. It is also the message of an async handler's `CancelledError`."""
 
     _store: Callable[[Job[A], str], Awaitable[None]] | None = field(default=None, repr=False)
+    _end: Callable[[object], None] | None = field(default=None, repr=False)
     _is_completed: bool = field(default=False, repr=False)
 
     def progress(self, value: object) -> Awaitable[None]:
@@ -59,7 +60,7 @@ class Job(Generic[A]):
         return self._store(self, encode(value))
 
     @overload
-    def complete(self, transaction: AsyncTransaction, output: object = None) -> Awaitable[None]: ...
+    def complete(self, transaction: AsyncTransaction, output: object = None) -> Later[None]: ...
     @overload
     def complete(self, transaction: Any, output: object = None) -> None: ...
     def complete(self, transaction: Any, output: object = None) -> Any:
@@ -67,6 +68,13 @@ class Job(Generic[A]):
         completion are atomic. `transaction` is any connection that `insert` takes. If the
         transaction does not commit, the handler must raise."""
         return converse(transaction, self._complete, encode(output))
+
+    def end(self, result: object = None) -> None:
+        """Ends a job of a batch: with its output, or with an error or outcome, such as
+        `Snooze(60)`. The first end counts."""
+        if self._end is None:
+            raise RuntimeError("only a job of a batch is ended so: return its output, or raise")
+        self._end(result)
 
     async def _complete(self, execute: Execute, output: str) -> None:
         # The worker leaves the job alone from here on: its row is locked until the transaction
@@ -82,6 +90,11 @@ class Job(Generic[A]):
 def fields(job: Job[Any], **more: object) -> dict[str, object]:
     """The fields of a log line about the job."""
     return {"job": job.id, "kind": job.kind, "attempt": job.attempt, **more}
+
+
+def named(job: Job[Any]) -> str:
+    """The job in the text of a log line."""
+    return f"job {job.id} ({job.kind})"
 
 
 class Nothing(Awaitable[None]):

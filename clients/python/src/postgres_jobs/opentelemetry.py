@@ -19,13 +19,14 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from ._version import __version__
 from .job import Job
 from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure, wire
+from .produce import NewJob
 
 _tracer = trace.get_tracer("postgres_jobs", __version__)
 _propagator = TraceContextTextMapPropagator()
 
 
 @contextmanager
-def around_insert(jobs: list[dict[str, Any]]) -> Iterator[None]:
+def around_insert(jobs: list[NewJob]) -> Iterator[None]:
     """A producer span around an insert of one job or many. It fails if the insert fails."""
     queue = jobs[0].get("queue") or "default" if jobs else "default"
     attributes = _attributes("insert", "send", queue) | {"messaging.batch.message_count": len(jobs)}

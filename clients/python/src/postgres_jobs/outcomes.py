@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from ._errors import code_of
 from ._values import Duration, encode, seconds
 
 LONGEST_TEXT = 10_000  # characters
@@ -107,26 +108,36 @@ def is_of_value(error: BaseException) -> bool:
     that needs more memory than Postgres allocates at once raises the SQLSTATE of every internal
     error, with a text that is never translated."""
     is_too_large = "invalid memory alloc request size" in _ask(error, str)
-    return is_too_large or (_ask(error, _code) or "22").startswith(("22", "54"))
+    return is_too_large or (_ask(error, code_of) or "22").startswith(("22", "54"))
 
 
-def wire(id: int, token: int, finish: Finish) -> tuple[str, Finish]:
-    """An element of jobs.finish_many as JSON, and its content. An output that is not JSON fails the
-    attempt."""
+def wire(id: int, token: int, finish: Finish) -> tuple[str, Finish, BaseException | None]:
+    """An element of jobs.finish_many as JSON, its content, and why that is another than `finish`:
+    an output that is not JSON fails the attempt."""
     try:
-        return encode({"id": id, "token": token} | finish), finish
+        return encode({"id": id, "token": token} | finish), finish, None
     except Exception as error:  # also one raised by the output's own classes
-        return wire(id, token, invalid_output(error))
+        text, told, _ = wire(id, token, invalid_output(error))
+        return text, told, error
+
+
+def raised_by(error: BaseException) -> BaseException:
+    """The error of an outcome, if it has one."""
+    given = error.__dict__.get("error") if isinstance(error, (Discard, RetryIn)) else None
+    if isinstance(given, BaseException):
+        return given
+    if given is None and isinstance(error, Outcome) and error.__cause__ is not None:
+        return error.__cause__
+    return error
 
 
 def _failure(error: BaseException, given: str | BaseException | None = None) -> Finish:
-    shown = given if isinstance(given, BaseException) else error
-    if given is None and isinstance(error, Outcome) and error.__cause__ is not None:
-        shown = error.__cause__
-    name = type(shown).__name__
-    text = given if isinstance(given, str) else "no error was given" if isinstance(shown, Outcome) else _ask(shown, str)
-    details = {"type": storable(name), "trace": _ask(shown, _trace)}
-    if code := _ask(shown, _code):
+    raised = raised_by(error)
+    name = type(raised).__name__
+    is_silent = isinstance(raised, Outcome)
+    text = given if isinstance(given, str) else "no error was given" if is_silent else _ask(raised, str)
+    details = {"type": storable(name), "trace": _ask(raised, _trace)}
+    if code := _ask(raised, code_of):
         details["code"] = code
     return {"do": "fail", "error": storable(text) or storable(name), "details": details}
 
@@ -137,15 +148,6 @@ def _ask(error: BaseException, question: Callable[[BaseException], str]) -> str:
         return storable(question(error))
     except BaseException:
         return ""
-
-
-def _code(error: BaseException) -> str:
-    """The SQLSTATE of an error of psycopg, SQLAlchemy (orig) or Django (__cause__); else the
-    error's own code."""
-    places = (error, getattr(error, "orig", None), error.__cause__)
-    found = [getattr(one, name, None) for one in places for name in ("sqlstate", "pgcode")]
-    codes = [code for code in [*found, getattr(error, "code", None)] if isinstance(code, (str, int))]
-    return str(codes[0]) if codes else ""
 
 
 def _trace(error: BaseException) -> str:

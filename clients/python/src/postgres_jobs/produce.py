@@ -3,70 +3,114 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast, overload
 
-from ._database import JSONB, AsyncTransaction, Execute, converse
+from ._database import JSONB, AsyncTransaction, Execute, Later, converse
 from ._values import Duration, encode, seconds
 
 if TYPE_CHECKING:
     from typing_extensions import Required, Unpack
+    from typing_extensions import TypeVar as TypeVarWithDefault
 
+    Id = TypeVarWithDefault("Id", covariant=True, default=int)
+else:
+    Id = TypeVar("Id")
+
+A = TypeVar("A")
 Want = Literal["all", "any"]
 
 
-@dataclass(frozen=True)
-class Unique:
+class UniqueOptions(TypedDict, total=False):
     """What makes a job unique, and what happens to a duplicate: see docs/uniqueness.md. None leaves
-    an option to the server. An empty Unique() means not unique, even if the kind has unique
-    options."""
+    an option to the server."""
 
-    by_kind: bool | None = None
+    by_kind: bool | None
     """By kind alone."""
-    by_args: bool | Sequence[str] | None = None
+    by_args: bool | Sequence[str] | None
     """By all args (True), or by these paths of them."""
-    by_meta: Sequence[str] | None = None
+    by_meta: Sequence[str] | None
     """By these paths of meta."""
-    by_queue: bool | None = None
+    by_queue: bool | None
     """Also by queue."""
-    by_period: Duration | str | None = None
+    by_period: Duration | str | None
     """Also by the current time or scheduled_at, rounded down to a multiple of this."""
-    by_state: Sequence[str] | None = None
+    by_state: Sequence[str] | None
     """The states in which an existing job conflicts. Default: all but cancelled and discarded."""
-    window: Duration | str | None = None
+    window: Duration | str | None
     """An existing job conflicts only while it is younger than this."""
-    window_from: Literal["created_at", "scheduled_at"] | None = None
-    hold_for: Duration | str | None = None
+    window_from: Literal["created_at", "scheduled_at"] | None
+    hold_for: Duration | str | None
     """How long the job holds its key, even if it is deleted."""
-    hold_until: Literal["success", "start"] | None = None
+    hold_until: Literal["success", "start"] | None
     """What releases the hold early. Default: success."""
-    exclude_kind: bool | None = None
-    key: str | None = None
+    exclude_kind: bool | None
+    key: str | None
     """Use this text instead of args, meta, queue and period."""
-    on_conflict: str | Mapping[str, Any] | None = None
+    on_conflict: str | Mapping[str, Any] | None
     """skip (the default), reject, replace, replace_except_schedule or {"update": ..}."""
-    wait: bool | None = None
-    """False: skip the job while another transaction is inserting its key."""
 
 
-class Options(TypedDict, total=False):
-    """The parameters of jobs.insert other than kind and args. None means the kind's default, else
-    the server's."""
+@dataclass(init=False)
+class Unique(Generic[Id]):
+    """Unique options. An empty Unique() means not unique, even if the kind has unique options.
+    wait=False skips the job while another transaction is inserting its key: then it has no id."""
 
-    unique_opts: Unique | Mapping[str, Any] | None
+    options: dict[str, Any]
+
+    @overload
+    def __init__(self: Unique[int], *, wait: Literal[True] | None = ..., **options: Unpack[UniqueOptions]) -> None: ...
+    @overload
+    def __init__(self: Unique[int | None], *, wait: bool, **options: Unpack[UniqueOptions]) -> None: ...
+    def __init__(self, **options: Any) -> None:
+        if unknown := options.keys() - UniqueOptions.__annotations__ - {"wait"}:
+            raise TypeError(f"there is no unique option {min(unknown)!r}")
+        self.options = {name: value for name, value in options.items() if value is not None}
+
+
+class Defaults(TypedDict, total=False):
+    """The options of a job that its kind can have. None means the kind's default, else the
+    server's."""
+
     queue: str | None
     priority: int | None
-    scheduled_at: datetime | None
     max_attempts: int | None
-    tags: Sequence[str] | None
-    meta: Mapping[str, Any] | None
     timeout: Duration | None
     retry: str | Mapping[str, Any] | None
+
+
+class InsertOptions(Defaults, total=False):
+    """The parameters of jobs.insert other than kind, args and unique_opts."""
+
+    scheduled_at: datetime | None
+    tags: Sequence[str] | None
+    meta: dict[str, Any]
     expires_at: datetime | None
     pending: bool
+
+
+UniqueOpts = Unique[Any] | Mapping[str, Any] | None
+
+
+class KindOptions(Defaults, total=False):
+    """The defaults of a kind."""
+
+    unique_opts: UniqueOpts
+
+
+class Options(InsertOptions, total=False):
+    """The parameters of jobs.insert other than kind and args."""
+
+    unique_opts: UniqueOpts
+
+
+class CertainOptions(InsertOptions, total=False):
+    """Options of an insert that returns an id."""
+
+    unique_opts: Unique[int] | None
 
 
 class NewJob(Options, total=False):
@@ -77,10 +121,10 @@ class NewJob(Options, total=False):
 
 
 @dataclass(frozen=True)
-class Inserted:
+class Inserted(Generic[Id]):
     """The result of an insert: the new job, or the existing one."""
 
-    id: int | None
+    id: Id
     """None if the job was skipped because of `wait=False`."""
     state: str | None
     duplicate: bool
@@ -99,42 +143,86 @@ class Result:
     """The error of the latest failed attempt."""
 
 
-insert_middleware: list[Callable[[list[dict[str, Any]]], AbstractContextManager[Any]]] = []
-"""Middleware around every insert of this program, the first outermost. Each gets the jobs, as dicts
-that it may change (meta is always present), and returns a context manager. Lists and dicts in them
-are copies; dataclasses and models are the caller's own."""
+insert_middleware: list[Callable[[list[NewJob]], AbstractContextManager[Any]]] = []
+"""Middleware around every insert of this program, the first outermost. Each gets the jobs, which
+it may change (meta is always present), and returns a context manager. Lists and dicts in them are
+copies; dataclasses and models are the caller's own."""
 
 
+# With a wait of False, or a mapping, which may have one, there may be no id.
+@overload
+def insert(
+    connection: AsyncTransaction, kind: str, args: Any = ..., **options: Unpack[CertainOptions]
+) -> Later[Inserted[int]]: ...
 @overload
 def insert(
     connection: AsyncTransaction, kind: str, args: Any = ..., **options: Unpack[Options]
-) -> Awaitable[Inserted]: ...
+) -> Later[Inserted[int | None]]: ...
 @overload
-def insert(connection: Any, kind: str, args: Any = ..., **options: Unpack[Options]) -> Inserted: ...
-def insert(connection: Any, kind: str, args: Any = {}, **options: Unpack[Options]) -> Any:
+def insert(connection: Any, kind: str, args: Any = ..., **options: Unpack[CertainOptions]) -> Inserted[int]: ...
+@overload
+def insert(connection: Any, kind: str, args: Any = ..., **options: Unpack[Options]) -> Inserted[int | None]: ...
+def insert(connection: Any, kind: str, args: Any = {}, **options: Any) -> Any:
     """Inserts a job on the caller's connection, as part of its transaction. Args are any JSON
     value, a dataclass or a pydantic model.
 
     The connection is a connection or cursor of psycopg, a Session or Connection of SQLAlchemy or
     their async counterparts, Django's connection, or an asyncpg connection. If it is async, so is
     the call."""
-    return converse(connection, _insert_one, {"kind": kind, "args": args, **options})
+    return _converse(connection, _insert_one, {"kind": kind, "args": args, **options})
 
 
 @overload
-def insert_many(connection: AsyncTransaction, jobs: Iterable[NewJob]) -> Awaitable[list[Inserted]]: ...
+def insert_many(connection: AsyncTransaction, jobs: Iterable[NewJob]) -> Later[list[Inserted[int | None]]]: ...
 @overload
-def insert_many(connection: Any, jobs: Iterable[NewJob]) -> list[Inserted]: ...
+def insert_many(connection: Any, jobs: Iterable[NewJob]) -> list[Inserted[int | None]]: ...
 def insert_many(connection: Any, jobs: Iterable[NewJob]) -> Any:
     """Inserts all of the jobs or none, and returns their results in order. The connection is as for
     `insert`."""
-    return converse(connection, _insert, jobs)
+    return _converse(connection, _insert, jobs)
+
+
+class Kind(Generic[A]):
+    """A kind, for producers and workers: its name, the type of its args, and defaults, which travel
+    with each insert. Options of the insert take precedence. `timeout` is the handler's, too."""
+
+    @overload
+    def __init__(self, name: str, args: type[A], **defaults: Unpack[KindOptions]) -> None: ...
+    @overload  # a union has no type that every checker knows
+    def __init__(self, name: str, args: Any = ..., **defaults: Unpack[KindOptions]) -> None: ...
+    def __init__(self, name: str, args: Any = Any, **defaults: Any) -> None:
+        self.name = name
+        self.args = args
+        self.defaults = {name: value for name, value in defaults.items() if value is not None}
+        if unknown := defaults.keys() - {*Defaults.__annotations__, *KindOptions.__annotations__}:
+            raise TypeError(f"a kind has no default {min(unknown)!r}")
+
+    def job(self, args: A, **options: Unpack[Options]) -> NewJob:
+        """A job for `insert_many`."""
+        given = {name: value for name, value in options.items() if value is not None}
+        return cast(NewJob, {"kind": self.name, "args": args, **self.defaults, **given})
+
+    @overload
+    def insert(
+        self, connection: AsyncTransaction, args: A, **options: Unpack[CertainOptions]
+    ) -> Later[Inserted[int]]: ...
+    @overload
+    def insert(
+        self, connection: AsyncTransaction, args: A, **options: Unpack[Options]
+    ) -> Later[Inserted[int | None]]: ...
+    @overload
+    def insert(self, connection: Any, args: A, **options: Unpack[CertainOptions]) -> Inserted[int]: ...
+    @overload
+    def insert(self, connection: Any, args: A, **options: Unpack[Options]) -> Inserted[int | None]: ...
+    def insert(self, connection: Any, args: A, **options: Any) -> Any:
+        """Inserts a job of this kind, as the function `insert` does."""
+        return _converse(connection, _insert_one, self.job(args, **options))
 
 
 @overload
 def wait_for(
     connection: AsyncTransaction, ids: Iterable[int], timeout: Duration = ..., want: Want = ...
-) -> Awaitable[list[Result]]: ...
+) -> Later[list[Result]]: ...
 @overload
 def wait_for(connection: Any, ids: Iterable[int], timeout: Duration = ..., want: Want = ...) -> list[Result]: ...
 def wait_for(connection: Any, ids: Iterable[int], timeout: Duration = 30, want: Want = "all") -> Any:
@@ -142,14 +230,18 @@ def wait_for(connection: Any, ids: Iterable[int], timeout: Duration = 30, want: 
     states and results in order.
 
     The connection is as for `insert`, but in autocommit. The inserts must be committed."""
-    return converse(connection, _wait_for, [int(id) for id in ids], seconds(timeout), want)
+    return _converse(connection, _wait_for, [int(id) for id in ids], seconds(timeout), want)
 
 
-async def _insert_one(execute: Execute, job: NewJob) -> Inserted:
+def _converse(connection: Any, talk: Callable[..., Later[Any]], *args: object) -> Any:
+    return converse(connection, talk, *args, grant="grant_producer")
+
+
+async def _insert_one(execute: Execute, job: NewJob) -> Inserted[Any]:
     return (await _insert(execute, [job]))[0]
 
 
-async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted]:
+async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted[Any]]:
     # Middleware changes copies.
     copy: Callable[[Any], Any] = _copy if insert_middleware else dict
     given = [copy({**job, "meta": dict(job.get("meta") or {})}) for job in jobs]
@@ -157,7 +249,7 @@ async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted]:
         for around in insert_middleware:
             stack.enter_context(around(given))
         sql = f"select id, cast(state as text), unique_skipped_as_duplicate from jobs.insert_many({JSONB}) order by ord"
-        rows = await execute(sql, encode([_member_values(job) for job in given]))
+        rows = await execute(sql, encode([member_values(job) for job in given]))
         return [Inserted(*row) for row in rows]
 
 
@@ -168,13 +260,13 @@ def _copy(value: Any) -> Any:
     return [_copy(one) for one in value] if isinstance(value, list) else value
 
 
-def _member_values(job: Mapping[str, Any]) -> dict[str, Any]:
+def member_values(job: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: value for name, value in job.items() if value is not None and value != {} or name == "args"}
     for name in ("scheduled_at", "expires_at"):
         if isinstance(time := values.get(name), datetime) and time.tzinfo is None:
             raise ValueError(f"{name} has no time zone: {time}")
     if isinstance(unique := job.get("unique_opts"), Unique):
-        unique = {name: value for name, value in vars(unique).items() if value is not None}
+        unique = unique.options
     return values | ({} if unique is None else {"unique_opts": unique})
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, overload
 
-from ._database import JSONB, AsyncTransaction, Execute, converse, is_async
+from ._database import JSONB, AsyncTransaction, Execute, Later, converse, is_async
 from ._values import Duration, encode, seconds
 from .job import COLUMNS, Job, Nothing, job_of
 from .outcomes import Finish, Outcome, completion, failure, invalid_output, is_of_value, wire
@@ -44,7 +44,7 @@ class Worked:
 
 
 @overload
-def assert_inserted(transaction: AsyncTransaction, kind: str, args: object = ...) -> Awaitable[Found]: ...
+def assert_inserted(transaction: AsyncTransaction, kind: str, args: object = ...) -> Later[Found]: ...
 @overload
 def assert_inserted(transaction: Any, kind: str, args: object = ...) -> Found: ...
 def assert_inserted(transaction: Any, kind: str, args: object = {}) -> Any:
@@ -54,7 +54,7 @@ def assert_inserted(transaction: Any, kind: str, args: object = {}) -> Any:
 
 
 @overload
-def advance(transaction: AsyncTransaction, interval: Duration) -> Awaitable[None]: ...
+def advance(transaction: AsyncTransaction, interval: Duration) -> Later[None]: ...
 @overload
 def advance(transaction: Any, interval: Duration) -> None: ...
 def advance(transaction: Any, interval: Duration) -> Any:
@@ -63,7 +63,7 @@ def advance(transaction: Any, interval: Duration) -> Any:
 
 
 @overload
-def work_all(transaction: AsyncTransaction, worker: Worker) -> Awaitable[list[Worked]]: ...
+def work_all(transaction: AsyncTransaction, worker: Worker) -> Later[list[Worked]]: ...
 @overload
 def work_all(transaction: Any, worker: Worker) -> list[Worked]: ...
 def work_all(transaction: Any, worker: Worker) -> Any:
@@ -118,10 +118,20 @@ async def _work_all(execute: Execute, worker: Worker, may_wait: bool) -> list[Wo
 
 async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool) -> None:
     job._store = lambda job, progress: Nothing()
-    is_waiting = worker._handler(job).is_async or worker.middleware
+    handler = worker._handler(job)
+    ended: list[object] = []
+    job._end = ended.append if handler.batch else None
+
+    async def call(job: Job[Any]) -> Any:
+        output = await handler.call([job] if handler.batch else job, _directly)
+        if ended and isinstance(ended[0], BaseException):
+            raise ended[0]
+        return ended[0] if ended else None if handler.batch else output
+
+    is_waiting = handler.is_async or worker.middleware
     if is_waiting and not may_wait and _runs_loop():
         raise RuntimeError("work_all was called within an event loop: give it an async connection, or call it outside")
-    handling = worker._handle(job, _directly)
+    handling = worker._handle(job, call)
     told = failure
     await execute("savepoint before_handler")
     try:
@@ -135,7 +145,7 @@ async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool)
 
 async def _finish(execute: Execute, job: Job[Any], finish: Finish | None) -> None:
     if finish:
-        element, _ = wire(job.id, job.token, finish)
+        element, _, _ = wire(job.id, job.token, finish)
         await execute(f"select 1 from jobs.finish_many({JSONB})", f"[{element}]")
     await execute("release savepoint before_handler")
 

@@ -5,42 +5,54 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 import math
 import os
+import re
 import signal
 import socket
 import sys
 import threading
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, overload
 
+import psycopg
+
+from ._database import AsyncTransaction, Later
 from ._engine import CANCEL, GRACE, Engine
-from ._values import Duration, args_type, build, encode, seconds
+from ._errors import shown
+from ._failures import Hook
+from ._handler import Handler
+from ._sync import Change, Periodic, ScheduleOptions, sync
+from ._values import Duration, args_type, as_kept, check_type, encode, read, seconds
 from ._version import __version__
 from .job import Job, log
+from .produce import Kind
 
-Function = TypeVar("Function", bound=Callable[[Job[Any]], Any])
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+A = TypeVar("A")
+Function = TypeVar("Function", bound=Callable[..., Any])
+Single = TypeVar("Single", bound=Callable[[Job[Any]], Any])
+T = TypeVar("T")
+Plain = TypeVar("Plain", bound=Callable[[], Any])
+Several = TypeVar("Several", bound=Callable[[list[Job[Any]]], Any])
+Same = Callable[[T], T]
+SIGNALS = signal.SIGTERM, signal.SIGINT
 Middleware = Callable[..., Awaitable[Any]]
 """`async def around(job, handler)`, which returns what `await handler(job)` returns."""
 
 
-@dataclass(frozen=True)
-class Handler:
-    """The handler of a kind."""
-
-    function: Callable[[Job[Any]], Any]
-    args_type: Any
-    is_async: bool
-    timeout: float | None
-    """Seconds, infinity, or None for the worker's timeout."""
+class HandlerOptions(TypedDict, total=False):
+    timeout: Duration | None
+    concurrency: int | None
 
 
-def _as_kept(name: str) -> str:
-    """The name as the database stores it."""
-    return unicodedata.normalize("NFC", name)
+class BatchOptions(HandlerOptions, total=False):
+    size: int
+    linger: Duration
 
 
 class Worker:
@@ -54,6 +66,9 @@ class Worker:
     grace: how long handlers may go on after a stop.
     name: the worker's name in jobs.workers. Default: HOST:PID:RANDOM.
     info: shown in jobs.workers.
+    prefetch: how many more jobs than it has free places a worker fetches.
+    on_error: called with the job and the error of each failed attempt.
+    on_discarded: called so when the server has discarded the job.
     middleware: functions around every handler, the first outermost.
 
     Durations are seconds or timedeltas.
@@ -70,18 +85,20 @@ class Worker:
         grace: Duration = 10,
         name: str | None = None,
         info: Mapping[str, Any] | None = None,
+        prefetch: int = 0,
+        on_error: Hook | None = None,
+        on_discarded: Hook | None = None,
         middleware: Sequence[Middleware] = (),
     ) -> None:
-        weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
-        self.queues = {_as_kept(queue): weight for queue, weight in weights.items()}
-        is_list = not isinstance(queues, str) and 0 < len(queues) == len(self.queues)
-        _check(is_list, "queues", queues, "distinct names, or names with weights")
-        for queue, weight in self.queues.items():
-            _check(0 < weight < math.inf, f"the weight of queue {queue!r}", weight, "a positive number")
-        _check(isinstance(concurrency, int) and concurrency >= 1, "concurrency", concurrency, "an integer of at least 1")
+        is_url = isinstance(dsn, str) and not re.match(r"\w+\+\w+://", dsn)
+        rule = 'a URL such as "postgresql://localhost/shop", or a libpq connection string'
+        _check(is_url, "dsn", re.sub("//.*@", "//..@", dsn) if isinstance(dsn, str) else dsn, rule)
+        self.take(queues, concurrency)
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
-        self.dsn, self.concurrency, self.timeout = dsn, concurrency, _timeout("timeout", timeout)
+        _check(_is_whole(prefetch, 0), "prefetch", prefetch, "an integer of at least 0")
+        self.dsn, self.prefetch, self.timeout = dsn, prefetch, _timeout("timeout", timeout)
+        self.on_error, self.on_discarded = on_error, on_discarded
         self.lease, self.grace = seconds(lease), seconds(grace)
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
@@ -89,36 +106,123 @@ class Worker:
         self.middleware = list(middleware)
         self.handlers: dict[str | None, Handler] = {}
         """By kind. None is the handler of every other kind."""
+        self.periodics: dict[str, Periodic] = {}
+        self.starts: list[Callable[[], Any]] = []
+        self.stops: list[Callable[[], Any]] = []
         self.ready = threading.Event()
         """Set after the first beat: the worker is in jobs.workers and starts to fetch."""
         self._engine: Engine | None = None
         self._serving: asyncio.Task[bool] | None = None
 
-    def kind(self, name: str, *, timeout: Duration | None = None) -> Callable[[Function], Function]:
+    def take(self, queues: Sequence[str] | Mapping[str, float] | None = None, concurrency: int | None = None) -> None:
+        """Changes these options of a worker that does not run."""
+        if queues is not None:
+            weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
+            self.queues = {as_kept(queue): weight for queue, weight in weights.items()}
+            is_list = not isinstance(queues, str) and 0 < len(queues) == len(self.queues)
+            _check(is_list, "queues", queues, "distinct names, or names with weights")
+            for queue, weight in self.queues.items():
+                _check(0 < weight < math.inf, f"the weight of queue {queue!r}", weight, "a positive number")
+        if concurrency is not None:
+            _check(_is_whole(concurrency, 1), "concurrency", concurrency, "an integer of at least 1")
+            self.concurrency = concurrency
+
+    @overload
+    def kind(self, kind: Kind[A], **options: Unpack[HandlerOptions]) -> Same[Callable[[Job[A]], T]]: ...
+    @overload
+    def kind(self, kind: str, **options: Unpack[HandlerOptions]) -> Callable[[Single], Single]: ...
+    def kind(self, kind: Any, *, timeout: Duration | None = None, concurrency: int | None = None) -> Any:
         """Makes the decorated function the handler of the kind. An async function runs as a task of
         the event loop, any other in a thread. timeout: how long it may run, or -1 for no limit but
-        the job's."""
-        return self._register(name, timeout)
+        the job's. concurrency: how many jobs of the kind this worker runs at once."""
+        return self._register(kind, timeout, concurrency)
 
-    def otherwise(self, *, timeout: Duration | None = None) -> Callable[[Function], Function]:
+    @overload
+    def batch(self, kind: Kind[A], **options: Unpack[BatchOptions]) -> Same[Callable[[list[Job[A]]], T]]: ...
+    @overload
+    def batch(self, kind: str, **options: Unpack[BatchOptions]) -> Callable[[Several], Several]: ...
+    def batch(self, kind: Any, *, size: int = 100, linger: Duration = 0, **options: Any) -> Any:
+        """Makes the decorated function the handler of up to `size` jobs of the kind at a time:
+        those of one fetch, or those that came within `linger` of the first. It ends each by
+        `job.end`. When it returns, the others are completed; when it raises, they fail."""
+        return self._register(kind, **options, batch=(size, linger))
+
+    def otherwise(self, *, timeout: Duration | None = None) -> Callable[[Single], Single]:
         """Makes the decorated function the handler of every other kind."""
         return self._register(None, timeout)
 
-    def _register(self, kind: str | None, timeout: Duration | None) -> Callable[[Function], Function]:
-        _check(isinstance(kind, str | None), "kind", kind, "a name, as in @worker.kind('email.send')")
-        shown = "every other kind" if kind is None else f"kind {kind!r}"
+    def _register(
+        self,
+        kind: Kind[Any] | str | None,
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+        batch: tuple[int, Duration] | None = None,
+    ) -> Callable[[Function], Function]:
+        defined = kind if isinstance(kind, Kind) else None
+        name = defined.name if defined else kind
+        _check(isinstance(name, str | None), "kind", kind, "a name, as in @worker.kind('email.send'), or a Kind")
+        name = cast("str | None", name)
+        shown = "every other kind" if name is None else f"kind {name!r}"
+        if timeout is None and defined:
+            timeout = defined.defaults.get("timeout")
         limit = _timeout(f"the timeout of {shown}", timeout)
-
-        kind = kind and _as_kept(kind)
+        is_limit = concurrency is None or _is_whole(concurrency, 1)
+        _check(is_limit, f"the concurrency of {shown}", concurrency, "an integer of at least 1")
+        if batch:
+            _check(_is_whole(batch[0], 1), f"the size of the batches of {shown}", batch[0], "an integer of at least 1")
+            _check(seconds(batch[1]) >= 0, f"the linger of {shown}", batch[1], "at least 0")
+            batch = batch[0], seconds(batch[1])
+        name = name and as_kept(name)
 
         def register(function: Function) -> Function:
-            if kind in self.handlers:
+            if name in self.handlers:
                 raise ValueError(f"{shown} already has a handler")
             is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-            self.handlers[kind] = Handler(function, args_type(function), is_async, limit)
+            wanted = args_type(function)
+            if wanted is Any and defined:
+                wanted = defined.args
+            check_type(wanted)
+            handler = Handler(function, wanted, is_async, limit, concurrency, batch, defined)
+            handlers = {**self.handlers, name: handler}
+            limited = [one for one, handler in handlers.items() if handler.concurrency]
+            if None in handlers and limited:
+                rule = "None beside a handler for every other kind"
+                _check(False, f"the concurrency of kind {limited[0]!r}", handlers[limited[0]].concurrency, rule)
+            self.handlers = handlers
             return function
 
         return register
+
+    def periodic(
+        self, name: str, cron: str, kind: Kind[A] | str, args: A | Any = {}, **options: Unpack[ScheduleOptions]
+    ) -> None:
+        """Declares a periodic job, which `sync` writes into the database. Options are those of
+        jobs.schedule."""
+        if name in self.periodics:
+            raise ValueError(f"there already is a periodic job {name!r}")
+        kind = kind.name if isinstance(kind, Kind) else kind
+        self.periodics[name] = {"name": name, "cron": cron, "kind": kind, "args": args, **options}
+
+    @overload
+    def sync(self, connection: AsyncTransaction) -> Later[list[Change]]: ...
+    @overload
+    def sync(self, connection: Any) -> list[Change]: ...
+    def sync(self, connection: Any) -> Any:
+        """Writes the defaults of the worker's kinds and its periodic jobs into the database, in the
+        caller's transaction, and returns what has changed. It removes nothing."""
+        kinds = [handler.kind for handler in self.handlers.values() if handler.kind]
+        return sync(connection, kinds, list(self.periodics.values()))
+
+    def on_start(self, function: Plain) -> Plain:
+        """Runs the decorated function, which may be async, in the worker's event loop before the
+        worker begins, such as to open a pool. If it raises, the worker does not start."""
+        self.starts.append(function)
+        return function
+
+    def on_stop(self, function: Plain) -> Plain:
+        """Runs the decorated function after the worker has ended, the last one first."""
+        self.stops.append(function)
+        return function
 
     def _kinds(self) -> list[str | None] | None:
         """The kinds to fetch, or None for all."""
@@ -127,31 +231,27 @@ class Worker:
     def _handler(self, job: Job[Any]) -> Handler:
         return self.handlers.get(job.kind) or self.handlers[None]
 
-    async def _handle(self, job: Job[Any], in_thread: Callable[..., Awaitable[Any]]) -> Any:
+    async def _handle(self, job: Job[Any], innermost: Callable[[Job[Any]], Awaitable[Any]]) -> Any:
         """Runs the job's handler within the middleware. Raises what it raises, or if the args do
         not fit its type."""
-        handler = self._handler(job)
-
-        async def innermost(job: Job[Any]) -> Any:
-            output = handler.function(job) if handler.is_async else await in_thread(handler.function, job)
-            if inspect.iscoroutine(output) and job.cancelled.is_set():  # before it has begun
-                output.close()
-                raise asyncio.CancelledError(job.cancelled_because)
-            return await output if isinstance(output, Awaitable) else output
-
-        call: Callable[[Job[Any]], Awaitable[Any]] = innermost
+        call = innermost
         for around in reversed(self.middleware):
             call = partial(around, handler=call)
-        job.args, job.meta = build(handler.args_type, json.loads(job.args)), json.loads(cast(str, job.meta))
+        job.args, job.meta = read(self._handler(job).args_type, job.args), json.loads(cast(str, job.meta))
         return await call(job)
 
     def run(self) -> None:
         """Works until SIGTERM or SIGINT. A second signal skips the grace period. Exits with 1 if a
-        result could not be sent."""
+        result could not be sent, or if the database refuses the worker."""
+        if not log.hasHandlers():
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+            log.addHandler(handler)
+            log.setLevel(logging.INFO)
         loop = asyncio.new_event_loop()
         try:
             asyncio.set_event_loop(loop)
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in SIGNALS:
                 loop.add_signal_handler(number, self._signal)
             serving = loop.create_task(self._serve())
             while not serving.done():
@@ -160,13 +260,32 @@ class Worker:
                 except (SystemExit, KeyboardInterrupt) as error:
                     # A task also raises these in the caller of the loop.
                     log.warning("error outside of handlers: %r", error)
-            if not serving.result():
+                except Exception:
+                    break
+            try:
+                is_all_sent = serving.result()
+            except (psycopg.Error, RuntimeError) as error:  # which is logged
+                raise SystemExit(1) from error
+            if not is_all_sent:
                 sys.exit(1)
         finally:
             # Not asyncio.run: it waits for handlers that do not stop.
             loop.set_exception_handler(lambda *_: None)
             asyncio.set_event_loop(None)
             loop.close()
+
+    async def serve(self) -> None:
+        """Works until SIGTERM or SIGINT, within the caller's event loop. Raises what `ended`
+        raises."""
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._signal)
+        try:
+            await self.start()
+            await self.ended()
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
 
     async def start(self) -> None:
         """Starts the worker within a program, until `stop`. It installs no signal handlers and does
@@ -205,18 +324,33 @@ class Worker:
     async def _serve(self) -> bool:
         if not self.handlers:
             raise ValueError("the worker has no handlers")
-        self._engine = Engine(self)
-        log.info("worker started: %s", self.name)
+        self._engine = engine = Engine(self)
         try:
-            is_all_sent = await self._engine.serve()
+            for start in self.starts:
+                await _call(start)
+            is_all_sent = await engine.serve()
             log.info("worker stopped: %s", self.name)
             return is_all_sent
         except Exception as error:
-            log.error("worker failed: %s: %s", self.name, error)
+            log.error("worker failed: %s: %s", self.name, shown(error))
             raise
         finally:
+            for stop in reversed(self.stops):
+                try:
+                    await _call(stop)
+                except Exception as error:
+                    log.exception("hook failed: on_stop: %r", error)
             self.ready.clear()
             self._engine = None
+
+
+async def _call(function: Callable[[], Any]) -> None:
+    if isinstance(called := function(), Awaitable):
+        await called
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and value >= least
 
 
 def _check(is_right: bool, option: str, value: object, rule: str) -> None:
