@@ -2,12 +2,15 @@
 """Writes docs/performance.md, .tsv and the plots from the results of a run: report.py RESULTS DOCS.
 
 The TSV has every row with its run; of cases that this run did not measure it keeps the rows. The
-page has the rows of CHOSEN, all of one run. Its words are in performance.in.md, beside this.
+page has the rows of CHOSEN, all of one run; they stand between `<!-- figures: .. -->`
+and `<!-- end -->`.
 """
 
 import html
 import pathlib
+import re
 import sys
+import textwrap
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 260, 70, 36
 COLOURS = ["#1b6ac9", "#d1495b", "#2e8b57", "#999999"]
@@ -133,12 +136,11 @@ def main(results, docs):
             file.write_text(plot(title, lines))
         if file.exists():
             figures.append(f"![{title}]({file.name})\n")
-    words = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
-    (docs / "performance.md").write_text(
-        words.replace("@RUN@", "\n".join(f"* {name}: {value}" for name, value in zip(RUN, described)))
-        .replace("@TABLE@", table)
-        .replace("@PLOTS@", "\n".join(figures))
-    )
+    lines = (textwrap.fill(f"* {name}: {value}", 100, subsequent_indent="  ") for name, value in zip(RUN, described))
+    new = {"table": table, "plots": "\n".join(figures), "run": "\n".join(lines) + "\n"}
+    page = docs / "performance.md"
+    place = r"(<!-- figures: (\w+) -->\n).*?<!-- end -->"
+    page.write_text(re.sub(place, lambda match: f"{match[1]}{new[match[2]]}\n<!-- end -->", page.read_text(), flags=re.S))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 where a comment does not stand alone. Run by ./dev lint.
 
 A line of prose ends at a sentence or at the margin, so that a change shows as the lines it changes.
-Tables, code and the targets of links do not count. Of pages that are generated the words are looked
-at where they are written: in *.in.md. docs/reference.md is made from COMMENTs, which psql shows as
-they are. A comment may stand behind code; a docstring is a comment.
+Tables, code and the targets of links do not count, nor does docs/reference.md, which is made from
+COMMENTs. A comment may stand behind code; a docstring is a comment.
 """
 
 import pathlib
@@ -13,7 +12,7 @@ import subprocess
 import sys
 
 COLUMNS = 100
-GENERATED = {"docs/reference.md", "docs/performance.md", "docs/reliability.md"}
+GENERATED = {"docs/reference.md"}
 
 # What begins a comment, by the ends of the files' names; expected output repeats its script's.
 # Files without a suffix are scripts, and the like.
@@ -69,7 +68,7 @@ def main():
     planted(comments("a.rs", "/// The same of b.\n/// Of b the same.\na // The same.\n"), [1, 3])
     planted(comments("dev", f"{a}\n# {a}\n{a}# a\n"), [2, 3])
     planted(comments("a.py", f'"""The same.\n\n{a}\n"""\n{a}\nb = """\n{a}\n"""\n{a}\n'), [1, 3])
-    pages = [*root.glob("*.md"), *root.glob(".github/*.md"), *root.glob("docs/**/*.md"), *root.glob("tests/model/*.md"), *root.glob("**/*.in.md")]
+    pages = [*root.glob("*.md"), *root.glob(".github/*.md"), *root.glob("docs/**/*.md"), *root.glob("tests/model/*.md")]
     pages += [*root.glob("clients/*.md"), *root.glob("clients/*/*.md"), *root.glob("cli/*.md")]
     found = [
         (name, *at)

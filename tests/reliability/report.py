@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Prints docs/reliability.md: report.py FIGURES MACHINE.
+"""Prints docs/reliability.md with other figures: report.py FIGURES MACHINE.
 
-The words are in reliability.in.md, beside this; the figures are lines `figure: CASE KEY VALUE` of a
-run alone. `@CASE@` in the words is the table of a case.
+The figures are lines `figure: CASE KEY VALUE` of a run alone. In the page they stand between
+`<!-- figures: CASE -->` and `<!-- end -->`.
 """
 
 import pathlib
@@ -36,11 +36,15 @@ def table(figures):
 
 def main(figures, machine):
     cases = tables(pathlib.Path(figures).read_text().splitlines())
-    words = (pathlib.Path(__file__).parent / "reliability.in.md").read_text()
+    page = (pathlib.Path(__file__).parents[2] / "docs/reliability.md").read_text()
     lines = pathlib.Path(machine).read_text().splitlines()
     machine = "".join(textwrap.fill(f"* {line}", 100, subsequent_indent="  ") + "\n" for line in lines)
-    page = words.replace("@MACHINE@\n", machine)
-    print(re.sub(r"@([\w]+)@\n", lambda match: table(cases.get(match[1])), page), end="")
+
+    def figures_of(match):
+        figures = machine if match[2] == "machine" else table(cases.get(match[2]))
+        return f"{match[1]}{figures}\n<!-- end -->"
+
+    print(re.sub(r"(<!-- figures: (\w+) -->\n).*?<!-- end -->", figures_of, page, flags=re.S), end="")
 
 
 if __name__ == "__main__":
