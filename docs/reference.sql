@@ -32,6 +32,9 @@ INSERT INTO section VALUES
   (9, 'Internal', 'Called by views and by the install script.',
    '{count_queues,idle_runs,is_preloaded,installed}');
 
+CREATE TEMP VIEW listed AS
+SELECT s.n, s.title, s.intro, f.name::name AS name, f.place FROM section s, unnest(s.functions) WITH ORDINALITY AS f(name, place);
+
 -- A line of a COMMENT is a paragraph, or an item of a list. What Markdown would take for markup is
 -- escaped.
 CREATE FUNCTION pg_temp.markdown(comment text) RETURNS text LANGUAGE sql AS $$
@@ -68,6 +71,7 @@ CREATE FUNCTION pg_temp.bracket(before text, items text[]) RETURNS text LANGUAGE
               ELSE before || E'(\n    ' || array_to_string(items, E',\n    ') || ')' END
 $$;
 
+-- With the columns of a type only at the first function that returns it.
 CREATE TEMP VIEW signature AS
 SELECT p.oid, p.proname,
        pg_temp.bracket(CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE '' END || 'jobs.' || p.proname, a.parameters) ||
@@ -75,11 +79,14 @@ SELECT p.oid, p.proname,
             WHEN a.results <> '{}' THEN E'\n  ' || pg_temp.bracket('-> rows ', a.results)
             WHEN a.columns <> '{}' THEN E'\n  ' || pg_temp.bracket(
               format('-> %s of %s ', CASE WHEN p.proretset THEN 'rows' ELSE 'a row' END, pg_temp.type(p.prorettype)), a.columns)
-            ELSE E'\n  -> ' || pg_temp.type(p.prorettype) END AS signature
+            ELSE format(E'\n  -> %s%s', CASE WHEN p.proretset THEN 'rows of ' END, pg_temp.type(p.prorettype)) END AS signature
   FROM pg_proc p, LATERAL (
     SELECT COALESCE(array_agg(a.declaration || COALESCE(a.default_value, '') ORDER BY a.n) FILTER (WHERE a.is_result IS NOT TRUE), '{}') AS parameters,
            COALESCE(array_agg(a.declaration ORDER BY a.n) FILTER (WHERE a.is_result), '{}') AS results,
-           pg_temp.columns(p.prorettype) AS columns
+           CASE WHEN p.proname = (
+             SELECT l.name FROM listed l JOIN pg_proc q ON q.proname = l.name
+              WHERE q.pronamespace = p.pronamespace AND q.prorettype = p.prorettype ORDER BY l.n, l.place LIMIT 1)
+           THEN pg_temp.columns(p.prorettype) ELSE '{}' END AS columns
       FROM parameter a WHERE a.oid = p.oid) a
  WHERE p.pronamespace = 'jobs'::regnamespace;
 
@@ -94,9 +101,7 @@ SELECT p.oid, p.proname,
 
 SELECT regexp_replace(pg_temp.markdown(obj_description('jobs'::regnamespace)), '^[^\n]*\n\n', '');
 
-WITH listed AS (
-  SELECT s.n, s.title, s.intro, f.name::name AS name, f.place FROM section s, unnest(s.functions) WITH ORDINALITY AS f(name, place)
-), placed AS (
+WITH placed AS (
   SELECT COALESCE(l.n, 99) AS n, COALESCE(l.title, 'Not in any section') AS title, l.intro, COALESCE(l.place, s.oid::bigint) AS place,
          COALESCE(s.proname, l.name) AS name, s.signature, obj_description(s.oid, 'pg_proc') AS comment
     FROM signature s FULL JOIN listed l ON l.name = s.proname
@@ -135,7 +140,7 @@ SELECT format('| `%s` | %s | %s | %s |', s.name,
 \qecho
 \qecho '## Types'
 \qecho
-\qecho 'Their columns are listed with the functions that return them. In PL/pgSQL you can declare variables of these types.'
+\qecho 'Their columns are listed with the first function that returns them. In PL/pgSQL you can declare variables of these types.'
 
 SELECT format(E'\n### jobs.%s\n\n%s\n\n%s.', t.typname, pg_temp.markdown(obj_description(t.oid, 'pg_type')),
               CASE WHEN t.typtype = 'e'

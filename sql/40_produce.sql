@@ -80,7 +80,7 @@ LANGUAGE c VOLATILE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog,
 AS 'MODULE_PATHNAME', 'unique_key_wrapper';
 COMMENT ON FUNCTION jobs.unique_key(text, jsonb, jsonb, text, jsonb, timestamptz) IS
 $$Returns the unique key, 64 hex digits, that jobs.insert would use with the same arguments; null if the job is not unique.
-The key is the SHA-256 of the canonical text: RFC 8785 JSON of the members that apply (args, key, meta, period, queue, type). With by_period but no scheduled_at it depends on the clock.
+The key is the SHA-256 of the canonical text: RFC 8785 JSON of the members that apply (args, key, meta, period, queue, type).
 Writes nothing. Works on a standby. Errors: as jobs.insert.$$;
 
 CREATE TYPE jobs.unique_explanation AS (
@@ -115,4 +115,4 @@ RETURNS jsonb
 LANGUAGE c IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'ojs_manifest_wrapper';
 COMMENT ON FUNCTION jobs.ojs_manifest() IS
-$$Returns what an Open Job Spec server on top of this queue can declare in its conformance manifest (ojs-unique-jobs, section 8.3): its capabilities, and the mechanism and strength of uniqueness, strong. The server itself adds conformance_level and protocols. Works on a standby.$$;
+$$Returns what an Open Job Spec server on top of this queue can declare in its conformance manifest (ojs-unique-jobs, section 8.3): its capabilities, and the mechanism and strength of uniqueness, strong. Works on a standby.$$;

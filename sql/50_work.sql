@@ -34,7 +34,6 @@ $$Returns up to max_jobs (1 to 10000) available jobs of a queue, and makes them 
 - lease: how long the server waits for a heartbeat, at most until the deadline (start + timeout); defaults to the job's timeout, then to 1 hour
 - kinds: fetches only these
 - min_jobs (1 to max_jobs): returns nothing until so many jobs can start, or the oldest has been available for linger (null: no limit)
-Fetches never wait for each other, but those with min_jobs above 1 take turns per queue, and sometimes across queues.
 A job whose args, meta and tags exceed 768 MB of text cannot be returned: it is discarded with an error of type too_long.
 Errors: 22004, 22023, 25006, 40001.$$;
 
@@ -54,8 +53,7 @@ CREATE PROCEDURE jobs.wait(
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_wrapper';
 COMMENT ON PROCEDURE jobs.wait(text, interval) IS
-$$Returns when a job of the queue may be ready to fetch, at the latest after timeout (0: at once). It is woken by the commit that makes a job available, and when a job is due. Another worker can get the job first.
-A job that has ended a wait of this session but is still available, because it is locked or you did not fetch its kind, ends the next wait only after 0.1 seconds; with preload the delay doubles each time, up to 1 second. A commit ends the wait regardless.
+$$Returns when a job of the queue may be ready to fetch, at the latest after timeout (0: at once). Another worker can get the job first.
 While waiting it holds no snapshot, transaction id or table lock. It ends the transaction: call it on its own, in autocommit mode. Without preload it polls ten times a second.
 Errors: 25001 (inside a transaction block), 22004, 22023, 25006 (on a standby).$$;
 
@@ -75,7 +73,6 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_for_wrapper';
 COMMENT ON PROCEDURE jobs.wait_for(bigint[], interval, text) IS
 $$Returns when all of the jobs (at most 10000) are over or, with want => 'any', one of them, at the latest after timeout (0: at once). A job is over when it is completed, cancelled or discarded, or does not exist: it was deleted, pruned or never committed. jobs.results returns the outcomes.
-It is woken by the commit that ends a job. A job counts if it is over at a check, even if it is retried later. Checks are at the start, when the job that it currently waits for ends, and from time to time.
 ids can be empty, unordered and repeated. For locks, autocommit mode and preload, see jobs.wait.
 Errors: as jobs.wait; 22023 (want is neither all nor any).$$;
 
@@ -100,7 +97,6 @@ $$Returns the outcomes of jobs (at most 10000): a row per id, in order (ord from
 - output: what jobs.complete was given; null without SELECT on jobs.job
 - error: the text of the latest failed attempt; null without SELECT on jobs.errors
 - finalized_at: when the job became final; null if it is not
-So a producer sees how its jobs end, but needs jobs.grant_application to read their output.
 Works on a standby. Errors: 22004, 22023.$$;
 
 CREATE FUNCTION jobs.complete(

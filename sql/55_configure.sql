@@ -51,7 +51,7 @@ $$Sets all limits of a queue; null means no limit or, for retention, the default
 - retention_..: how long final jobs are kept; -1 second: forever
 - max_waiting, the bound: how many jobs can be available, scheduled, retryable or pending
 A fetch can return fewer jobs than the limits allow. Running jobs count towards a new concurrency; started jobs do not count towards a new rate.
-An insert beyond the bound fails with 54000, DETAIL {"depth": waiting jobs, counted up to the bound, "bound": ..}; a batch fails as a whole. Duplicates do not count. A periodic job is retried every second. Retry, fail, snooze, release and update are never refused. Jobs of open transactions do not count, so the queue can exceed the bound by their number. Counting takes about 1 ms for 10,000 jobs; a session counts at its first insert, and near the bound.
+An insert beyond the bound fails with 54000, DETAIL {"depth": waiting jobs, counted up to the bound, "bound": ..}; a batch fails as a whole. Duplicates do not count. A periodic job is retried every second. Retry, fail, snooze, release and update are never refused.
 Errors: 22004, 22023, 25006, 40001, 40P01 (with a transaction that configures or pauses several queues).$$;
 
 CREATE FUNCTION jobs.reset_queue(

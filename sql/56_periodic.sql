@@ -22,7 +22,6 @@ Replaces a definition of the same name as a whole, after its elapsed ticks are h
 - missed: what happens to ticks that are more than 60 seconds late because neither server nor worker ran. once: the latest gets a job; skip: none does
 - other options: as jobs.insert; null: the default at the tick
 Each tick inserts one job, regardless of workers, restarts and failovers, or none if it is a duplicate or cannot be inserted; jobs.periodic shows why.
-When clocks go forward, a skipped tick runs right after. When clocks go back, a repeated tick runs the first time only, but an hourly schedule runs every hour.
 Errors: as jobs.insert; 22023 (invalid cron, time_zone or missed).$$;
 
 CREATE FUNCTION jobs.unschedule(

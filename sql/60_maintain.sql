@@ -21,7 +21,6 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
 COMMENT ON FUNCTION jobs.pause_maintenance(text) IS
 $$Pauses maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance in progress: a round of the background worker, or a transaction that has called jobs.maintain(). Takes effect at commit.
-Inserts, fetches and finishing calls are unaffected, and fetches find jobs that are due. The pause survives restarts, and dumps include it. Has no effect if it is already paused.
 Errors: 25006.$$;
 
 CREATE FUNCTION jobs.resume_maintenance(reason text DEFAULT NULL) RETURNS void

@@ -41,8 +41,7 @@ AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
 $$Returns all metrics, for Prometheus and others: type (gauge or counter), labels as a JSON object, value (times in seconds) and help, its meaning.
 At most jobs.metrics_max_series rows are by queue and kind. The busiest queues have their own rows, as do pairs of queue and kind while there is room or in place of idle ones; the rest is summed as (others). Histograms without measurements are left out.
-Counters without labels are server statistics: they include what was rolled back, and restart when statistics are reset. Counters by queue and kind, and the histograms jobs_wait_seconds and jobs_run_seconds, are those of jobs.history since the server started.
-Costs as much as the views jobs.queues, jobs.workers and jobs.maintenance.$$;
+Counters without labels are server statistics: they include what was rolled back, and restart when statistics are reset. Counters by queue and kind, and the histograms jobs_wait_seconds and jobs_run_seconds, are those of jobs.history since the server started.$$;
 
 CREATE FUNCTION jobs.history(
   queue text DEFAULT NULL, kind text DEFAULT NULL, since interval DEFAULT '1 hour', step interval DEFAULT '1 minute')
@@ -60,7 +59,7 @@ $$Returns what happened to jobs, by step, queue and kind, up to the latest commi
 - started, failed: attempts, by the queue and kind with which they were fetched. A snoozed or released attempt counts as started only
 - wait_p50, wait_p95, wait_p99: percentiles of the wait of started attempts: since the job was due, inserted, retried, activated or released, or its queue was resumed, whichever is latest
 - run_p50, run_p95, run_p99: percentiles of the duration of completed, failed and cancelled attempts
-Events count at their own time, not that of the commit; what is rolled back does not count. Percentiles are accurate to within a quarter, or 256 microseconds; null: no attempts.
+Percentiles are accurate to within a quarter, or 256 microseconds; null: no attempts.
 Minutes are kept for jobs.retention_history. A restart or crash of the server loses those that maintenance has not written yet, usually the last one or two. Works on a standby, for what was written.
 Errors: 22004 (since, step), 22023 (invalid name, since not positive, step not whole minutes).$$;
 
@@ -123,14 +122,14 @@ BEGIN ATOMIC
   SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM jobs.job_seq s;
 END;
 COMMENT ON FUNCTION jobs.last_id() IS
-$$Returns a number that no job's id exceeds, even in open transactions; 0: there was no job yet. It finds the newest jobs at no cost: WHERE id > jobs.last_id() - 1000. Some numbers are never used, so it can exceed the newest id. Works on a standby.$$;
+$$Returns a number that no job's id exceeds, even in open transactions; 0: there was no job yet. It finds the newest jobs at no cost: WHERE id > jobs.last_id() - 1000. Works on a standby.$$;
 
 CREATE FUNCTION jobs.show(id bigint) RETURNS text
 LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'show_wrapper';
 COMMENT ON FUNCTION jobs.show(bigint) IS
 $$Returns the story of a job as text for people: what it is and carries, its history in the session's time zone, and what comes next. In psql, end the statement with \g (format=unaligned tuples_only).
-It shows what you can see in the views: no args, meta, progress and output to a viewer. Control characters are escaped. The format can change; programs read jobs.jobs and jobs.errors.
+It shows what you can see in the views: no args, meta, progress and output to a viewer. The format can change; programs read jobs.jobs and jobs.errors.
 Errors: P0002, 22004.$$;
 
 -- Not SECURITY DEFINER: it checks whether the caller can see args before it switches to the owner.
@@ -148,5 +147,4 @@ $$Returns why a job is not running, or since when it is: a row per reason, the d
 - kind not asked for: no fetch from the queue in the last 5 minutes asked for this kind. Unknown without preload, and of fetches before the server started
 - behind n jobs: a fetch takes n jobs before it; at most 10000 are counted
 - next: the next fetch from the queue returns it
-A pending job that is due later is also scheduled. A due job that is not yet available is also behind n jobs or next. A job of a kind not asked for is never next.
 The cost does not depend on how many jobs wait. Works on a standby. Errors: P0002, 22004.$$;

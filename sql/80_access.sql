@@ -6,8 +6,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_producer_wrapper';
 COMMENT ON FUNCTION jobs.grant_producer(text, text) IS
 $$Lets a role, named as in pg_roles, insert jobs and wait for them: insert, insert_many, insert_batch, wait_for, results, unique_key, ojs_manifest. It can skip, replace or update jobs that its own policy conflicts with. It cannot read jobs: jobs.results shows it how a job ended, but not output and error.
-Only the extension's owner and superusers can call this, even if others have EXECUTE.
-Errors: 42501 (for others), 42704 (no such role), 22004, 25006.$$;
+Errors: 42501 (unless the caller owns the extension or is a superuser), 42704 (no such role), 22004, 25006.$$;
 
 CREATE FUNCTION jobs.grant_worker(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
