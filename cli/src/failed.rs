@@ -12,6 +12,28 @@ pub(crate) struct Failed {
     pub(crate) lacks_right: bool,
 }
 
+/// An invalid filter, and what to do.
+#[derive(Debug)]
+pub(crate) struct Invalid {
+    pub(crate) message: String,
+    pub(crate) hint: String,
+}
+
+impl Invalid {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+impl From<Invalid> for Failed {
+    fn from(Invalid { message, hint }: Invalid) -> Self {
+        Self::new(WRONG, format!("{message}\nHINT: {hint}"))
+    }
+}
+
 /// The codes that the help lists.
 pub(crate) const REFUSED: u8 = 1;
 pub(crate) const WRONG: u8 = 2;

@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
 use clap::Args;
 use postgres_jobs::{Inserted, JobResult, NewJob, State, Want, wait_for};
 use serde::de::IgnoredAny;
@@ -17,7 +16,7 @@ use crate::database::Database;
 use crate::failed::{Failed, NOT_COMPLETED, REFUSED, WRONG};
 use crate::seconds::{limit, seconds};
 use crate::terminal::{plain, plural, print, show_progress};
-use crate::visible;
+use crate::{times, visible};
 
 const EXAMPLES: &str = "Examples:
   pgjobs insert email.send '{\"to\": \"ada@example.com\"}' --queue mail
@@ -141,13 +140,16 @@ impl Insert {
     /// Sets the times, which Postgres reads.
     async fn set_times(&self, client: &Client, job: &mut NewJob) -> Result<(), Failed> {
         if let Some(text) = &self.at {
-            job.scheduled_at = Some(time(client, "select $1::text::timestamptz", text).await?);
+            job.scheduled_at =
+                Some(times::asked(client, "select $1::text::timestamptz", text).await?);
         }
         if let Some(text) = &self.r#in {
-            job.scheduled_at = Some(time(client, "select now() + $1::text::interval", text).await?);
+            job.scheduled_at =
+                Some(times::asked(client, "select now() + $1::text::interval", text).await?);
         }
         if let Some(text) = &self.expires_at {
-            job.expires_at = Some(time(client, "select $1::text::timestamptz", text).await?);
+            job.expires_at =
+                Some(times::asked(client, "select $1::text::timestamptz", text).await?);
         }
         Ok(())
     }
@@ -212,10 +214,6 @@ impl Insert {
 
 fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T, Failed> {
     serde_json::from_str(text).map_err(|error| Failed::new(WRONG, format!("{what}: {error}")))
-}
-
-async fn time(client: &Client, statement: &str, text: &str) -> Result<DateTime<Utc>, Failed> {
-    Ok(client.query_one(statement, &[&text]).await?.try_get(0)?)
 }
 
 fn shown(inserted: &Inserted) -> Value {

@@ -1,20 +1,27 @@
 //! The program `pgjobs`.
 
+mod bulk;
 mod console;
 mod database;
 mod explain;
 mod failed;
+mod filter;
 mod hang_up;
 mod health;
 mod insert;
+mod list;
+mod manage;
 mod output;
 mod pause;
 mod seconds;
+mod selected;
 mod show;
 mod table;
 mod terminal;
+mod times;
 mod top;
 mod visible;
+mod windows;
 mod work;
 
 use std::process::ExitCode;
@@ -61,6 +68,14 @@ enum Command {
     Insert(insert::Insert),
     /// Show jobs and their errors
     Show(show::Show),
+    /// List jobs
+    List(list::List),
+    /// Retry jobs
+    #[command(after_help = manage::RETRY)]
+    Retry(manage::Retry),
+    /// Cancel jobs
+    #[command(after_help = manage::CANCEL)]
+    Cancel(manage::Cancel),
     /// Show why a job is not running
     Explain(explain::Explain),
     /// Pause queues and periodic jobs
@@ -88,7 +103,7 @@ impl Command {
         match self {
             Self::Work(_) => "grant_worker",
             Self::Insert(_) => "grant_producer",
-            Self::Pause(_) | Self::Resume(_) => "grant_operator",
+            Self::Retry(_) | Self::Cancel(_) | Self::Pause(_) | Self::Resume(_) => "grant_operator",
             _ => "grant_viewer",
         }
     }
@@ -106,6 +121,9 @@ async fn main() -> ExitCode {
         Command::Work(work) => work.run(&database, json).await,
         Command::Insert(insert) => insert.run(&database, json).await,
         Command::Show(show) => show.run(&database, json).await,
+        Command::List(list) => list.run(&database, json).await,
+        Command::Retry(retry) => retry.run(&database, json).await,
+        Command::Cancel(cancel) => cancel.run(&database, json).await,
         Command::Explain(explain) => explain.run(&database, json).await,
         Command::Pause(paused) => paused.run(To::Pause, &database, json).await,
         Command::Resume(paused) => paused.run(To::Resume, &database, json).await,

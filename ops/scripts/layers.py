@@ -31,15 +31,18 @@ settings
 
 CLI = """
 main
-console explain health insert pause show top work
+console explain health insert manage pause show top work
+list
 console/screens
 console/guard console/login console/monitor console/serve
 console/attach console/links console/page console/stream console/theme console/visit
 console/app console/live console/login_attempts console/login_token console/session
 console/connection console/role
-console/edited console/fields console/filter console/http console/json console/problem console/times
+console/edited console/fields console/filter console/http console/json console/problem
 console/assets console/interval console/paging console/parts console/room
-database hang_up output seconds table
+bulk selected
+filter
+database hang_up output seconds table times windows
 failed terminal visible
 """
 

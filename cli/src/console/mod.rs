@@ -32,7 +32,6 @@ mod serve;
 mod session;
 mod stream;
 mod theme;
-mod times;
 mod visit;
 
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{Markup, Render, html};
 use serde::Serialize;
 
+use crate::filter::STATES;
 pub(crate) use crate::terminal::{number_text, plural};
 
 /// Adds pairs to the query of a path. Empty values are left out.
@@ -17,17 +18,6 @@ pub(crate) fn link(path: &str, of: impl Serialize) -> String {
         format!("{link}{mark}{pair}")
     })
 }
-
-pub(crate) const STATES: [&str; 8] = [
-    "available",
-    "scheduled",
-    "pending",
-    "running",
-    "retryable",
-    "completed",
-    "cancelled",
-    "discarded",
-];
 
 /// A state as word and colour. Also for those of workers: busy, idle, quiet, stop, lost.
 pub(crate) fn state(name: &str) -> Markup {

@@ -9,6 +9,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
 use super::room::text;
+use crate::failed::Invalid;
 use crate::visible;
 
 /// Says why a request failed and what to do. `page::framed` finds it in the response's extensions
@@ -24,6 +25,12 @@ pub(crate) struct Problem {
     field: Option<Box<str>>,
     /// After how many seconds it can be tried again.
     pub(crate) retry_after: Option<u16>,
+}
+
+impl From<Invalid> for Problem {
+    fn from(Invalid { message, hint }: Invalid) -> Self {
+        Self::bad_input(message, hint)
+    }
 }
 
 impl Problem {

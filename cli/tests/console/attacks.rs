@@ -132,6 +132,7 @@ fn a_filter_is_no_statement() {
         "$1",
         "\u{0}",
         "'||(select 1)||'",
+        r#""\u0000""#,
     ] {
         let text = encoded(text);
         for path in [
@@ -140,6 +141,7 @@ fn a_filter_is_no_statement() {
             "/jobs?tag=",
             "/jobs?error=",
             "/jobs?worker=",
+            "/jobs?args=",
             "/queue?name=",
             "/queues?filter=",
             "/worker?name=",

@@ -181,7 +181,7 @@ fn pty() -> (File, Stdio) {
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap();
-    let inside = open(name, OFlags::WRONLY | OFlags::NOCTTY, Mode::empty());
+    let inside = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty());
     (terminal.into(), inside.unwrap().into())
 }
 
@@ -653,7 +653,8 @@ fn a_worker_reports_each_attempt_as_json() {
 #[test]
 fn help_has_examples() {
     for command in [
-        "work", "insert", "show", "explain", "pause", "resume", "health", "top",
+        "work", "insert", "show", "list", "retry", "cancel", "explain", "pause", "resume",
+        "health", "top",
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_pgjobs"))
             .args([command, "--help"])

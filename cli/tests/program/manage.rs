@@ -1,5 +1,7 @@
 //! Commands that look at jobs and manage them.
 
+use std::io::Write;
+
 use serde_json::{Value, json};
 
 use crate::Program;
@@ -154,5 +156,168 @@ fn a_fault_of_the_connection_or_its_rights_has_a_hint() {
     ] {
         let (code, said) = program.said(&["show", "1", "-d", &url]);
         assert!(code == 3 && said.contains(hint), "{code}: {said}");
+    }
+}
+
+/// The ids of jobs.
+fn ids(jobs: &[Value]) -> Vec<i64> {
+    jobs.iter().map(|job| job["id"].as_i64().unwrap()).collect()
+}
+
+#[test]
+fn a_list_has_filters() {
+    let Some(program) = Program::new("list") else {
+        return;
+    };
+    let id = |kind: &str, options: &[&str]| program.insert(kind, options).0["id"].as_i64().unwrap();
+    let tagged = id("a", &["--tag", "t"]);
+    let late = id("b", &["--at", "2100-01-01 UTC"]);
+    let failed = id("failed", &["--max-attempts", "1"]);
+    let work = ["-k", "failed"];
+    let worker = program.work(&work, "echo '100% wrong' >&2; exit 1");
+    program.job(&json!(failed), "discarded");
+    drop(worker);
+    let all = [failed, late, tagged];
+    for (options, expected) in [
+        (&[][..], &all[..]),
+        (&["--tag", "t"], &[tagged]),
+        (&["-k", "b"], &[late]),
+        (&["--state", "scheduled"], &[late]),
+        (
+            &["--id", &failed.to_string(), "--id", &tagged.to_string()],
+            &[failed, tagged],
+        ),
+        (&["--args", r#"{"n": [1]}"#], &all),
+        (&["--args", r#"{"n": [2]}"#], &[]),
+        (&["--error", "0% w"], &[failed]),
+        (&["--error", "1_0"], &[]),
+        (&["--error-like", "1_0%"], &[failed]),
+        (&["--failed-after", "1 minute ago"], &[failed]),
+        (&["--failed-after", "tomorrow"], &[]),
+        (&["--after", "1 minute ago", "--before", "tomorrow"], &all),
+        (&["--before", "yesterday"], &[]),
+    ] {
+        let (jobs, code) = program.lines(&[&["list", "-q", &program.queue], options].concat());
+        assert_eq!((code, &ids(&jobs)[..]), (0, expected), "{options:?}");
+        assert!(jobs.iter().all(|job| job.get("token").is_none()));
+    }
+    for wrong in [
+        &["--state", "gone"][..],
+        &["--limit", "0"],
+        &["--args", "{"],
+    ] {
+        let unconnected = [&["list", "-d", crate::NOWHERE], wrong].concat();
+        assert_eq!(program.said(&unconnected).0, 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn pages_of_a_list_have_each_job_once() {
+    let Some(program) = Program::new("pages") else {
+        return;
+    };
+    let list = ["list", "-q", &program.queue, "--limit", "2"];
+    let insert = || program.insert("k", &[]).0["id"].as_i64().unwrap();
+    let mut expected: Vec<i64> = (0..5).map(|_| insert()).collect();
+    expected.reverse();
+    let mut found = ids(&program.lines(&list).0);
+    assert!(
+        program
+            .said(&list)
+            .1
+            .contains(&format!("--below {}", found[1]))
+    );
+    while let Some(last) = found.last().map(i64::to_string) {
+        insert();
+        let page = ids(&program.lines(&[&list[..], &["--below", &last]].concat()).0);
+        if page.is_empty() {
+            break;
+        }
+        found.extend(page);
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn jobs_are_cancelled_and_retried_by_id() {
+    let Some(program) = Program::new("by id") else {
+        return;
+    };
+    let (inserted, _) = program.insert("k", &[]);
+    let id = inserted["id"].to_string();
+    let state = |state: &str| (vec![json!({ "id": inserted["id"], "state": state })], 4);
+    let unknown = "9007199254740991";
+    let cancel = ["cancel", unknown, &id, "--reason", "why"];
+    assert_eq!(program.lines(&cancel), state("cancelled"));
+    assert_eq!(
+        program.job(&inserted["id"], "cancelled")["cancel_reason"],
+        "why"
+    );
+    assert_eq!(program.lines(&["retry", &id, unknown]), state("available"));
+    let fetched: i32 = program.ask("select attempt from jobs.fetch($1)");
+    assert_eq!(fetched, 1);
+    let running = (vec![json!({ "id": inserted["id"], "state": "running" })], 0);
+    assert_eq!(program.lines(&["cancel", &id]), running);
+    program.lines(&["cancel", &id, "--force"]);
+    program.lines(&["retry", &id, "--reset"]);
+    assert_eq!(program.job(&inserted["id"], "available")["attempt"], 0);
+    for wrong in [
+        &["retry"][..],
+        &["cancel"],
+        &["cancel", "1", "--queue", "q"],
+        &["cancel", "--queue", "q", "--force"],
+        &["retry", "--error", "a", "--error-like", "b"],
+    ] {
+        let unconnected = [&wrong[..1], &["-d", crate::NOWHERE], &wrong[1..]].concat();
+        assert_eq!(program.said(&unconnected).0, 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn jobs_of_a_filter_change_once_that_is_confirmed() {
+    let Some(program) = Program::new("many") else {
+        return;
+    };
+    for kind in ["a", "a", "b"] {
+        program.insert(kind, &[]);
+    }
+    let cancel = ["cancel", "-q", &program.queue, "-k", "a"];
+    let available = "select count(*) from jobs.jobs where queue = $1 and state = 'available'";
+    let preview = json!({ "matching": 2, "states": { "available": 2 } });
+    assert_eq!(program.lines(&cancel), (vec![preview], 2));
+    let output = program.run(&cancel, "y\n");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("\n2 matching jobs: 2 available\n"), "{text}");
+    let answered = |arguments: &[&str], answer: &[u8]| {
+        let (mut terminal, stdin) = crate::pty();
+        terminal.write_all(answer).unwrap();
+        let output = program.command(arguments).stdin(stdin).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said) = answered(&cancel, b"\n");
+    assert!(
+        code == Some(1) && said.starts_with("Cancel 2 jobs? "),
+        "{said}"
+    );
+    assert_eq!(program.ask::<i64>(available), 3);
+    assert_eq!(answered(&cancel, b"y\n").0, Some(0));
+    assert_eq!(program.ask::<i64>(available), 1);
+    let retry = [
+        "retry",
+        "-q",
+        &program.queue,
+        "-s",
+        "cancelled",
+        "--max",
+        "1",
+        "--yes",
+    ];
+    for (jobs, left) in [(1, 2), (1, 3), (0, 3)] {
+        assert_eq!(program.lines(&retry), (vec![json!({ "jobs": jobs })], 0));
+        assert_eq!(program.ask::<i64>(available), left);
     }
 }

@@ -13,8 +13,8 @@ use crate::console::paging;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::room::text;
-use crate::console::times;
 use crate::console::visit::{Query, Visit, optional};
+use crate::times;
 
 /// How many rows a page has.
 const ROWS: usize = 50;

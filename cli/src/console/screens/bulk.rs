@@ -4,25 +4,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 use tokio_postgres::types::ToSql;
 
-use super::bulk_action::Action;
 use super::job_actions::reset;
 use super::jobs_find::Sample;
 use super::jobs_list::looked;
 use super::{jobs_find, jobs_table};
+use crate::bulk::{Action, MOST, Meant};
 use crate::console::fields::{given, hidden, reason};
-use crate::console::filter::{Condition, Filter};
 use crate::console::page::Screen;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Only, Query, Visit};
+use crate::failed::Invalid;
+use crate::filter::Filter;
 
-/// How many jobs a call changes at most: the limit of the functions.
-const MOST: i64 = 10_000;
 /// How many of them are shown.
 const SHOWN: usize = 10;
 /// How long a search of all jobs may take. Among millions, jobs of a kind or with a tag are not
@@ -53,83 +51,13 @@ pub(crate) struct Confirmed {
     reset: String,
 }
 
-/// A filter that the function of an action supports.
-struct Meant<'a> {
-    action: Action,
-    filter: &'a Filter,
-    /// The states of the jobs.
-    states: Vec<&'static str>,
-    error_like: Option<String>,
-    failed_after: Option<DateTime<Utc>>,
-}
-
 impl Bulk {
-    fn meant(&self) -> Result<Meant<'_>, Problem> {
-        let (action, filter) = (self.r#do, &self.filter);
-        if filter.is_empty() {
-            return Err(Problem::bad_input(
-                "No filter is set.",
-                "Filter the jobs first.",
-            ));
-        }
-        if let Some(what) = action.cannot(filter).first() {
-            let message = format!("jobs.{} cannot filter by {what}.", action.function());
-            return Err(Problem::bad_input(message, "Remove that filter."));
-        }
-        // A filter by error means jobs that have not completed since, as in the functions.
-        let by_error = filter.has_error();
-        let states = match filter.state()? {
-            Some(state) => vec![state],
-            None => parts::STATES
-                .into_iter()
-                .filter(|state| !by_error || *state != "completed")
-                .collect(),
-        };
-        Ok(Meant {
-            action,
-            filter,
-            states: states
-                .into_iter()
-                .filter(|state| action.changes(state))
-                .collect(),
-            error_like: filter.error_like()?,
-            failed_after: filter.failed_after()?,
-        })
+    fn meant(&self) -> Result<Meant<'_>, Invalid> {
+        Meant::new(self.r#do, &self.filter)
     }
 }
 
 impl Meant<'_> {
-    /// Queue, kind and tag; none means any. A name may have spaces around it, or consist of spaces.
-    fn names(&self) -> [Option<&str>; 3] {
-        let Filter {
-            queue, kind, tag, ..
-        } = self.filter;
-        [queue, kind, tag].map(|name| (!name.is_empty()).then_some(&**name))
-    }
-
-    /// The jobs that the function finds, `among` these if given.
-    fn condition(&self, among: Option<Vec<i64>>) -> Result<Condition, Problem> {
-        let mut condition = self.filter.condition()?;
-        if let Some(ids) = among {
-            condition.and("id = any(?)", ids);
-        }
-        // Constants of ours, so that the planner excludes the other states.
-        let states: Vec<_> = self
-            .states
-            .iter()
-            .map(|state| format!("'{state}'"))
-            .collect();
-        condition.sql += &match &states[..] {
-            [] => " and false".into(),
-            [state] => format!(" and state = {state}"),
-            states => format!(" and state in ({})", states.join(", ")),
-        };
-        if self.action == Action::Cancel {
-            condition.sql += " and cancel_requested_at is null";
-        }
-        Ok(condition)
-    }
-
     /// The jobs to change, and one more if there are more.
     async fn look(&self, visit: &Visit, whole: bool) -> Result<Sample, Problem> {
         let failed = jobs_find::failed(visit, self.filter).await?;
@@ -285,22 +213,15 @@ pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> 
     let action = meant.action;
     // Never more than were shown, even if there are new ones.
     let most = form.shown.clamp(1, MOST) as i32;
-    let mut arguments = "queue => $1, kind => $2, tag => $3, states => $4::text[]::jobs.state[],
-        max_jobs => $5, reason => $6"
-        .to_owned();
-    let [queue, kind, tag] = meant.names();
-    let reason = given(&form.reason);
-    let mut of: Vec<&(dyn ToSql + Sync)> = vec![&queue, &kind, &tag, &meant.states, &most, &reason];
-    let reset = !form.reset.is_empty();
-    if action == Action::Retry {
-        arguments += ", reset => $7, error_like => $8, failed_after => $9";
-        of.extend([
-            &reset as &(dyn ToSql + Sync),
-            &meant.error_like,
-            &meant.failed_after,
-        ]);
-    }
-    let sql = format!("select jobs.{}({arguments})", action.function());
+    let (sql, of) = meant.call(
+        most,
+        !form.reset.is_empty(),
+        given(&form.reason).map(Into::into),
+    );
+    let of: Vec<_> = of
+        .iter()
+        .map(|value| &**value as &(dyn ToSql + Sync))
+        .collect();
     let Only(done) = change.call(&sql, &of).await?;
     let message = match done {
         0 => "Nothing changed: these jobs are no longer in a state that this action applies to."
@@ -373,6 +294,7 @@ mod tests {
             "do=retry&error=x&error_like=x",
             "do=delete&kind=k&failed_after=2026-01-01",
             "do=retry&worker=w",
+            "do=retry&args=1",
             "do=retry&kind=k&before=2026-01-01T00:00",
         ] {
             assert!(asked(query).meant().is_err(), "{query}");

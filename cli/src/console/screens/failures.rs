@@ -6,13 +6,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use std::collections::HashMap;
 
-use crate::console::filter::{Filter, like_literal};
 use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align, Look};
 use crate::console::problem::Problem;
 use crate::console::room::{self, text};
 use crate::console::visit::{Query, Visit};
+use crate::filter::{Filter, like_literal};
 
 /// How many of the latest failed attempts are read.
 const ATTEMPTS: i64 = 10_000;

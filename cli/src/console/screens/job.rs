@@ -14,8 +14,8 @@ use crate::console::page::Screen;
 use crate::console::parts::{self, pair};
 use crate::console::problem::Problem;
 use crate::console::room::text;
-use crate::console::times;
 use crate::console::visit::{Path, Query, Visit, optional};
+use crate::times;
 
 #[derive(Deserialize)]
 pub(crate) struct JobQuery {

@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use crate::console::json::LARGEST;
 use crate::console::problem::Problem;
-use crate::console::times;
 use crate::console::visit::Visit;
+use crate::times;
 
 #[derive(Deserialize)]
 pub(crate) struct Job {

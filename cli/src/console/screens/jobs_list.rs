@@ -4,11 +4,10 @@ use axum::response::{Html, IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::bulk_action;
+use super::bulk_offers;
 use super::jobs_find::{self, Count, Cursor, Found};
 use super::jobs_table;
 use crate::console::fields;
-use crate::console::filter::Filter;
 use crate::console::http::see_other;
 use crate::console::links;
 use crate::console::page::Screen;
@@ -16,6 +15,7 @@ use crate::console::paging;
 use crate::console::parts;
 use crate::console::problem::Problem;
 use crate::console::visit::{Only, Query, Visit, optional};
+use crate::filter::{Filter, STATES};
 
 /// How many of the latest ids are read for suggestions.
 const LATEST: i64 = 2_000;
@@ -60,7 +60,7 @@ pub(crate) async fn list(
     let main = html! {
         (states(&visit, filter, &counts))
         (form(&visit, filter))
-        (bulk_action::offers(&visit, filter))
+        (bulk_offers::offers(&visit, filter))
         @if !rows.is_empty() { (jobs_table::table(&visit, "Jobs, newest first", &rows)) }
         @match found.looked_to {
             Some(id) => (further(&visit, filter, cursor, id).await?),
@@ -125,7 +125,7 @@ fn states(visit: &Visit, filter: &Filter, counts: &[Count]) -> Markup {
     html! {
         nav.tabs aria-label="State" {
             a href=(url("")) aria-current=[filter.state.is_empty().then_some("page")] { "All" }
-            @for state in parts::STATES {
+            @for state in STATES {
                 a href=(url(state)) aria-current=[(filter.state == state).then_some("page")] {
                     (state)
                     @if let Some(count) = counts.iter().find(|count| is_counted && count.state == state) {
@@ -140,13 +140,14 @@ fn states(visit: &Visit, filter: &Filter, counts: &[Count]) -> Markup {
 fn form(visit: &Visit, filter: &Filter) -> Markup {
     let Filter {
         worker,
+        args,
         error,
         error_like,
         after,
         before,
         ..
     } = filter;
-    let is_open = [worker, error, error_like, after, before]
+    let is_open = [worker, args, error, error_like, after, before]
         .iter()
         .any(|value| !value.is_empty());
     html! {
@@ -168,6 +169,7 @@ fn form(visit: &Visit, filter: &Filter) -> Markup {
                         (fields::suggesting("error_like", "Error matches", error_like, &[]))
                     }
                     (suggesting(visit, "worker", "Worker", worker))
+                    (fields::suggesting("args", "Args contain", args, &[]))
                     (fields::date_time("after", "Inserted from", after))
                     (fields::date_time("before", "Inserted before", before))
                 }

@@ -8,8 +8,8 @@ use crate::console::links;
 use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
 use crate::console::room::text;
-use crate::console::times;
 use crate::console::visit::Visit;
+use crate::times;
 use crate::visible;
 
 /// How many tags of a job are shown.

@@ -3,7 +3,7 @@
 
 pub(super) mod audit;
 pub(super) mod bulk;
-mod bulk_action;
+mod bulk_offers;
 pub(super) mod failures;
 mod history;
 pub(super) mod job;

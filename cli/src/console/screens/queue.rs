@@ -14,6 +14,7 @@ use crate::console::page::Screen;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Query, Visit};
+use crate::filter::STATES;
 
 #[derive(Deserialize)]
 pub(crate) struct QueueQuery {
@@ -109,7 +110,7 @@ impl Queue {
     fn counts(&self, visit: &Visit) -> Markup {
         html! {
             dl.counts {
-                @for state in parts::STATES {
+                @for state in STATES {
                     div { dt { (parts::state(state)) } dd { (self.count(visit, state)) } }
                 }
             }

@@ -10,8 +10,8 @@ use super::unique_try::{self, Try};
 use crate::console::page::Screen;
 use crate::console::parts;
 use crate::console::problem::Problem;
-use crate::console::times;
 use crate::console::visit::{Query, Visit};
+use crate::times;
 
 /// How many jobs under a key are shown.
 const SHOWN: usize = 50;

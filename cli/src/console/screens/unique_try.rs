@@ -12,8 +12,8 @@ use crate::console::page::Screen;
 use crate::console::parts::{self, Look, pair};
 use crate::console::problem::Problem;
 use crate::console::room::text;
-use crate::console::times;
 use crate::console::visit::{Change, Visit};
+use crate::times;
 
 /// The values of a trial insert.
 #[derive(Default, Deserialize)]

@@ -3,10 +3,12 @@
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 use serde::de::{Deserialize, Deserializer};
 
-use super::problem::Problem;
+use tokio_postgres::Client;
+
+use crate::failed::{Failed, Invalid};
 
 /// A time in UTC from a browser's field or a link; none if nothing was typed.
-pub(crate) fn typed(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Problem> {
+pub(crate) fn typed(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Invalid> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -23,11 +25,33 @@ pub(crate) fn typed(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Pro
     });
     match time.filter(is_readable) {
         Some(time) => Ok(Some(time)),
-        None => Err(Problem::bad_input(
+        None => Err(Invalid::new(
             format!("Invalid time for {what}: {text:?}."),
             "Enter a UTC time such as 2026-01-31 18:30.",
         )),
     }
+}
+
+/// A time that Postgres reads, by a statement with the text as parameter.
+pub(crate) async fn asked(
+    client: &Client,
+    statement: &str,
+    text: &str,
+) -> Result<DateTime<Utc>, Failed> {
+    Ok(client.query_one(statement, &[&text]).await?.try_get(0)?)
+}
+
+/// A timestamp that Postgres reads, or an interval such as `10 minutes ago`, for a field of the
+/// filter; empty if there is none.
+pub(crate) async fn asked_text(client: &Client, text: Option<&str>) -> Result<String, Failed> {
+    let Some(text) = text else {
+        return Ok(String::new());
+    };
+    let statement = match text.trim_end().ends_with(" ago") {
+        true => "select now() + $1::text::interval",
+        false => "select $1::text::timestamptz",
+    };
+    Ok(asked(client, statement, text).await?.to_rfc3339())
 }
 
 /// Postgres supports fewer years than chrono, and some that no other program can read.
