@@ -15,7 +15,7 @@ use postgres_jobs::{
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
@@ -38,7 +38,8 @@ const EXAMPLES: &str = "Examples:
 /// The program gets the job's args as JSON on stdin, and JOBS_ID, JOBS_KIND, JOBS_QUEUE,
 /// JOBS_ATTEMPT and JOBS_MAX_ATTEMPTS in its environment.
 ///
-/// Exit code 0 completes the job. Its output is stdout, if that is JSON. Any other code, usually 75
+/// Exit code 0 completes the job. Its output is stdout: JSON as it is, any other text as
+/// {"text": ...}. Text beyond 64 kB goes to stderr. Any other code, usually 75
 /// (EX_TEMPFAIL), fails the attempt with the end of stderr as the error, and the retry policy
 /// applies. A code given with --discard discards the job. For retry policies, the type of the error
 /// is exit_CODE or signal_NUMBER.
@@ -210,7 +211,7 @@ impl Work {
         };
         groups.lock().expect("no panic").remove(&group);
         let (status, output, errors) = ended?;
-        self.result(status, &output, &errors)
+        self.result(status, &output, &errors, log)
     }
 
     fn result(
@@ -218,11 +219,10 @@ impl Work {
         status: ExitStatus,
         output: &[u8],
         errors: &[u8],
+        log: &Output,
     ) -> Result<Box<RawValue>, Error> {
         if status.success() {
-            let output = str::from_utf8(output).unwrap_or_default().trim();
-            let none = || RawValue::from_string("null".into());
-            return Ok(RawValue::from_string(output.into()).or_else(|_| none())?);
+            return of_stdout(output, log);
         }
         let errors = String::from_utf8_lossy(errors);
         let text = match errors.trim() {
@@ -238,6 +238,30 @@ impl Work {
             _ => Err(error),
         }
     }
+}
+
+/// The maximum length of a text as output.
+const LONGEST_TEXT: usize = 65_536;
+
+/// The output of a program that printed this: its JSON, or its text, of which the log gets what is
+/// too long.
+fn of_stdout(printed: &[u8], log: &Output) -> Result<Box<RawValue>, Error> {
+    let text = String::from_utf8_lossy(printed);
+    let text = text.trim_ascii_end();
+    if text.trim_ascii().is_empty() {
+        return Ok(to_raw_value(&())?);
+    }
+    if let Ok(json) = RawValue::from_string(text.trim_ascii_start().into()) {
+        return Ok(json);
+    }
+    let (kept, rest) = text.split_at(text.floor_char_boundary(LONGEST_TEXT));
+    if !rest.is_empty() {
+        log.say(format!("{rest}\n").as_bytes());
+    }
+    // A jsonb has no NUL.
+    Ok(to_raw_value(
+        &json!({ "text": kept.replace('\0', "\u{fffd}") }),
+    )?)
 }
 
 fn failed(fault: ClientError) -> Failed {

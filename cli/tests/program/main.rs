@@ -225,6 +225,28 @@ fn a_program_gets_its_job_and_gives_its_output() {
 }
 
 #[test]
+fn an_output_that_is_no_json_is_kept_as_text() {
+    let Some(program) = Program::new("text") else {
+        return;
+    };
+    let script = r#"case $JOBS_KIND in
+        text) printf ' hello\0\n"world"\n\n';;
+        none) echo;;
+        long) head -c 65535 /dev/zero | tr '\0' x; printf 'ébeyond\n';;
+        esac"#;
+    let mut worker = program.work_into(&[], script, Stdio::null(), Stdio::piped());
+    let output = |kind: &str| program.insert(kind, &["--wait", "60"]).0["output"].clone();
+    assert_eq!(
+        output("text"),
+        json!({ "text": " hello\u{fffd}\n\"world\"" })
+    );
+    assert_eq!(output("none"), Value::Null);
+    assert_eq!(output("long"), json!({ "text": "x".repeat(65_535) }));
+    let mut lines = BufReader::new(worker.0.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "ébeyond"));
+}
+
+#[test]
 fn a_worker_of_some_kinds_leaves_the_others() {
     let Some(program) = Program::new("kinds") else {
         return;
