@@ -8,6 +8,7 @@ mod signals;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -499,6 +500,20 @@ fn exit_codes_are_those_of_the_help() {
     assert_eq!(code(&["show", "9007199254740991"]), Some(4));
     assert_eq!(program.insert("k", &["--wait", "0.1"]).1, 5);
     assert_eq!(code(&["completions", "bash"]), Some(0));
+}
+
+#[test]
+fn the_program_has_the_name_that_it_is_called_by() {
+    for name in ["pgjobs", "jobs"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pgjobs"));
+        let output = command
+            .arg0(name)
+            .args(["show", "1", "-d", NOWHERE])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.starts_with(&format!("{name}: ")), "{said}");
+    }
 }
 
 #[test]
