@@ -1,12 +1,15 @@
 package jobs
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"example.org/jobs/internal/database"
 )
 
 // ending is an error that chooses how the attempt ends.
@@ -47,7 +50,7 @@ func RetryIn(delay time.Duration, err error) error { return failed(err, "retry_i
 // output that only the database refuses.
 func AttemptFailure(job *JobRow, output any, err error) error {
 	a := job.attempt
-	orDefault(&a, &attempt{row: job})
+	orDefault(&a, &attempt{row: job, ctx: context.Background()})
 	_, failure := a.outcome(output, err)
 	return failure
 }
@@ -69,8 +72,8 @@ func (a *attempt) fail(err error) (result string, failure error) {
 	orDefault(&text, kind)
 	details := object{"type": kind}
 	members := object{"error": text, "details": details}
-	if panicked := (named{}); errors.As(err, &panicked) && panicked.trace != "" {
-		details["trace"] = storable(panicked.trace)
+	if trace := traceOf(err); trace != "" {
+		details["trace"] = trace
 	}
 	if code := sqlState(err); code != "" {
 		details["code"] = storable(code)
@@ -86,17 +89,19 @@ func (a *attempt) fail(err error) (result string, failure error) {
 // handler may end.
 func (a *attempt) perform(handler Work, end func(result string, failure error)) {
 	var output any
-	var err error = named{name: "panic", text: "the handler ended its goroutine, by runtime.Goexit or panic(nil)"}
+	var err error = errGoexit
 	defer func() { end(a.outcome(output, err)) }()
 	defer recovered(&err) // of middleware
 	output, err = handler(a.ctx, a.row)
 }
 
+var errGoexit = named{name: "panic", text: "the handler ended its goroutine, by runtime.Goexit"}
+
 // recovered turns a panic into an error, if it is deferred.
 func recovered(err *error) {
 	if value := recover(); value != nil {
 		trace := string(debug.Stack())
-		*err = named{"panic", fmt.Sprint(value), trace[len(trace)-least(len(trace), maxText):]}
+		*err = named{"panic", fmt.Sprint(value), trace[len(trace)-min(len(trace), maxText):]}
 	}
 }
 
@@ -108,7 +113,7 @@ func (a *attempt) outcome(output any, err error) (result string, failure error) 
 			result, failure = a.fail(named{name: "panic", text: "the handler's error panics when it is read"})
 		}
 	}()
-	reason := a.row.CancelledBecause()
+	reason := a.reason()
 	var ending *ending
 	switch {
 	case reason == ErrLost, err == nil && a.completed.Load():
@@ -145,6 +150,13 @@ type named struct{ name, text, trace string }
 
 func (n named) Error() string { return n.text }
 
+// traceOf returns the trace of a panic, or "".
+func traceOf(err error) string {
+	var panicked named
+	errors.As(err, &panicked)
+	return storable(panicked.trace)
+}
+
 // invalidOutput is the error for an output that cannot be stored as JSON.
 func invalidOutput(err error) error { return named{name: "invalid_output", text: err.Error()} }
 
@@ -155,27 +167,21 @@ func ErrorType(err error) string {
 		return known.name
 	}
 	name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
-	if inner := errors.Unwrap(err); inner != nil && (name == "fmt.wrapError" || name == "jobs.ending") {
+	if inner := errors.Unwrap(err); inner != nil && (name == "fmt.wrapError" || name == "jobs.ending" || name == "database.Explained") {
 		return ErrorType(inner)
 	}
 	return storable(name)
 }
 
 // sqlState returns the SQLSTATE of an error of any driver that exposes it, or "".
-func sqlState(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
-		return coded.SQLState()
-	}
-	return ""
-}
+func sqlState(err error) string { return database.SQLState(err) }
 
 // maxText is the maximum length of a stored text, in characters.
 const maxText = 10_000
 
 // storable returns a text that the database can store: valid, and cut.
 func storable(text string) string {
-	text = text[:least(len(text), 4*maxText)] // avoids scanning a huge text
+	text = text[:min(len(text), 4*maxText)] // avoids scanning a huge text
 	runes := []rune(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"))
-	return string(runes[:least(len(runes), maxText)])
+	return string(runes[:min(len(runes), maxText)])
 }

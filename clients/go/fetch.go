@@ -1,11 +1,14 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"math"
-	"sort"
+	"slices"
 	"time"
 	"unicode"
+
+	"example.org/jobs/internal/database"
 )
 
 // Times are numbers: texts have the offset of the session's time zone, and that of 0001-01-01 in
@@ -34,7 +37,7 @@ const (
 // fetchCall is the worker's fetch statement. The database stores names in Unicode normal form C,
 // which package unicode does not support. So jobs get the worker's spelling if a name is not ASCII.
 func (w *Worker) fetchCall() string {
-	for _, name := range append(append([]string{}, w.options.Queues...), w.kinds...) {
+	for _, name := range slices.Concat(w.options.Queues, w.kinds) {
 		for _, letter := range name {
 			if letter > unicode.MaxASCII {
 				return fetchJobsByOurNames
@@ -45,90 +48,220 @@ func (w *Worker) fetchCall() string {
 }
 
 // scanAttempt reads the attempt of a fetched job.
-func scanAttempt(columns func(into ...any) error) (*attempt, error) {
+func scanAttempt(columns database.Columns) (*attempt, error) {
 	row := &JobRow{Meta: map[string]any{}}
-	a := &attempt{row: row}
-	row.attempt = a
+	a := newAttempt(context.Background(), row)
 	var more []byte // other fields of JobRow; null if empty
 	var created, scheduled, attempted, left, margin float64
 	err := columns(&row.ID, &a.token, &row.Kind, &row.Queue, (*[]byte)(&row.RawArgs),
 		&row.Priority, &row.Attempt, &row.MaxAttempts, &more, &created, &scheduled, &attempted, &left, &margin)
 	_ = decode(more, row)
 	row.CreatedAt, row.ScheduledAt, row.AttemptedAt = at(created), at(scheduled), at(attempted)
-	if a.limit = seconds(left - margin); !math.IsInf(left, 1) {
+	if a.until = time.Now().Add(seconds(left - margin)); !math.IsInf(left, 1) {
 		row.Deadline = time.Now().Add(seconds(left))
 	}
 	return a, err
 }
 
-// fetchLoop fetches and starts jobs until the worker stops fetching. A stop does not abandon a
-// fetch under way: its jobs may be ours already.
+// fetchLoop fetches jobs until the worker stops fetching.
 func (w *Worker) fetchLoop() {
-	defer w.change(func() { w.fetchIsOver = true })
-	for w.await(w.stopping, w.hasPlaces) {
-		jobs, err := query(w.stopping, w.fetching, scanAttempt, w.fetchCall(),
-			w.order, w.places, w.options.Name, interval(w.options.Lease), array(w.kinds))
-		for i := 0; i < len(jobs) && err == nil; i++ { // else they may not be ours
-			w.start(jobs[i])
-		}
-		if err == nil && len(jobs) < w.places {
-			w.fetching.wait(w.stopping, "CALL jobs.wait_any($1, worker => $2)", w.order, w.options.Name)
-		} else if err != nil && w.stopping.Err() == nil {
-			w.options.Log.Error("fetch refused, retrying", "error", err)
-			w.pause(w.stopping, maxPause/4)
+	defer w.change(func() { w.fetchers-- })
+	for w.await(w.stopping, func() bool { _, places := w.plan(); return places > 0 }) {
+		if order, isShort := w.fetch(w.fetching, w.kinds); isShort {
+			w.failIf(w.fetching.wait(w.stopping, "CALL jobs.wait_any($1, worker => $2)", order, w.options.Name))
 		}
 	}
 }
 
-// hasPlaces reports whether to fetch, and decides from which queues and how many jobs.
-func (w *Worker) hasPlaces() bool {
-	busy := map[string]float64{}
-	for a := range w.running {
-		busy[a.row.Queue]++
+// fetchLimitedLoop fetches kinds with a concurrency as their jobs end, while fetchLoop waits for
+// jobs of any kind.
+func (w *Worker) fetchLimitedLoop() {
+	defer w.change(func() { w.fetchers-- })
+	limited := slices.DeleteFunc(slices.Clone(w.kinds), func(kind string) bool { return w.handlers[kind].concurrency == math.MaxInt })
+	var kinds []string
+	for len(limited) > 0 && w.await(w.stopping, func() bool {
+		kinds = slices.DeleteFunc(slices.Clone(limited), func(kind string) bool {
+			return !w.handlers[kind].mayHaveMore || w.placesOf(kind) < 1
+		})
+		_, places := w.plan()
+		return len(kinds) > 0 && places > 0
+	}) {
+		w.fetch(w.finishing, kinds)
 	}
-	for a := range w.held { // a result that cannot be sent holds its place
-		if !w.running[a] && (a.failures > 0 || w.finishing.isFailing.Load()) {
-			busy[a.row.Queue]++
+}
+
+// fetch fetches as many jobs as there are places, and reports whether there were fewer. Kinds with
+// a concurrency are fetched by themselves. A stop does not abandon a fetch under way: its jobs may
+// be ours already.
+func (w *Worker) fetch(l *link, kinds []string) (order string, isShort bool) {
+	w.fetchTurn.Lock()
+	defer w.fetchTurn.Unlock()
+	calls := [][]string{nil} // which take turns to be the first
+	for _, kind := range kinds {
+		if w.handlers[kind].concurrency == math.MaxInt {
+			calls[0] = append(calls[0], kind)
+		} else {
+			calls = append(calls, []string{kind})
 		}
 	}
-	free, shares := float64(w.options.Concurrency), 0.0
+	w.mu.Lock()
+	order, places := w.plan()
+	w.mu.Unlock()
+	w.fetches++
+	first := w.fetches % len(calls)
+	for _, kinds := range slices.Concat(calls[first:], calls[:first]) {
+		most, limited := places, (*handler)(nil)
+		if len(kinds) == 0 {
+			continue
+		} else if h := w.handlers[kinds[0]]; h.concurrency < math.MaxInt {
+			w.mu.Lock()
+			limited, most = h, min(places, w.placesOf(kinds[0]))
+			w.mu.Unlock()
+		}
+		var jobs []*attempt
+		if most > 0 {
+			var err error
+			jobs, err = query(w.stopping, l, scanAttempt, w.fetchCall(),
+				order, most, w.options.Name, interval(w.options.Lease), array(kinds))
+			if err != nil { // they may not be ours
+				if w.failIf(l.fatal(err)); w.stopping.Err() == nil {
+					w.log().Error("fetch refused, retrying", "error", oneLine(err))
+					w.pause(w.stopping, maxPause/4)
+				}
+				return order, false
+			}
+			w.enter(jobs)
+		}
+		if places -= len(jobs); limited != nil {
+			w.change(func() { limited.mayHaveMore = len(jobs) == max(most, 0) })
+		}
+	}
+	return order, places > 0
+}
+
+// plan returns from which queues and how many jobs to fetch, 0 for none.
+func (w *Worker) plan() (order string, places int) {
+	busy := map[string]float64{}
+	w.taken(func(a *attempt) bool { busy[a.row.Queue]++; return true })
+	most := w.options.Concurrency + w.options.Prefetch
+	free, shares := float64(most), 0.0
 	for queue, weight := range w.weights {
 		free, shares = free-busy[queue], shares+weight
 	}
-	names := append([]string(nil), w.options.Queues...)
-	load := func(i int) float64 { return busy[names[i]] / w.weights[names[i]] }
-	sort.SliceStable(names, func(i, j int) bool { return load(i) < load(j) })
-	lacks := math.Ceil(float64(w.options.Concurrency)*w.weights[names[0]]/shares) - busy[names[0]]
-	w.order, w.places = array(names), int(math.Min(math.Max(1, lacks), math.Min(free, 10_000)))
+	names := slices.Clone(w.options.Queues)
+	load := func(name string) float64 { return busy[name] / w.weights[name] }
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(load(a), load(b)) })
+	lacks := math.Ceil(float64(most)*w.weights[names[0]]/shares) - busy[names[0]]
 	// Results must not pile up behind a call that waits.
-	return w.command == "run" && free > 0 && len(w.held) < w.options.Concurrency+maxResults
+	if w.command != "run" || free <= 0 || len(w.held) >= most+maxResults {
+		return "", 0
+	}
+	return array(names), int(min(max(1, lacks), free, 10_000))
+}
+
+// taken returns how many of the places that are taken match: those of handlers that run, and of
+// results that cannot be sent.
+func (w *Worker) taken(matches func(*attempt) bool) (count int) {
+	for a := range w.running {
+		if matches(a) {
+			count++
+		}
+	}
+	for a := range w.held {
+		if !w.running[a] && (a.failures > 0 || w.finishing.isFailing.Load()) && matches(a) {
+			count++
+		}
+	}
+	return count
+}
+
+// placesOf returns how many more jobs of a kind may run.
+func (w *Worker) placesOf(kind string) int {
+	return w.handlers[kind].concurrency - w.taken(func(a *attempt) bool { return a.row.Kind == kind })
+}
+
+// enter takes jobs that were fetched, and starts those that have a place.
+func (w *Worker) enter(jobs []*attempt) {
+	w.change(func() {
+		for _, a := range jobs {
+			a.worker = w
+			w.running[a], w.held[a], w.waiting = true, true, append(w.waiting, a)
+		}
+	})
+	if w.stopping.Err() == nil {
+		w.startWaiting()
+	}
+	w.releaseWaiting()
+}
+
+// startWaiting starts jobs that wait for a place, in order.
+func (w *Worker) startWaiting() {
+	var starting []*attempt
+	w.change(func() {
+		count := len(w.waiting)
+		if w.options.Prefetch > 0 {
+			count = min(count, w.free())
+		}
+		starting, w.waiting = w.waiting[:count], w.waiting[count:]
+		for _, a := range starting {
+			if h := w.handler(a.row.Kind); h.batching != nil {
+				h.join(a)
+			}
+		}
+		for _, a := range starting {
+			if a.batch != nil && a.batch.handler.linger == 0 {
+				a.batch.close()
+			}
+		}
+	})
+	for _, a := range starting {
+		w.start(a)
+	}
+}
+
+// free returns how many handlers may start.
+func (w *Worker) free() int {
+	return max(0, w.options.Concurrency+len(w.waiting)-w.taken(func(*attempt) bool { return true }))
+}
+
+// releaseWaiting releases the jobs that wait for a place, if the worker is not to start them.
+func (w *Worker) releaseWaiting() {
+	w.mu.Lock()
+	waiting := slices.Clone(w.waiting)
+	if w.stopping.Err() == nil && w.command == "run" {
+		waiting = nil
+	}
+	w.mu.Unlock()
+	for _, a := range waiting {
+		if w.unqueue(a) {
+			a.tell(a.encode("release", object{}), nil)
+		}
+	}
+}
+
+// unqueue removes a job that waits for a place, or returns false if it does not.
+func (w *Worker) unqueue(a *attempt) (isWaiting bool) {
+	w.change(func() {
+		if i := slices.Index(w.waiting, a); i >= 0 {
+			isWaiting, w.waiting = true, slices.Delete(slices.Clone(w.waiting), i, i+1)
+			delete(w.running, a)
+		}
+	})
+	return isWaiting
 }
 
 // start runs the handler of a job. A timeout fails the attempt at once, even if the handler goes
 // on.
 func (w *Worker) start(a *attempt) {
-	a.worker = w
-	a.ctx, a.cancelCtx = context.WithCancel(context.Background())
-	w.change(func() { w.running[a], w.held[a] = true, true })
 	h := w.handler(a.row.Kind)
-	if w.stopping.Err() != nil { // since the fetch began
-		a.cancel(ErrStopping)
-		h.work = func(context.Context, *JobRow) (any, error) { return nil, ErrStopping }
-	}
-	timer := time.AfterFunc(least(h.timeout, a.limit), func() {
-		// A handler that completes its job in a transaction has it locked, and the call would wait.
-		for a.completed.Load() && !a.settled.Load() {
-			time.Sleep(time.Second)
-		}
-		if !a.settled.Load() && a.row.CancelledBecause() != ErrLost {
-			a.tell(a.fail(ErrTimeout))
-			a.cancel(ErrTimeout)
-		}
-	})
+	timer := time.AfterFunc(min(h.timeout, time.Until(a.until)), a.expire)
 	go a.perform(h.work, func(result string, failure error) {
 		timer.Stop()
-		a.cancelCtx()
 		a.tell(result, failure)
+		a.cancel(nil)
+		if b := a.batch; b != nil && !b.leave(a) {
+			<-b.done // until then it has its place
+		}
 		w.change(func() { delete(w.running, a) })
 	})
 }
@@ -137,4 +270,4 @@ func (w *Worker) start(a *attempt) {
 func at(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
 // seconds converts to a duration of at most a century.
-func seconds(count float64) time.Duration { return time.Duration(math.Min(count, 3e9) * 1e9) }
+func seconds(count float64) time.Duration { return time.Duration(min(count, 3e9) * 1e9) }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+
+	"example.org/jobs/internal/database"
 )
 
 // A call has at most maxResults, and takes no more results once it has maxBytes of JSON.
@@ -12,9 +14,10 @@ const maxResults, maxBytes = 1000, 16 << 20
 
 // tellAgain sends a result again after a pause. Until then it holds its place.
 func (w *Worker) tellAgain(a *attempt, err error) {
-	w.options.Log.Warn("result refused, retrying", a.fields("error", err)...)
+	w.log().Warn("result refused, retrying", a.fields("error", oneLine(err))...)
 	if isOfValue(err) {
-		a.result, _ = a.fail(invalidOutput(err))
+		a.result, err = a.fail(invalidOutput(err))
+		w.failed(a, err)
 	}
 	w.change(func() { a.failures++ })
 	go func() { w.pause(context.Background(), backOff(a.failures-1)); w.results <- a }()
@@ -40,10 +43,18 @@ func (w *Worker) finishLoop(ctx context.Context) {
 	}
 }
 
+// outcome is what the server answers to a result.
+type outcome struct{ reason, state string }
+
+func scanOutcome(columns database.Columns) (o outcome, err error) {
+	err = columns(&o.reason, &o.state)
+	return o, err
+}
+
 // finish sends the results of attempts. A refused result does not fail the others.
 func (w *Worker) finish(ctx context.Context, batch []*attempt, results []string) {
-	const call = "SELECT coalesce(reason, '') FROM jobs.finish_many($1) ORDER BY ord"
-	reasons, err := query(ctx, w.finishing, value[string], call, "["+strings.Join(results, ",")+"]")
+	const call = "SELECT coalesce(reason, ''), coalesce(state::text, '') FROM jobs.finish_many($1) ORDER BY ord"
+	outcomes, err := query(ctx, w.finishing, scanOutcome, call, "["+strings.Join(results, ",")+"]")
 	for i, a := range batch {
 		switch {
 		case ctx.Err() != nil && err != nil: // the worker has ended
@@ -51,11 +62,18 @@ func (w *Worker) finish(ctx context.Context, batch []*attempt, results []string)
 			w.finish(ctx, batch[i:i+1], results[i:i+1])
 		case err != nil:
 			w.tellAgain(a, err)
-		case reasons[i] == "locked": // by another transaction
+		case outcomes[i].reason == "locked": // by another transaction
 			w.tellAgain(a, errors.New("locked"))
 		default:
-			if reasons[i] != "" {
-				w.options.Log.Warn("job lost, result discarded", a.fields("reason", reasons[i])...)
+			if reason := outcomes[i].reason; reason != "" {
+				w.log().Warn("job lost, result discarded", a.fields("reason", reason)...)
+			} else if a.failure != nil && outcomes[i].state == "discarded" {
+				w.log().Error("job discarded", a.failedFields(a.failure)...)
+				w.change(func() { w.hooks++ })
+				go func() {
+					w.hook(w.options.OnDiscarded, a, a.failure)
+					w.change(func() { w.hooks-- })
+				}()
 			}
 			w.forget(a)
 		}

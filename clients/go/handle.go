@@ -2,23 +2,43 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
+	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"example.org/jobs/internal/database"
 )
 
 // Args are the args of a kind of jobs, encoded as JSON. Kind returns the name of the kind, also for
 // the zero value.
+//
+// With a method InsertOpts() [InsertOpts], also for the zero value, they have defaults: for each
+// insert whose options do not say otherwise, for [Worker.Sync], and as the handler's timeout.
 type Args interface{ Kind() string }
 
 // HandlerOption is an option of a handler.
 type HandlerOption func(*handler)
 
+// handler is the handler of a kind, and what the worker knows of its jobs.
 type handler struct {
-	work    Work
-	timeout time.Duration
+	work        Work
+	timeout     time.Duration
+	concurrency int
+	defaults    InsertOpts
+
+	batching func(context.Context, []*attempt) error // of a handler of batches
+	size     int                                     // of a batch
+	linger   time.Duration
+	open     *batch // which takes more jobs
+
+	mayHaveMore bool // jobs of a kind with a concurrency, than the latest fetch took
 }
 
 // NoTimeout means no time limit.
@@ -28,25 +48,48 @@ const NoTimeout = -time.Second
 // deadline applies in any case.
 func Timeout(limit time.Duration) HandlerOption { return func(h *handler) { h.timeout = limit } }
 
+// Concurrency is how many jobs of the kind may run at once in this worker.
+func Concurrency(limit int) HandlerOption { return func(h *handler) { h.concurrency = limit } }
+
+// Defaults are those of a kind that is given by its name, as the method InsertOpts of [Args].
+func Defaults(opts InsertOpts) HandlerOption { return func(h *handler) { h.defaults = opts } }
+
 // Handle sets the handler for jobs whose args have type A. Its result is the output of the job,
 // encoded by encoding/json; nil is none. An error or a panic fails the attempt, except the endings
 // [Snooze], [Cancel], [Discard] and [RetryIn].
 //
-// The handler's context is cancelled when it must stop; [JobRow.CancelledBecause] returns the
-// reason. If the handler then returns an error, the reason decides how the attempt ends. If it
-// returns without an error, the job is completed.
+// The handler's context is cancelled when it must stop, and [context.Cause] returns the reason:
+// [ErrTimeout], [ErrCancelled], [ErrStopping] or [ErrLost]. If the handler then returns an error,
+// the reason decides how the attempt ends. If it returns without an error, the job is completed.
 //
 // Set all handlers before the worker starts. An invalid handler is an error of [Worker.Start].
 func Handle[A Args](w *Worker, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
+	kind, opts := kindOf[A](w, opts)
+	HandleKind(w, kind, fn, opts...)
+}
+
+// kindOf returns the kind of a type of args, and the options with the defaults of the type.
+func kindOf[A Args](w *Worker, opts []HandlerOption) (kind string, _ []HandlerOption) {
+	zero := reflect.TypeFor[A]()
+	defer func() {
+		if value := recover(); value != nil {
+			w.require(false, "the kind of %v is unknown: its methods must work for the zero value: %v", zero, value)
+		}
+		w.require(kind != others, "the kind of %v must not be empty", zero)
+	}()
 	var args A
-	w.require(args.Kind() != others, "the kind of %T must not be empty", args)
-	HandleKind(w, args.Kind(), fn, opts...)
+	if zero.Kind() == reflect.Pointer {
+		args = reflect.New(zero.Elem()).Interface().(A)
+	}
+	kind = args.Kind()
+	return kind, append([]HandlerOption{Defaults(defaultsOf(args))}, opts...)
 }
 
 // others is the kind of the handler for every other kind.
 const others = ""
 
-// HandleOthers sets the handler for every other kind.
+// HandleOthers sets the handler for every other kind. The worker then fetches all kinds, so that
+// none of them can have a [Concurrency].
 func HandleOthers[A any](w *Worker, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
 	HandleKind(w, others, fn, opts...)
 }
@@ -54,22 +97,42 @@ func HandleOthers[A any](w *Worker, fn func(context.Context, *Job[A]) (any, erro
 // HandleKind is Handle for a named kind and args of any type. With json.RawMessage they are not
 // decoded.
 func HandleKind[A any](w *Worker, kind string, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
-	work := func(ctx context.Context, row *JobRow) (output any, err error) {
+	w.handle(kind, &handler{work: func(ctx context.Context, row *JobRow) (output any, err error) {
 		defer recovered(&err) // so middleware sees it
-		job := &Job[A]{JobRow: row}
-		if err := decode(row.RawArgs, &job.Args); err != nil {
-			return nil, fmt.Errorf("the args do not fit the handler's type: %w", err)
+		job, err := typed[A](row)
+		if err != nil {
+			return nil, err
 		}
 		return fn(ctx, job)
+	}}, opts)
+}
+
+// typed returns a job with its args decoded.
+func typed[A any](row *JobRow) (*Job[A], error) {
+	job := &Job[A]{JobRow: row}
+	if err := decode(row.RawArgs, &job.Args); err != nil {
+		return nil, fmt.Errorf("the args do not fit the handler's type: %w", err)
 	}
-	h := handler{around(w.options.Around, work), w.options.Timeout}
+	return job, nil
+}
+
+// handle sets the handler of a kind.
+func (w *Worker) handle(kind string, h *handler, opts []HandlerOption) {
+	const unset = time.Duration(math.MinInt64)
+	h.work, h.timeout, h.concurrency = around(w.options.Around, h.work), unset, math.MaxInt
 	for _, option := range opts {
-		option(&h)
+		option(h)
 	}
-	w.require(w.handlers[kind].work == nil, "kind %q already has a handler", kind)
+	if h.timeout == unset {
+		h.timeout = cmp.Or(h.defaults.Timeout, w.options.Timeout)
+	}
+	w.require(w.handlers[kind] == nil, "kind %q already has a handler", kind)
 	w.require(h.timeout > 0 || h.timeout == NoTimeout, "the timeout of kind %q must be positive, or NoTimeout, not %v", kind, h.timeout)
+	w.require(h.concurrency > 0, "the concurrency of kind %q must be at least 1, not %d", kind, h.concurrency)
+	w.require(h.batching == nil || h.size > 0, "the size of the batches of kind %q must be at least 1, not %d", kind, h.size)
+	w.require(h.linger >= 0, "the linger of kind %q must be at least 0, not %v", kind, h.linger)
 	if h.timeout < 0 {
-		h.timeout = 1<<63 - 1 // the longest there is
+		h.timeout = math.MaxInt64
 	}
 	w.handlers[kind], w.kinds = h, append(w.kinds, kind)
 }
@@ -83,7 +146,7 @@ func around[F any](middleware []func(F) F, inner F) F {
 }
 
 // handler returns the handler of a kind.
-func (w *Worker) handler(kind string) handler {
+func (w *Worker) handler(kind string) *handler {
 	h := w.handlers[kind]
 	orDefault(&h, w.handlers[others])
 	return h
@@ -149,7 +212,7 @@ func (j *JobRow) Progress(ctx context.Context, progress any) error {
 		return err
 	}
 	const call = "SELECT cancel_requested FROM jobs.heartbeat($1, $2, progress => $3)"
-	isCancelled, err := query(ctx, j.attempt.worker.finishing, value[bool], call, j.ID, j.attempt.token, string(encoded))
+	isCancelled, err := query(ctx, j.attempt.worker.finishing, database.Value[bool], call, j.ID, j.attempt.token, string(encoded))
 	switch state := sqlState(err); {
 	case j.attempt.completed.Load():
 	case state == "55000" || state == "P0002":
@@ -174,33 +237,39 @@ func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 	// Set before the call: a heartbeat must not take the job for lost once this is committed.
 	j.attempt.completed.Store(true)
 	const call = "SELECT jobs.complete($1, $2, nullif($3::jsonb, 'null'))"
-	_, err = tx.ExecContext(ctx, call, j.ID, j.attempt.token, string(encoded))
+	err = database.Exec(ctx, tx, call, j.ID, j.attempt.token, string(encoded))
 	j.attempt.completed.Store(err == nil)
 	return err
-}
-
-// CancelledBecause returns why the handler's context was cancelled: ErrTimeout, ErrCancelled,
-// ErrStopping or ErrLost. It is nil if the context is not cancelled.
-func (j *JobRow) CancelledBecause() (reason error) {
-	if j.attempt != nil {
-		reason, _ = j.attempt.reason.Load().(error)
-	}
-	return reason
 }
 
 // attempt is one attempt of a job that this worker holds.
 type attempt struct {
 	row       *JobRow
 	token     int64
-	limit     time.Duration   // after which it is to be ended, before the server does
+	until     time.Time       // when it is to be ended, before the server does; zero is never
 	ctx       context.Context // the handler's
-	cancelCtx context.CancelFunc
-	reason    atomic.Value // an error: why ctx was cancelled
-	settled   atomic.Bool  // what becomes of it is decided; what comes later does not count
-	completed atomic.Bool  // by Complete, in a transaction that may be under way
-	result    string       // what is to be sent, as JSON
-	failures  int          // how often it was sent in vain
-	worker    *Worker      // none in a test
+	cancelCtx context.CancelCauseFunc
+	settled   atomic.Bool // what becomes of it is decided; what comes later does not count
+	completed atomic.Bool // by Complete, in a transaction that may be under way
+	result    string      // what is to be sent, as JSON
+	failure   error       // if that is a failure
+	failures  int         // how often it was sent in vain
+	worker    *Worker     // none in a test
+
+	batch   *batch        // of a handler of batches
+	job     any           // what it gets: the *Job
+	endOnce sync.Once     // when it ends the job
+	ended   chan struct{} // is closed then
+	output  any
+	err     error
+}
+
+// newAttempt returns the attempt of a job.
+func newAttempt(ctx context.Context, row *JobRow) *attempt {
+	a := &attempt{row: row, ended: make(chan struct{})}
+	a.ctx, a.cancelCtx = context.WithCancelCause(ctx)
+	row.attempt = a
+	return a
 }
 
 // fields are the fields of a log line about an attempt, and more.
@@ -208,18 +277,71 @@ func (a *attempt) fields(more ...any) []any {
 	return append([]any{"job", a.row.ID, "kind", a.row.Kind, "attempt", a.row.Attempt}, more...)
 }
 
-func (a *attempt) cancel(reason error) { a.reason.CompareAndSwap(nil, reason); a.cancelCtx() }
+// failedFields are the fields of a log line about a failed attempt.
+func (a *attempt) failedFields(failure error) []any {
+	fields := a.fields("max_attempts", a.row.MaxAttempts, "type", ErrorType(failure), "error", storable(fmt.Sprint(failure)))
+	if trace := traceOf(failure); trace != "" {
+		fields = append(fields, "trace", trace)
+	}
+	return fields
+}
+
+func (a *attempt) cancel(reason error) { a.cancelCtx(reason) }
+
+// reason returns why the attempt was cancelled, or nil.
+func (a *attempt) reason() error {
+	if cause := (named{}); errors.As(context.Cause(a.ctx), &cause) {
+		return cause
+	}
+	return nil
+}
+
+// expire fails the attempt, even if its handler goes on.
+func (a *attempt) expire() {
+	// A handler that completes its job in a transaction has it locked, and the call would wait.
+	for a.completed.Load() && !a.settled.Load() {
+		time.Sleep(time.Second)
+	}
+	if a.reason() != ErrLost && !a.settled.Swap(true) {
+		a.cancel(ErrTimeout)
+		a.send(a.fail(ErrTimeout))
+	}
+}
 
 // tell sends the result of an attempt, unless one was sent; "" is no result.
 func (a *attempt) tell(result string, failure error) {
-	w, isFirst := a.worker, !a.settled.Swap(true)
-	if isFirst && failure != nil {
-		w.options.Log.Warn("attempt failed", a.fields("error", storable(fmt.Sprint(failure)))...)
+	if !a.settled.Swap(true) {
+		a.send(result, failure)
 	}
-	if isFirst && result != "" {
+}
+
+func (a *attempt) send(result string, failure error) {
+	if failure != nil {
+		a.worker.failed(a, failure)
+	}
+	if result != "" {
 		a.result = result
-		w.results <- a
-	} else if isFirst {
-		w.forget(a)
+		a.worker.results <- a
+	} else {
+		a.worker.forget(a)
+	}
+}
+
+// failed logs a failed attempt and calls the hook.
+func (w *Worker) failed(a *attempt, failure error) {
+	a.failure = failure
+	w.log().Warn("attempt failed", a.failedFields(failure)...)
+	w.hook(w.options.OnError, a, failure)
+}
+
+// hook calls a hook, whose panic ends nothing.
+func (w *Worker) hook(hook func(*JobRow, error), a *attempt, failure error) {
+	defer func() {
+		if value := recover(); value != nil {
+			w.log().Error("hook failed", a.fields("error", storable(fmt.Sprint(value)))...)
+		}
+	}()
+	if hook != nil {
+		hook(a.row, failure)
 	}
 }

@@ -2,10 +2,11 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"example.org/jobs/internal/database"
 )
 
 // Worked is an attempt made by [Worker.WorkAll], and the job after it.
@@ -32,42 +33,53 @@ func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error
 		return nil, w.err
 	}
 	for len(worked) < maxInline {
-		row := tx.QueryRowContext(ctx, w.fetchCall(), array(w.options.Queues), 1, "WorkAll", "1 hour", array(w.kinds))
-		a, err := scanAttempt(row.Scan)
-		if errors.Is(err, sql.ErrNoRows) {
-			return worked, nil
+		fetched, err := database.Query(ctx, tx, scanAttempt, w.fetchCall(), array(w.options.Queues), 1, "WorkAll", "1 hour", array(w.kinds))
+		if err != nil || len(fetched) == 0 {
+			return worked, err
 		}
-		if err == nil {
-			err = w.workOne(ctx, tx, a)
-		}
-		one := Worked{ID: a.row.ID, Kind: a.row.Kind}
-		if err == nil {
-			const query = "SELECT state, output, coalesce(last_error, '') FROM jobs.jobs WHERE id = $1"
-			err = tx.QueryRowContext(ctx, query, one.ID).Scan(&one.State, (*[]byte)(&one.Output), &one.Error)
+		a := fetched[0]
+		var one Worked
+		if err = w.workOne(ctx, tx, a); err == nil {
+			one, err = w.worked(ctx, tx, a)
 		}
 		if err != nil {
-			return worked, fmt.Errorf("jobs: job %d cannot run in the transaction: %w", one.ID, err)
+			return worked, fmt.Errorf("jobs: job %d cannot run in the transaction: %w", a.row.ID, err)
 		}
 		worked = append(worked, one)
 	}
 	return worked, errors.New("jobs: jobs are still due after 1,000 attempts")
 }
 
+// worked returns the job after an attempt.
+func (w *Worker) worked(ctx context.Context, tx DB, a *attempt) (Worked, error) {
+	const query = "SELECT state, output, coalesce(last_error, '') FROM jobs.jobs WHERE id = $1"
+	rows, err := database.Query(ctx, tx, func(columns database.Columns) (Worked, error) {
+		one := Worked{ID: a.row.ID, Kind: a.row.Kind}
+		err := columns(&one.State, (*[]byte)(&one.Output), &one.Error)
+		return one, err
+	}, query, a.row.ID)
+	return append(rows, Worked{})[0], err
+}
+
 // workOne runs the handler of a job within a savepoint, and finishes the job.
 func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
-	a.ctx, a.cancelCtx = context.WithCancel(ctx)
-	defer a.cancelCtx()
+	a.ctx, a.cancelCtx = context.WithCancelCause(ctx)
+	defer a.cancel(nil)
 	do := func(call string, args ...any) { // unless there was an error
 		if err == nil {
-			_, err = tx.ExecContext(ctx, call, args...)
+			err = database.Exec(ctx, tx, call, args...)
 		}
 	}
 	if do("SAVEPOINT work_all"); err != nil {
 		return err
 	}
-	ended, returned := make(chan struct{}), false
+	ended, returned, h := make(chan struct{}), false, w.handler(a.row.Kind)
+	if h.batching != nil {
+		h.join(a)
+		a.batch.close()
+	}
 	handler := func(ctx context.Context, job *JobRow) (output any, err error) {
-		output, err = w.handler(job.Kind).work(ctx, job)
+		output, err = h.work(ctx, job)
 		returned = err == nil
 		return output, err
 	}

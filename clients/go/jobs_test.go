@@ -7,12 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"example.org/jobs/internal/database"
 )
 
 // panics is an output that panics when it is written.
@@ -31,9 +34,8 @@ func (s stated) SQLState() string { return s.state }
 
 // attemptOf is an attempt that nobody sends anything of.
 func attemptOf() *attempt {
-	a := &attempt{row: &JobRow{ID: 7}, token: 8}
-	a.ctx, a.cancelCtx = context.WithCancel(context.Background())
-	a.row.attempt = a
+	a := newAttempt(context.Background(), &JobRow{ID: 7})
+	a.token = 8
 	return a
 }
 
@@ -44,7 +46,7 @@ func read(result string) (members object) {
 }
 
 // ended is the result of an attempt whose handler has ended so.
-func (a *attempt) ended(output any, err error) object {
+func (a *attempt) endsAs(output any, err error) object {
 	result, _ := a.outcome(output, err)
 	return read(result)
 }
@@ -55,7 +57,7 @@ func TestTypeOfAnError(t *testing.T) {
 		"errors.errorString": errors.New("x"),
 		"panic":              named{name: "panic", text: "42"},
 	} {
-		for _, wrapped := range []error{err, fmt.Errorf("a: %w", err), Discard(err), fmt.Errorf("a: %w", RetryIn(0, err))} {
+		for _, wrapped := range []error{err, fmt.Errorf("a: %w", err), Discard(err), fmt.Errorf("a: %w", RetryIn(0, err)), database.Explain(err, "h")} {
 			if got := ErrorType(wrapped); got != want {
 				t.Errorf("%v is of type %s, not %s", wrapped, got, want)
 			}
@@ -138,17 +140,17 @@ func TestEndings(t *testing.T) {
 		{errors.New(""), object{"do": "fail", "error": "errors.errorString", "details": map[string]any{"type": "errors.errorString"}}},
 	} {
 		one.want["id"], one.want["token"] = 7.0, 8.0
-		if got := a.ended("o", one.err); !reflect.DeepEqual(got, one.want) {
+		if got := a.endsAs("o", one.err); !reflect.DeepEqual(got, one.want) {
 			t.Errorf("%v: %v, not %v", one.err, got, one.want)
 		}
 	}
-	if got := a.ended(nil, nil); got["do"] != "complete" || len(got) != 3 {
+	if got := a.endsAs(nil, nil); got["do"] != "complete" || len(got) != 3 {
 		t.Errorf("null: %v", got)
 	}
-	if got := a.ended(math.NaN(), nil); fmt.Sprint(got["details"]) != "map[type:invalid_output]" {
+	if got := a.endsAs(math.NaN(), nil); fmt.Sprint(got["details"]) != "map[type:invalid_output]" {
 		t.Errorf("NaN: %v", got)
 	}
-	if got := a.ended(nil, Discard(nil)); got["retryable"] != false {
+	if got := a.endsAs(nil, Discard(nil)); got["retryable"] != false {
 		t.Errorf("Discard(nil): %v", got)
 	}
 }
@@ -156,15 +158,15 @@ func TestEndings(t *testing.T) {
 func TestAHandlerThatWasCancelled(t *testing.T) {
 	for reason, want := range map[error]any{ErrTimeout: "fail", ErrCancelled: "release", ErrStopping: "release", ErrLost: nil} {
 		a := attemptOf()
-		if a.row.CancelledBecause() != nil {
+		if a.reason() != nil {
 			t.Error("it is not cancelled yet")
 		}
 		a.cancel(reason)
 		a.cancel(ErrLost)
-		if got := a.row.CancelledBecause(); got != reason || a.ctx.Err() == nil {
+		if got := context.Cause(a.ctx); got != reason || a.ctx.Err() == nil {
 			t.Errorf("it was cancelled because of %v, not %v", got, reason)
 		}
-		got := a.ended(nil, a.ctx.Err())
+		got := a.endsAs(nil, a.ctx.Err())
 		if want == nil && got != nil || want != nil && got["do"] != want {
 			t.Errorf("%v: %v, not %v", reason, got, want)
 		}
@@ -222,9 +224,10 @@ func TestTheFailureOfAnAttempt(t *testing.T) {
 func TestAJobWithoutAWorker(t *testing.T) {
 	job := &Job[declined]{JobRow: &JobRow{}}
 	ctx := context.Background()
-	if job.Progress(ctx, 1) != nil || job.Complete(ctx, nil, 1) != nil || job.CancelledBecause() != nil {
+	if job.Progress(ctx, 1) != nil || job.Complete(ctx, nil, 1) != nil || job.Context().Err() != nil {
 		t.Error("a handler cannot be called by hand")
 	}
+	job.End(1, nil)
 	if job.Progress(ctx, math.NaN()) == nil {
 		t.Error("NaN is no progress")
 	}
@@ -238,8 +241,8 @@ func TestUniqueOptions(t *testing.T) {
 		`{}`:                                 {},
 		`{"by_args":true,"by_period":86400}`: {ByArgs: true, ByPeriod: 24 * time.Hour},
 		`{"by_args":["a"],"wait":false,"on_conflict":{"update":{"*":["args"]}},"hold_for":0.5}`: {
-			ByArgs: []string{"a"}, NoWait: true, HoldFor: time.Second / 2,
-			OnConflict: map[string]any{"update": map[State][]string{"*": {"args"}}}},
+			ByArgs: true, ByArgPaths: []string{"a"}, NoWait: true, HoldFor: time.Second / 2,
+			OnConflict: OnConflictUpdate(map[State][]string{"*": {"args"}})},
 	} {
 		got, err := json.Marshal(unique)
 		var gotValue, wantValue any
@@ -281,8 +284,8 @@ func TestQueuesShareThePlaces(t *testing.T) {
 				w.running[&attempt{row: &JobRow{Queue: queue}}] = true
 			}
 		}
-		if has := w.hasPlaces(); has != (one.places > 0) || has && (w.order != one.queues || w.places != one.places) {
-			t.Errorf("with %d and %d running it fetches %d of %s", one.a, one.b, w.places, w.order)
+		if order, places := w.plan(); places != one.places || order != one.queues {
+			t.Errorf("with %d and %d running it fetches %d of %s", one.a, one.b, places, order)
 		}
 	}
 }
@@ -292,9 +295,8 @@ func TestWhatCannotBeSentHoldsItsPlace(t *testing.T) {
 	w := NewWorker(sql.OpenDB(nil), Options{Concurrency: 2})
 	fetches := func(want int, when string) {
 		t.Helper()
-		w.places = 0
-		if has := w.hasPlaces(); has != (want > 0) || has && w.places != want {
-			t.Errorf("%s it fetches %d", when, w.places)
+		if _, places := w.plan(); places != want {
+			t.Errorf("%s it fetches %d", when, places)
 		}
 	}
 	w.held[a] = true
@@ -316,8 +318,8 @@ func TestWhatCannotBeSentHoldsItsPlace(t *testing.T) {
 
 func TestAShareIsWholeJobs(t *testing.T) {
 	w := NewWorker(sql.OpenDB(nil), Options{Queues: []string{"a", "b", "c"}})
-	if w.hasPlaces(); w.places != 4 {
-		t.Errorf("of a share of 3 1/3 it fetches %d", w.places)
+	if _, places := w.plan(); places != 4 {
+		t.Errorf("of a share of 3 1/3 it fetches %d", places)
 	}
 }
 
@@ -334,6 +336,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"Timeout must be positive, or NoTimeout, not -2s":         {Timeout: -2 * time.Second},
 		"Lease must be positive, not -1s":                         {Lease: -time.Second},
 		"Grace must be positive, or NoGrace, not -1s":             {Grace: -time.Second},
+		"Prefetch must be at least 0, not -1":                     {Prefetch: -1},
 		"json: unsupported type: func(":                           {Info: map[string]any{"f": func() {}}},
 	} {
 		worker := NewWorker(sql.OpenDB(nil), options)
@@ -347,6 +350,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		`kind "k" already has a handler`: func(w *Worker) { HandleKind(w, "k", handle); HandleKind(w, "k", handle) },
 		`timeout of kind "k" must be positive, or NoTimeout, not 0s`:    func(w *Worker) { HandleKind(w, "k", handle, Timeout(0)) },
 		`timeout of kind "k" must be positive, or NoTimeout, not -1m0s`: func(w *Worker) { HandleKind(w, "k", handle, Timeout(-time.Minute)) },
+		`concurrency of kind "k" must be at least 1, not 0`:             func(w *Worker) { HandleKind(w, "k", handle, Concurrency(0)) },
 		"db must allow more than 3 connections":                         nil,
 	} {
 		db := sql.OpenDB(nil)
@@ -371,10 +375,21 @@ type heard struct {
 	lines []string
 }
 
-func (h *heard) hear(level, message string, args []any) {
+// logger logs to it without times.
+func (h *heard) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+func (h *heard) Write(line []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lines = append(h.lines, fmt.Sprint(level, " ", message, args))
+	h.lines = append(h.lines, strings.TrimSpace(string(line)))
+	return len(line), nil
 }
 
 // said is all of it so far.
@@ -384,25 +399,22 @@ func (h *heard) said() []string {
 	return append([]string(nil), h.lines...)
 }
 
-func (h *heard) Info(message string, args ...any)  { h.hear("info", message, args) }
-func (h *heard) Warn(message string, args ...any)  { h.hear("warn", message, args) }
-func (h *heard) Error(message string, args ...any) { h.hear("error", message, args) }
-
 func TestAFailedAttemptIsLoggedOnce(t *testing.T) {
 	log := &heard{}
 	a := attemptOf()
-	a.worker, a.row.Kind, a.row.Attempt = NewWorker(nil, Options{Log: log}), "k", 2
+	a.worker, a.row.Kind, a.row.Attempt = NewWorker(&sql.DB{}, Options{Log: log.logger()}), "k", 2
 	a.worker.results = make(chan *attempt, 1)
 	a.tell(a.fail(errors.New("first")))
 	a.tell(a.fail(errors.New("second")))
-	if want := "[warn attempt failed[job 7 kind k attempt 2 error first]]"; fmt.Sprint(log.lines) != want {
+	want := `[level=WARN msg="attempt failed" job=7 kind=k attempt=2 max_attempts=0 type=errors.errorString error=first]`
+	if fmt.Sprint(log.lines) != want {
 		t.Errorf("%v", log.lines)
 	}
 }
 
 func TestFailuresWithoutAnError(t *testing.T) {
 	for _, err := range []error{Discard(nil), RetryIn(time.Second, nil)} {
-		if got := attemptOf().ended(nil, err)["error"]; got != "no error was given" {
+		if got := attemptOf().endsAs(nil, err)["error"]; got != "no error was given" {
 			t.Errorf("%v", got)
 		}
 	}
@@ -429,14 +441,87 @@ func TestMiddlewareSeesAPanic(t *testing.T) {
 	}
 }
 
-type unnamed struct{}
+type (
+	unnamed struct{}
+	byField struct{ Name string }
+	nilKind struct{ inner *byField }
+)
 
-func (unnamed) Kind() string { return "" }
+func (unnamed) Kind() string    { return "" }
+func (b *byField) Kind() string { return "by field" + b.Name }
+func (b nilKind) Kind() string  { return b.inner.Name }
 
-func TestAKindWithoutANameIsRefused(t *testing.T) {
+func TestKindsThatTheirArgsDoNotKnow(t *testing.T) {
+	for want, handle := range map[string]func(*Worker){
+		"jobs: the kind of jobs.unnamed must not be empty": func(w *Worker) {
+			Handle(w, func(context.Context, *Job[unnamed]) (any, error) { return nil, nil })
+		},
+		"jobs: the kind of jobs.nilKind is unknown: its methods must work for the zero value": func(w *Worker) {
+			Handle(w, func(context.Context, *Job[nilKind]) (any, error) { return nil, nil })
+		},
+		"jobs: the kind of jobs.Args is unknown: its methods must work for the zero value": func(w *Worker) {
+			Handle(w, func(context.Context, *Job[Args]) (any, error) { return nil, nil })
+		},
+	} {
+		w := NewWorker(&sql.DB{}, Options{})
+		handle(w)
+		if err := w.Start(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v", err)
+		}
+	}
 	w := NewWorker(&sql.DB{}, Options{})
-	Handle(w, func(context.Context, *Job[unnamed]) (any, error) { return nil, nil })
-	if err := w.Start(); err == nil || err.Error() != "jobs: the kind of jobs.unnamed must not be empty" {
+	Handle(w, func(context.Context, *Job[*byField]) (any, error) { return nil, nil })
+	if w.err != nil || w.handlers["by field"] == nil {
+		t.Errorf("a pointer: %v", w.err)
+	}
+	for _, args := range []Args{nil, (*byField)(nil)} {
+		if _, err := Insert(context.Background(), &sql.DB{}, args); err == nil || err.Error() != "jobs: the args of a job must not be nil" {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := Insert(context.Background(), 1, &byField{}); err == nil || !strings.HasPrefix(err.Error(), "jobs: int is no connection") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestRetryPolicies(t *testing.T) {
+	exact := Exponential(time.Second, time.Hour)
+	exact.Jitter, exact.NonRetryable, exact.AfterLease = 0.1, []string{"auth.*"}, time.Minute
+	for want, retry := range map[string]Retry{
+		`{"strategy":"oban"}`: Named("oban"),
+		`{"strategy":"constant","initial":5,"max":5,"jitter":0}`:                                                     Constant(5 * time.Second),
+		`{"strategy":"linear","initial":0.5,"max":2}`:                                                                Linear(time.Second/2, 2*time.Second),
+		`{"strategy":"polynomial","initial":1,"max":2}`:                                                              Polynomial(time.Second, 2*time.Second),
+		`{"strategy":"exponential","non_retryable":["auth.*"],"initial":1,"max":3600,"jitter":0.1,"after_lease":60}`: exact,
+	} {
+		if got, err := json.Marshal(retry); err != nil || string(got) != want {
+			t.Errorf("%s, not %s (%v)", got, want, err)
+		}
+	}
+}
+
+type withOpts struct{ Opts InsertOpts }
+
+func (withOpts) Kind() string             { return "with" }
+func (w withOpts) InsertOpts() InsertOpts { return w.Opts }
+
+func TestOptionsOfAnInsertGoBeforeDefaults(t *testing.T) {
+	zero, unique := 0, &Unique{}
+	job, err := NewJob{withOpts{InsertOpts{Queue: "q", Timeout: time.Second, Unique: &Unique{ByArgs: true}, Retry: Named("oban")}},
+		InsertOpts{Priority: &zero, Timeout: NoTimeout, Unique: unique}}.withDefaults()
+	got := job.InsertOpts
+	if err != nil || got.Queue != "q" || *got.Priority != 0 || got.Timeout != NoTimeout || got.Unique != unique || got.Retry.Strategy != "oban" {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestVersionsAreComparedByTheirNumbers(t *testing.T) {
+	for _, one := range []struct {
+		version, than string
+		isOlder       bool
+	}{{"0.0.9", "0.1.0", true}, {"0.1.0", "0.1.0", false}, {"0.10.0", "0.9.1", false}, {"0.9", "0.9.1", true}, {"1.0.0-dev", "0.9.9", false}} {
+		if isOlder(one.version, one.than) != one.isOlder {
+			t.Errorf("%+v", one)
+		}
 	}
 }

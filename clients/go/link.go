@@ -1,14 +1,16 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"database/sql/driver"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"example.org/jobs/internal/database"
 )
 
 // patience is how long a call may go without an answer: the network itself can take much longer to
@@ -17,37 +19,42 @@ import (
 const patience, maxConnect, maxPause = 120 * time.Second, 30 * time.Second, 10 * time.Second
 
 // backOff is the pause before the n-th repetition, from 0.
-func backOff(n int) time.Duration { return least(100*time.Millisecond<<least(n, 7), maxPause) }
+func backOff(n int) time.Duration { return min(100*time.Millisecond<<min(n, 7), maxPause) }
 
-// scan reads a row, whose columns are scanned by [sql.Rows.Scan].
-type scan[T any] func(columns func(into ...any) error) (T, error)
+// scan reads a row.
+type scan[T any] func(database.Columns) (T, error)
 
 // link is one connection of a worker. It reconnects when it breaks.
 type link struct {
 	worker    *Worker
 	patience  time.Duration // after which without an answer the connection counts as broken
 	isFailing atomic.Bool   // the latest call has failed and is to be repeated
+	hasWorked atomic.Bool   // a call has succeeded; until then some errors end the worker
 	turn      chan struct{} // full during a call, and once the worker has ended
 	session   *session      // nil until connected
 }
 
-// session is a connection with its prepared statements. A call under way has both to itself.
-type session struct {
-	conn     *sql.Conn
-	driver   driver.Conn // the driver's own
-	prepared map[string]*sql.Stmt
+func (w *Worker) newLink(patience time.Duration) *link {
+	return &link{worker: w, patience: patience, turn: make(chan struct{}, 1)}
 }
+
+// unconnected is the error of a connection that cannot be made. It passes, whatever its SQLSTATE.
+type unconnected struct{ error }
+
+func (u unconnected) Unwrap() error { return u.error }
+func (u unconnected) Error() string { return "no connection: " + u.error.Error() }
 
 // query makes a call, and repeats it until it succeeds, is refused, or ctx is done. A call under
 // way does not end with ctx. The answer has a value of scan for each row.
 func query[T any](ctx context.Context, l *link, scan scan[T], call string, args ...any) ([]T, error) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		answer, err := try(ctx, context.Background(), l, scan, call, args)
-		l.isFailing.Store(ctx.Err() == nil && is(err, passing))
-		if err == ErrLost || ctx.Err() != nil || !is(err, passing) {
-			return answer, err
+		fatal := l.fatal(err)
+		l.isFailing.Store(ctx.Err() == nil && fatal == nil && is(err, passing))
+		if fatal != nil || err == ErrLost || ctx.Err() != nil || !is(err, passing) {
+			return answer, cmp.Or(fatal, err)
 		}
-		l.worker.options.Log.Warn("call failed, retrying", "error", err)
+		l.worker.log().Warn("call failed, retrying", "error", oneLine(err))
 		l.worker.pause(ctx, backOff(failures))
 	}
 	return nil, ctx.Err()
@@ -55,20 +62,24 @@ func query[T any](ctx context.Context, l *link, scan scan[T], call string, args 
 
 // wait makes a call that waits, and ends it with ctx. It is not repeated, since the caller looks
 // for work after it anyway.
-func (l *link) wait(ctx context.Context, call string, args ...any) {
-	switch _, err := try(ctx, ctx, l, value[any], call, args); {
+func (l *link) wait(ctx context.Context, call string, args ...any) error {
+	_, err := try(ctx, ctx, l, database.Value[any], call, args)
+	switch fatal := l.fatal(err); {
 	case ctx.Err() != nil:
 		// The driver's cancel request may still be under way, and the program may end next. PgBouncer
 		// 1.18 crashes on a request that is cut off.
 		time.Sleep(100 * time.Millisecond)
+	case fatal != nil:
+		return fatal
 	case err == nil, sqlState(err) == "57014": // such as a statement_timeout
 	case is(err, passing):
-		l.worker.options.Log.Warn("wait failed, retrying", "error", err)
+		l.worker.log().Warn("wait failed, retrying", "error", oneLine(err))
 		l.worker.pause(ctx, backOff(0))
 	default:
-		l.worker.options.Log.Error("wait refused, retrying", "error", err)
-		l.worker.pause(ctx, least(l.worker.pace(), maxPause/4))
+		l.worker.log().Error("wait refused, retrying", "error", oneLine(err))
+		l.worker.pause(ctx, min(l.worker.pace(), maxPause/4))
 	}
+	return nil
 }
 
 // try makes a call once, which ends with until. If necessary it connects first, until ctx is done.
@@ -84,18 +95,22 @@ func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, 
 	}
 	s := l.session
 	if s == nil {
-		if s, err = within(ctx, least(l.patience, maxConnect), l.worker.connect); err != nil {
-			return nil, fmt.Errorf("no connection: %v", err) // not wrapped: it passes, whatever its SQLSTATE
+		if s, err = within(ctx, min(l.patience, maxConnect), l.worker.connect); err != nil {
+			return nil, unconnected{err}
 		}
 	}
-	answer, err = within(until, l.patience, func(ctx context.Context) ([]T, error) {
-		return scan.all(s.rows(ctx, l.worker.options.NoPrepare, call, args))
+	answer, err = within(until, l.patience, func(ctx context.Context) (answer []T, err error) {
+		err = s.call(ctx, database.Into(&answer, scan), call, args...)
+		return answer, err
 	})
 	if l.session = s; is(err, broken) {
 		l.session = nil
 		go s.end()
 	}
-	return answer, err
+	if err == nil {
+		l.hasWorked.Store(true)
+	}
+	return answer, database.Explain(err, "")
 }
 
 // within makes a call that ends with ctx or after limit. A call that has not ended a second later
@@ -116,61 +131,6 @@ func within[T any](ctx context.Context, limit time.Duration, call func(context.C
 	return (<-answers)()
 }
 
-// connect makes a session.
-func (w *Worker) connect(ctx context.Context) (s *session, err error) {
-	s = &session{prepared: map[string]*sql.Stmt{}}
-	if s.conn, err = w.db.Conn(ctx); err == nil {
-		_ = s.conn.Raw(func(own any) error { s.driver = own.(driver.Conn); return nil })
-		if err = ctx.Err(); err != nil { // the caller has given up
-			s.end()
-		}
-	}
-	return s, err
-}
-
-// end ends the connection. It cannot return to the pool: it is broken, or has prepared statements.
-//
-// An abandoned call still has the connection and its place in the pool. It ends when the driver's
-// connection is closed, and database/sql waits for it.
-func (s *session) end() {
-	_ = s.driver.Close()
-	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
-}
-
-// rows makes the call itself.
-func (s *session) rows(ctx context.Context, noPrepare bool, call string, args []any) (rows *sql.Rows, err error) {
-	if noPrepare {
-		return s.conn.QueryContext(ctx, call, args...)
-	} else if s.prepared[call] == nil {
-		if s.prepared[call], err = s.conn.PrepareContext(ctx, call); err != nil {
-			return nil, err
-		}
-	}
-	return s.prepared[call].QueryContext(ctx, args...)
-}
-
-// all returns the value of scan for each row, up to an error.
-func (scan scan[T]) all(rows *sql.Rows, err error) (answer []T, _ error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		row, err := scan(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		answer = append(answer, row)
-	}
-	return answer, rows.Err()
-}
-
-// value scans a row that has one column.
-func value[T any](columns func(into ...any) error) (value T, err error) {
-	err = columns(&value)
-	return value, err
-}
-
 // close ends the connection once no call is under way. No other call starts after it.
 func (l *link) close() {
 	l.turn <- struct{}{}
@@ -187,7 +147,9 @@ var broken = regexp.MustCompile(`^(|08...|57P0.|25006)$`)
 var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03|57014)$`)
 
 // is reports whether an error has one of these SQLSTATEs.
-func is(err error, of *regexp.Regexp) bool { return err != nil && of.MatchString(sqlState(err)) }
+func is(err error, of *regexp.Regexp) bool {
+	return err != nil && (errors.As(err, &unconnected{}) || of.MatchString(sqlState(err)))
+}
 
 // ofValue are the SQLSTATEs of a value that the database cannot store. XX000 is the code of every
 // internal error. The text, which is never translated, says that the value needs too much memory.
@@ -196,6 +158,9 @@ var ofValue = regexp.MustCompile(`^(22|54|(?s:XX000.* invalid memory alloc reque
 // isOfValue reports whether the database cannot store a value.
 func isOfValue(err error) bool { return ofValue.MatchString(sqlState(err) + fmt.Sprint(" ", err)) }
 
+// oneLine returns the text of an error in one line.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
 // array formats an array as an argument of a statement.
 func array[T any](values []T) string {
 	quoted := make([]string, len(values))
@@ -203,11 +168,4 @@ func array[T any](values []T) string {
 		quoted[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(fmt.Sprint(value)) + `"`
 	}
 	return "{" + strings.Join(quoted, ",") + "}"
-}
-
-func least[T int | time.Duration](a, b T) T {
-	if a < b {
-		return a
-	}
-	return b
 }

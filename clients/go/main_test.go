@@ -18,7 +18,7 @@ import (
 type idle struct{}
 
 func (idle) Open(string) (driver.Conn, error) {
-	return connect(&server{kept: map[string]int{}}), nil
+	return connect(&fake{kept: map[string]int{}}), nil
 }
 
 // TestMain runs a worker as the whole program, where a test has started the program for that.
@@ -29,7 +29,12 @@ func TestMain(m *testing.M) {
 	}
 	sql.Register("idle", idle{})
 	concurrency, _ := strconv.Atoi(os.Getenv("JOBS_TEST_CONCURRENCY"))
-	w := OpenWorker(driverName, "", Options{NoPrepare: true, Concurrency: concurrency})
+	options := Options{NoPrepare: true, Concurrency: concurrency}
+	w := OpenWorker("postgres://%", options)
+	if driverName == "idle" {
+		db, _ := sql.Open(driverName, "")
+		w = NewWorker(db, options)
+	}
 	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
 	go func() {
 		<-w.Ready()
@@ -45,9 +50,9 @@ func TestAWorkerThatIsAProgram(t *testing.T) {
 		status              int
 		says                []string
 	}{
-		{"idle", "1", 0, []string{"INFO jobs: worker started", "INFO jobs: worker stopped", "returned"}},
-		{"idle", "-1", 1, []string{"ERROR jobs: worker failed", "Concurrency must be at least 1, not -1"}},
-		{"missing", "1", 1, []string{"ERROR jobs: worker failed", `unknown driver "missing"`}},
+		{"idle", "1", 0, []string{"INFO worker started", "INFO worker stopped", "returned"}},
+		{"idle", "-1", 1, []string{"ERROR worker failed", "Concurrency must be at least 1, not -1"}},
+		{"none", "1", 1, []string{"ERROR worker failed", "failed to parse as URL"}},
 	} {
 		program := exec.Command(os.Args[0])
 		program.Env = append(os.Environ(), "JOBS_TEST_DRIVER="+one.driver, "JOBS_TEST_CONCURRENCY="+one.concurrency)

@@ -5,17 +5,21 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"example.org/jobs/internal/database"
 )
 
-// server stands for a database: it has jobs to fetch, and answers finish_many as a test says.
-type server struct {
+// fake stands for a database: it has jobs to fetch, and answers finish_many as a test says.
+type fake struct {
 	beat   func() (command string, err error)
 	finish func(ctx context.Context, results []result) (reasons []string, err error)
 
@@ -25,8 +29,7 @@ type server struct {
 
 	connect func(context.Context) error // of a test that is to see or refuse that
 
-	closed chan struct{}      // is closed with the pool
-	fetch  chan chan struct{} // gets what a fetch is answered after; none: it is answered at once
+	fetch chan chan struct{} // gets what a fetch is answered after; none: it is answered at once
 
 	mu            sync.Mutex
 	connections   int            // that were made
@@ -44,9 +47,9 @@ type result struct {
 	Details object
 }
 
-func (s *server) Driver() driver.Driver { return nil }
+func (s *fake) Driver() driver.Driver { return nil }
 
-func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
+func (s *fake) Connect(ctx context.Context) (driver.Conn, error) {
 	if s.connect != nil {
 		if err := s.connect(ctx); err != nil {
 			return nil, err
@@ -55,26 +58,13 @@ func (s *server) Connect(ctx context.Context) (driver.Conn, error) {
 	return connect(s), nil
 }
 
-func (s *server) Close() error {
-	if s.closed != nil {
-		close(s.closed)
-	}
-	return nil
-}
-
-// opened is a driver whose every pool is of this server.
-type opened struct{ *server }
-
-func (o opened) Open(string) (driver.Conn, error)               { return connect(o.server), nil }
-func (o opened) OpenConnector(string) (driver.Connector, error) { return o.server, nil }
-
 type connection struct {
-	*server
+	*fake
 	ctx context.Context // done: it is closed
 	end context.CancelFunc
 }
 
-func connect(s *server) connection {
+func connect(s *fake) connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.connections++
@@ -90,6 +80,10 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case strings.Contains(call, "pg_extension"):
+		return &rows{{[]byte(`{"Database": "d", "User": "u", "Host": "h", "Version": "0.1.0"}`)}}, nil
+	case strings.Contains(call, "worker_leave"):
+		return &rows{{true}}, nil
 	case strings.Contains(call, "worker_beat"):
 		command, err := "run", error(nil)
 		if c.beat != nil {
@@ -133,7 +127,7 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 		c.mu.Lock()
 		answer := &rows{}
 		for _, reason := range reasons {
-			*answer = append(*answer, []driver.Value{reason})
+			*answer = append(*answer, []driver.Value{reason, "completed"})
 		}
 		return answer, err
 	}
@@ -172,18 +166,18 @@ func (r *rows) Next(into []driver.Value) error {
 }
 
 // waitsLeft is how many of waits have not ended.
-func (s *server) waitsLeft() int {
+func (s *fake) waitsLeft() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waits)
 }
 
 // begin starts a worker of a server, whose handlers return at once.
-func (s *server) begin(t *testing.T) *Worker {
+func (s *fake) begin(t *testing.T) *Worker {
 	s.kept = map[string]int{}
 	db := sql.OpenDB(s)
 	db.SetMaxOpenConns(s.open)
-	w := NewWorker(db, Options{Name: "w", NoPrepare: true, Concurrency: 2, Grace: time.Hour, Log: &s.log})
+	w := NewWorker(db, Options{Name: "w", NoPrepare: true, Concurrency: 2, Grace: time.Hour, Log: s.log.logger()})
 	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
 	if s.patience > 0 {
 		w.finishing.patience = s.patience
@@ -197,7 +191,7 @@ func (s *server) begin(t *testing.T) *Worker {
 
 func TestAResultWhoseJobIsLockedIsSentAgain(t *testing.T) {
 	calls, isLocked := make(chan int64, 100), true
-	s := &server{jobs: []string{"1", "2"}}
+	s := &fake{jobs: []string{"1", "2"}}
 	s.finish = func(_ context.Context, results []result) (reasons []string, err error) {
 		for _, one := range results {
 			reason := ""
@@ -220,22 +214,22 @@ func TestAResultWhoseJobIsLockedIsSentAgain(t *testing.T) {
 }
 
 func TestAResultWhoseJobIsLockedHoldsItsPlace(t *testing.T) {
-	w := NewWorker(sql.OpenDB(&server{}), Options{})
+	w := NewWorker(sql.OpenDB(&fake{}), Options{})
 	a := attemptOf()
 	a.row.Queue = "default"
 	w.held[a] = true
 	w.results = make(chan *attempt, 1)
 	for want := 1; want <= 2; want++ {
-		w.tellAgain(a, nil)
-		if w.hasPlaces(); w.places != 9 || a.failures != want || len(w.list(w.held)) != 1 {
-			t.Errorf("it has %d places after %d calls", w.places, a.failures)
+		w.tellAgain(a, errors.New("locked"))
+		if _, places := w.plan(); places != 9 || a.failures != want || len(w.list(w.held)) != 1 {
+			t.Errorf("it has %d places after %d calls", places, a.failures)
 		}
 		<-w.results
 	}
 }
 
 func TestACallOfResultsThatHangsIsCutOff(t *testing.T) {
-	s := &server{jobs: []string{"1"}, patience: 10 * time.Millisecond}
+	s := &fake{jobs: []string{"1"}, patience: 10 * time.Millisecond}
 	calls := make(chan struct{}, 1000)
 	s.finish = func(ctx context.Context, results []result) ([]string, error) {
 		calls <- struct{}{}
@@ -257,7 +251,7 @@ func TestACallOfResultsThatHangsIsCutOff(t *testing.T) {
 // It takes a second and a pause for each of the three calls.
 func TestACallThatGoesOnInSilenceIsLeftAndItsConnectionClosed(t *testing.T) {
 	t.Parallel()
-	s := &server{jobs: []string{"1"}, patience: 10 * time.Millisecond, open: 4, silentResults: 3}
+	s := &fake{jobs: []string{"1"}, patience: 10 * time.Millisecond, open: 4, silentResults: 3}
 	told := make(chan []result, 1)
 	s.finish = func(_ context.Context, results []result) ([]string, error) {
 		told <- results
@@ -278,7 +272,7 @@ func TestACallThatGoesOnInSilenceIsLeftAndItsConnectionClosed(t *testing.T) {
 // A minute is not for what it does, but far less than so many pauses.
 func TestAfterAWaitAWorkerFetchesAtOnce(t *testing.T) {
 	for _, end := range []error{nil, stated{"57014"}} {
-		s := &server{}
+		s := &fake{}
 		for len(s.waits) < 1000 {
 			s.waits = append(s.waits, end)
 		}
@@ -299,7 +293,7 @@ func TestAfterAWaitAWorkerFetchesAtOnce(t *testing.T) {
 
 func TestAWaitThatFailsIsLogged(t *testing.T) {
 	t.Parallel()
-	s := &server{waits: []error{stated{"42501"}, stated{"57P01"}, nil}}
+	s := &fake{waits: []error{stated{"42501"}, stated{"57P01"}, nil}}
 	w := s.begin(t)
 	for s.waitsLeft() > 0 {
 		time.Sleep(time.Millisecond)
@@ -307,7 +301,7 @@ func TestAWaitThatFailsIsLogged(t *testing.T) {
 	if err := w.Stop(); err != nil {
 		t.Error(err)
 	}
-	said, want := s.log.said(), []string{"error wait refused, retrying[error s]", "warn wait failed, retrying[error s]"}
+	said, want := s.log.said(), []string{`level=ERROR msg="wait refused, retrying" error=s`, `level=WARN msg="wait failed, retrying" error=s`}
 	if len(said) != 4 || !reflect.DeepEqual(said[1:3], want) {
 		t.Errorf("%q", said)
 	}
@@ -317,8 +311,8 @@ func TestAWaitThatFailsIsLogged(t *testing.T) {
 func TestHowLongItMayTakeToConnect(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []time.Duration{30 * time.Second, 3 * time.Second} {
-		s := &server{}
-		w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Lease: lease, Log: &s.log})
+		s := &fake{}
+		w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Lease: lease, Log: s.log.logger()})
 		// That of the heartbeats has their pace and 5 seconds.
 		limits := map[*link]time.Duration{w.fetching: 30 * time.Second, w.finishing: 30 * time.Second, w.control: lease/3 + 5*time.Second}
 		for link, limit := range limits {
@@ -333,7 +327,7 @@ func TestHowLongItMayTakeToConnect(t *testing.T) {
 				}
 				return nil
 			}
-			if _, err := query(context.Background(), link, value[string], "worker_beat"); err != nil || tries != 4 {
+			if _, err := query(context.Background(), link, database.Value[string], "worker_beat"); err != nil || tries != 4 {
 				t.Errorf("it connects %d times: %v", tries, err)
 			}
 		}
@@ -342,7 +336,7 @@ func TestHowLongItMayTakeToConnect(t *testing.T) {
 
 func TestAWorkerStopsWhoseWaitsGoOnInSilence(t *testing.T) {
 	t.Parallel()
-	s := &server{silentWaits: true}
+	s := &fake{silentWaits: true}
 	w := s.begin(t)
 	if err := w.Stop(); err != nil { // there is a grace period of an hour
 		t.Error(err)
@@ -351,7 +345,7 @@ func TestAWorkerStopsWhoseWaitsGoOnInSilence(t *testing.T) {
 
 func TestAStopAtOnceWaitsForAFetchUnderWay(t *testing.T) {
 	t.Parallel()
-	s := &server{jobs: []string{"1"}, fetch: make(chan chan struct{})}
+	s := &fake{jobs: []string{"1"}, fetch: make(chan chan struct{})}
 	told := make(chan []result, 1)
 	s.finish = func(_ context.Context, results []result) ([]string, error) {
 		told <- results
@@ -375,9 +369,9 @@ func TestAStopAtOnceWaitsForAFetchUnderWay(t *testing.T) {
 
 func TestProgressAfterTheEndOfTheWorker(t *testing.T) {
 	t.Parallel()
-	s := &server{jobs: []string{"1"}, kept: map[string]int{}}
+	s := &fake{jobs: []string{"1"}, kept: map[string]int{}}
 	s.finish = func(context.Context, []result) ([]string, error) { return []string{""}, nil }
-	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
+	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: s.log.logger()})
 	begun, ended, heard := make(chan struct{}), make(chan struct{}), make(chan error)
 	HandleKind(w, "k", func(_ context.Context, job *Job[json.RawMessage]) (any, error) {
 		close(begun)
@@ -402,23 +396,23 @@ func TestProgressAfterTheEndOfTheWorker(t *testing.T) {
 }
 
 // refusing is a transaction that refuses everything, long after a timeout of a millisecond.
-type refusing struct{ DB }
+type refusing struct{}
 
-func (refusing) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+func (refusing) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
 	time.Sleep(100 * time.Millisecond)
 	return nil, stated{"55000"}
 }
 
 func TestATimeoutWaitsForACompletionAndComesWhereThatFails(t *testing.T) {
 	t.Parallel()
-	s := &server{jobs: []string{"1"}, kept: map[string]int{}}
+	s := &fake{jobs: []string{"1"}, kept: map[string]int{}}
 	s.finish = func(context.Context, []result) ([]string, error) { return []string{""}, nil }
-	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
+	w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: s.log.logger()})
 	heard := make(chan error, 1)
 	HandleKind(w, "k", func(ctx context.Context, job *Job[json.RawMessage]) (any, error) {
 		err := job.Complete(ctx, refusing{}, nil)
 		<-ctx.Done()
-		heard <- job.CancelledBecause()
+		heard <- context.Cause(ctx)
 		return nil, err
 	}, Timeout(time.Millisecond))
 	if err := w.Start(); err != nil {
@@ -438,7 +432,7 @@ func TestATimeoutWaitsForACompletionAndComesWhereThatFails(t *testing.T) {
 }
 
 func TestAStopCutsThePauseBeforeAResultIsSentAgain(t *testing.T) {
-	w := NewWorker(sql.OpenDB(&server{}), Options{})
+	w := NewWorker(sql.OpenDB(&fake{}), Options{})
 	ended := make(chan struct{})
 	go func() {
 		w.pause(context.Background(), 24*time.Hour)
@@ -449,47 +443,33 @@ func TestAStopCutsThePauseBeforeAResultIsSentAgain(t *testing.T) {
 }
 
 func TestReadyEndsWhereTheServerRefusesTheWorker(t *testing.T) {
-	w := (&server{beat: func() (string, error) { return "", stated{"42501"} }}).begin(t)
+	w := (&fake{beat: func() (string, error) { return "", stated{"42501"} }}).begin(t)
 	select {
 	case <-w.Done():
 	default:
 		t.Error("it is ready")
 	}
-	if err := w.Stop(); err == nil || !strings.Contains(err.Error(), "refused") {
+	if err := w.Stop(); err == nil || err.Error() != "jobs: s\nHINT: Ask an administrator to run SELECT jobs.grant_worker('u')." {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestAWorkerClosesItsOwnPoolOnly(t *testing.T) {
-	s := &server{kept: map[string]int{}, closed: make(chan struct{})}
-	sql.Register("opened", opened{s})
-	own := OpenWorker("opened", "", Options{NoPrepare: true, Log: &s.log})
-	shared := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: &s.log})
-	for _, w := range []*Worker{shared, own} {
-		HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
-		if err := w.Start(); err != nil {
-			t.Fatal(err)
-		}
-		<-w.Ready()
-		if err := w.Stop(); err != nil {
-			t.Error(err)
-		}
-		if err := w.db.Ping(); (err == nil) != (w == shared) {
-			t.Errorf("after the worker the pool answers %v", err)
-		}
-	}
-	<-s.closed
-}
-
 func TestWhatAWorkerLogsOfItself(t *testing.T) {
-	s := &server{beat: func() (string, error) { return "stop", nil }}
+	s := &fake{beat: func() (string, error) { return "stop", nil }}
 	w := s.begin(t)
 	if err := w.Stop(); err != nil {
 		t.Error(err)
 	}
-	want := []string{"info worker started[worker w]", "info operator command received[worker w command stop]",
-		"info worker stopped[worker w]"}
-	if said := s.log.said(); !reflect.DeepEqual(said, want) {
+	want := []string{`level=INFO msg="operator command received" worker=w command=stop`, `level=INFO msg="worker stopped" worker=w`}
+	if said := s.log.said(); !slices.Equal(said, want) {
+		t.Errorf("%q", said)
+	}
+	s = &fake{}
+	if err := s.begin(t).Stop(); err != nil {
+		t.Error(err)
+	}
+	want[0] = "level=INFO msg=\"worker started\" worker=w queues=default kinds=k concurrency=2 database=d user=u host=h extension=0.1.0 library=" + Version
+	if said := s.log.said(); !slices.Equal(said, want) {
 		t.Errorf("%q", said)
 	}
 }
@@ -497,7 +477,7 @@ func TestWhatAWorkerLogsOfItself(t *testing.T) {
 func TestAnOutputThatTheDatabaseRefusesFailsTheAttempt(t *testing.T) {
 	tooLarge := fmt.Errorf("invalid memory alloc request size 1073741824: %w", stated{"XX000"})
 	for _, refusal := range []error{stated{"22P05"}, stated{"54000"}, tooLarge} {
-		s := &server{jobs: []string{"1"}}
+		s := &fake{jobs: []string{"1"}}
 		told := make(chan []any, 100)
 		s.finish = func(_ context.Context, results []result) (reasons []string, err error) {
 			one := results[0]
@@ -522,7 +502,7 @@ func TestAnOutputThatTheDatabaseRefusesFailsTheAttempt(t *testing.T) {
 // It takes the 10 seconds that results have.
 func TestAResultThatIsLostIsLogged(t *testing.T) {
 	t.Parallel()
-	s := &server{jobs: []string{"1"}}
+	s := &fake{jobs: []string{"1"}}
 	calls := make(chan struct{}, 1000)
 	s.finish = func(context.Context, []result) ([]string, error) {
 		calls <- struct{}{}
@@ -534,8 +514,8 @@ func TestAResultThatIsLostIsLogged(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	said := strings.Join(s.log.said(), "\n")
-	for _, want := range []string{"warn result refused, retrying", "error result could not be sent"} {
-		if !strings.Contains(said, want+"[job 1 kind k attempt 1") {
+	for _, want := range []string{`level=WARN msg="result refused, retrying`, `level=ERROR msg="result could not be sent`} {
+		if !strings.Contains(said, want+`" job=1 kind=k attempt=1`) {
 			t.Error(said)
 		}
 	}

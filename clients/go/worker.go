@@ -1,11 +1,11 @@
-// Package jobs inserts and works on jobs of the Postgres extension jobs, by database/sql with any
-// driver.
+// Package jobs inserts and works on jobs of the Postgres extension jobs, through pgx or
+// database/sql.
 //
 //	type EmailArgs struct{ To string }
 //
 //	func (EmailArgs) Kind() string { return "email.send" }
 //
-//	worker := jobs.OpenWorker("postgres", url, jobs.Options{Queues: []string{"mail"}})
+//	worker := jobs.OpenWorker(url, jobs.Options{Queues: []string{"mail"}})
 //	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[EmailArgs]) (any, error) {
 //		return nil, send(ctx, job.Args.To)
 //	})
@@ -15,20 +15,26 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"log"
+	"log/slog"
 	"math"
 	"os"
 	"os/signal"
 	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"example.org/jobs/internal/database"
 )
 
 // Version is the version of this library.
@@ -57,44 +63,37 @@ type Options struct {
 	Name string
 	// Info is shown in jobs.workers. The library adds its name and version.
 	Info map[string]any
+	// Prefetch is how many jobs to fetch beyond the free places. They wait in the worker, under the
+	// lease, and start in order. Default: 0.
+	Prefetch int
+	// OnError is called after each failed attempt, OnDiscarded after one that discarded the job.
+	OnError, OnDiscarded func(job *JobRow, err error)
 	// Around is middleware around every handler, the first outermost.
 	Around []func(next Work) Work
 	// NoPrepare does not prepare the worker's statements, for a pooler in transaction mode. They cost
 	// the server more then.
 	NoPrepare bool
-	// Log is the worker's logger, such as a *slog.Logger. Default: the standard logger.
-	Log Logger
+	// Log is the worker's logger. Default: slog.Default().
+	Log *slog.Logger
 }
 
 // NoGrace means no grace period.
 const NoGrace time.Duration = -1
-
-// Logger is a worker's logger, such as a *slog.Logger. The args are alternating names and values.
-type Logger interface {
-	Info(message string, args ...any)
-	Warn(message string, args ...any)
-	Error(message string, args ...any)
-}
-
-// standardLogger logs to the logger of package log.
-type standardLogger struct{}
-
-func (standardLogger) Info(message string, args ...any)  { log.Println("INFO jobs:", message, args) }
-func (standardLogger) Warn(message string, args ...any)  { log.Println("WARN jobs:", message, args) }
-func (standardLogger) Error(message string, args ...any) { log.Println("ERROR jobs:", message, args) }
 
 // Work runs a job in middleware. The error can be an ending, such as Snooze.
 type Work func(ctx context.Context, job *JobRow) (output any, err error)
 
 // Worker fetches jobs and runs their handlers. It uses three connections for any number of jobs.
 type Worker struct {
-	db        *sql.DB
-	closePool func() error // does nothing where the pool is the program's
-	options   Options
-	info      []byte // in JSON
-	weights   map[string]float64
-	handlers  map[string]handler
-	kinds     []string // that have one
+	connect  connector
+	pool     *sql.DB // whose connections these are; nil with pgx
+	options  Options
+	info     []byte // in JSON
+	weights  map[string]float64
+	handlers map[string]*handler
+	kinds    []string // that have one
+	periodic []periodic
+	server   server
 
 	fetching, finishing, control *link
 
@@ -104,33 +103,52 @@ type Worker struct {
 	started              atomic.Bool
 	results              chan *attempt // whose results are to be sent
 
+	fetchTurn sync.Mutex
+	fetches   int
+
 	mu      sync.Mutex
 	changed chan struct{} // is closed at the next change of what follows
 	command string        // of an operator: run, quiet or stop
-	order   string        // the queues from which to fetch next, as an argument of a call
-	places  int           // for how many jobs
 	err     error
 
-	running, held map[*attempt]bool // whose handler runs; of which the server has not had the result
+	running map[*attempt]bool // fetched, and whose handler has not ended
+	waiting []*attempt        // those of them that wait for a place
+	held    map[*attempt]bool // of which the server has not had the result
 
-	fetchIsOver, controlIsOver bool // of the loops
+	fetchers, hooks int // loops that fetch; hooks under way
+	controlIsOver   bool
 }
 
-// OpenWorker returns a worker with its own pool, which it opens with [sql.Open] and closes when it
-// stops. An unknown driver and invalid options are errors of [Worker.Start]. If handlers need the
-// database, pass their pool to [NewWorker] instead.
-func OpenWorker(driverName, dataSourceName string, options Options) *Worker {
-	db, err := sql.Open(driverName, dataSourceName)
-	w := NewWorker(db, options)
-	w.closePool = db.Close
-	w.require(err == nil, "%w", err)
+// OpenWorker returns a worker with connections of its own, through pgx. The URL is also one of
+// [pgxpool.ParseConfig]. If it or an option is invalid, [Worker.Start] returns the error.
+func OpenWorker(url string, options Options) *Worker {
+	w := newWorker(options)
+	config, err := pgxpool.ParseConfig(url)
+	if w.require(err == nil, "%w", err); err == nil {
+		w.usePgx(config)
+	}
 	return w
 }
 
-// NewWorker returns a worker that takes its three connections from db while it runs. db must allow
-// more than three, since handlers need theirs as well. Invalid options are an error of
-// [Worker.Start].
-func NewWorker(db *sql.DB, options Options) *Worker {
+// NewWorker returns a worker that connects as a pool does. Beside a pool of pgx it has connections
+// of its own. Of one of database/sql it takes three while it runs: the pool must allow more, since
+// handlers need theirs as well. Invalid options are an error of [Worker.Start].
+func NewWorker[P *pgxpool.Pool | *sql.DB](pool P, options Options) *Worker {
+	w := newWorker(options)
+	switch pool := any(pool).(type) {
+	case *pgxpool.Pool:
+		w.usePgx(pool.Config())
+	case *sql.DB:
+		w.pool, w.connect = pool, sqlConnector(pool, options.NoPrepare)
+	}
+	return w
+}
+
+func (w *Worker) usePgx(config *pgxpool.Config) {
+	w.connect, w.server.User = pgxConnector(config, w.options.NoPrepare), config.ConnConfig.User
+}
+
+func newWorker(options Options) *Worker {
 	orDefault(&options.Queues, []string{"default"})
 	orDefault(&options.Concurrency, 10)
 	orDefault(&options.Timeout, NoTimeout)
@@ -139,16 +157,15 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	host, _ := os.Hostname()
 	orDefault(&options.Name, fmt.Sprintf("%.80s:%d:%08x", host, os.Getpid(), uint32(time.Now().UnixNano())))
 	orDefault(&options.Info, map[string]any{}) // nil would be null, but a beat needs an object
-	orDefault(&options.Log, Logger(standardLogger{}))
 	w := &Worker{
-		db: db, closePool: func() error { return nil }, options: options, command: "run", weights: map[string]float64{},
+		options: options, command: "run", weights: map[string]float64{},
 		ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
-		handlers: map[string]handler{}, running: map[*attempt]bool{}, held: map[*attempt]bool{},
+		handlers: map[string]*handler{}, running: map[*attempt]bool{}, held: map[*attempt]bool{},
 	}
-	w.fetching = &link{worker: w, patience: patience, turn: make(chan struct{}, 1)}
-	w.finishing = &link{worker: w, patience: patience, turn: make(chan struct{}, 1)}
+	w.fetching, w.finishing = w.newLink(patience), w.newLink(patience)
+	w.finishing.hasWorked.Store(true) // its errors do not end the worker
 	// If this one falls silent, another one must renew the leases before they expire.
-	w.control = &link{worker: w, patience: w.pace() + 5*time.Second, turn: make(chan struct{}, 1)}
+	w.control = w.newLink(w.pace() + 5*time.Second)
 	w.cancelling, w.cancel = context.WithCancel(context.Background())
 	w.stopping, w.stop = context.WithCancel(w.cancelling)
 	w.info, w.err = json.Marshal(options.Info)
@@ -166,8 +183,12 @@ func NewWorker(db *sql.DB, options Options) *Worker {
 	w.require(options.Timeout > 0 || options.Timeout == NoTimeout, "Timeout must be positive, or NoTimeout, not %v", options.Timeout)
 	w.require(options.Lease > 0, "Lease must be positive, not %v", options.Lease)
 	w.require(options.Grace >= 0 || options.Grace == NoGrace, "Grace must be positive, or NoGrace, not %v", options.Grace)
+	w.require(options.Prefetch >= 0, "Prefetch must be at least 0, not %d", options.Prefetch)
 	return w
 }
+
+// log returns the worker's logger.
+func (w *Worker) log() *slog.Logger { return cmp.Or(w.options.Log, slog.Default()) }
 
 // orDefault sets an option that has its zero value.
 func orDefault[T any](option *T, otherwise T) {
@@ -183,12 +204,20 @@ func (w *Worker) require(isRight bool, format string, args ...any) {
 	}
 }
 
+// failIf ends the worker with an error, if there is one.
+func (w *Worker) failIf(err error) {
+	if err != nil {
+		w.change(func() { w.require(false, "%w", err) })
+		w.cancel()
+	}
+}
+
 // Main is [Worker.Run] for a program that does nothing else. It returns after SIGTERM or SIGINT if
 // no result was lost, so that the program can exit with status 0. Otherwise it logs the error and
 // exits with status 1.
 func (w *Worker) Main() {
 	if err := w.Run(context.Background()); err != nil {
-		w.options.Log.Error("worker failed", "worker", w.options.Name, "error", err)
+		w.log().Error("worker failed", "worker", w.options.Name, "error", err)
 		os.Exit(1)
 	}
 }
@@ -217,17 +246,23 @@ func (w *Worker) Run(ctx context.Context) error {
 // signal handlers. A worker can be started once.
 func (w *Worker) Start() error {
 	w.require(len(w.handlers) > 0, "the worker has no handlers")
+	for kind, h := range w.handlers {
+		w.require(h.concurrency == math.MaxInt || w.handlers[others] == nil,
+			"kind %q cannot have a concurrency in a worker that has a handler for every other kind", kind)
+	}
 	if w.err != nil {
 		return w.err
 	}
-	if most := w.db.Stats().MaxOpenConnections; most > 0 && most <= 3 {
-		return fmt.Errorf("jobs: db must allow more than 3 connections, not %d", most)
+	if w.pool != nil {
+		if most := w.pool.Stats().MaxOpenConnections; most > 0 && most <= 3 {
+			return fmt.Errorf("jobs: db must allow more than 3 connections, not %d", most)
+		}
 	}
 	if w.started.Swap(true) {
 		return fmt.Errorf("jobs: worker %q was already started", w.options.Name)
 	}
 	// Room for every held job, so that no result waits here.
-	w.results = make(chan *attempt, 2*least(w.options.Concurrency, 10_000)+maxResults)
+	w.results = make(chan *attempt, 2*min(w.options.Concurrency+w.options.Prefetch, 10_000)+maxResults)
 	go w.live()
 	return nil
 }
@@ -255,20 +290,37 @@ func (w *Worker) StopAndCancel() error { w.cancel(); return w.Stop() }
 
 // live is the worker's whole life.
 func (w *Worker) live() {
-	w.options.Log.Info("worker started", "worker", w.options.Name)
-	if err := w.beat(w.stopping); err == nil {
+	err := w.meet(w.stopping)
+	if err == nil {
+		err = w.beat(w.stopping)
+	}
+	if err == nil {
+		w.log().Info("worker started", w.described()...)
 		close(w.ready)
 		w.work()
 	} else {
-		w.require(w.stopping.Err() != nil, "the server refused the worker: %w", err)
+		w.require(w.stopping.Err() != nil, "%w", err)
 		defer close(w.ready) // after done, so that the two cases differ
+	}
+	if w.control.hasWorked.Load() { // the server knows the worker
+		w.leave()
 	}
 	for _, link := range []*link{w.fetching, w.finishing, w.control} {
 		go link.close()
 	}
-	_ = w.closePool() // a connection with a call under way is closed by its link
-	w.options.Log.Info("worker stopped", "worker", w.options.Name)
+	w.log().Info("worker stopped", "worker", w.options.Name)
 	close(w.done)
+}
+
+// described are the fields of a log line about the worker.
+func (w *Worker) described() []any {
+	kinds := strings.Join(w.kinds, ", ")
+	if w.handlers[others] != nil {
+		kinds = "all kinds"
+	}
+	return []any{"worker", w.options.Name, "queues", strings.Join(w.options.Queues, ", "), "kinds", kinds,
+		"concurrency", w.options.Concurrency, "database", w.server.Database, "user", w.server.User,
+		"host", w.server.Host, "extension", w.server.Version, "library", Version}
 }
 
 // work fetches, renews and finishes jobs until the worker has stopped.
@@ -276,9 +328,15 @@ func (w *Worker) work() {
 	working, end := context.WithCancel(context.Background())
 	go w.controlLoop(working)
 	go w.finishLoop(working)
+	w.fetchers = 2
 	go w.fetchLoop()
+	go w.fetchLimitedLoop()
+	if w.options.Prefetch > 0 {
+		go w.startLoop()
+	}
 	<-w.stopping.Done()
-	isDone := func() bool { return w.fetchIsOver && len(w.running) == 0 }
+	w.releaseWaiting()
+	isDone := func() bool { return w.fetchers == 0 && len(w.running) == 0 }
 	w.await(w.cancelling, isDone)
 	w.cancel()
 	for _, a := range w.list(w.running) {
@@ -286,32 +344,46 @@ func (w *Worker) work() {
 	}
 	w.awaitFor(time.Second, isDone)
 	for _, a := range w.list(w.running) {
-		w.options.Log.Warn("handler did not stop", a.fields()...)
+		w.log().Warn("handler did not stop", a.fields()...)
 		if a.completed.Load() {
 			a.tell("", nil) // its transaction decides the outcome
 		}
 		a.tell(a.encode("release", object{}), nil) // unless the outcome is decided
 	}
-	w.awaitFor(10*time.Second, func() bool { return w.fetchIsOver && len(w.held) == 0 })
+	w.awaitFor(10*time.Second, func() bool { return w.fetchers == 0 && w.hooks == 0 && len(w.held) == 0 })
 	unsent := w.list(w.held)
 	for _, a := range unsent {
-		w.options.Log.Error("result could not be sent", a.fields()...)
+		w.log().Error("result could not be sent", a.fields()...)
 	}
-	w.require(len(unsent) == 0, "results could not be sent: %d", len(unsent))
+	w.change(func() { w.require(len(unsent) == 0, "results could not be sent: %d", len(unsent)) })
 	end()
 	w.awaitFor(time.Second, func() bool { return w.controlIsOver })
 }
 
+// startLoop starts jobs that were fetched ahead, as places get free.
+func (w *Worker) startLoop() {
+	for w.await(w.stopping, func() bool { return len(w.waiting) > 0 && w.free() > 0 }) {
+		w.startWaiting()
+	}
+}
+
+// leave removes the worker from jobs.workers, if the server answers soon.
+func (w *Worker) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = try(ctx, ctx, w.finishing, database.Value[bool], "SELECT jobs.worker_leave($1)", []any{w.options.Name})
+}
+
 // pace is how long the control connection waits for requests.
-func (w *Worker) pace() time.Duration { return least(w.options.Lease/3, 10*time.Second) }
+func (w *Worker) pace() time.Duration { return min(w.options.Lease/3, 10*time.Second) }
 
 // controlLoop sends beats, renews leases, and receives commands and cancel requests.
 func (w *Worker) controlLoop(ctx context.Context) {
 	defer w.change(func() { w.controlIsOver = true })
 	for ctx.Err() == nil {
-		w.control.wait(ctx, "CALL jobs.wait_any('{}', $1, worker => $2)", interval(w.pace()), w.options.Name)
+		_ = w.control.wait(ctx, "CALL jobs.wait_any('{}', $1, worker => $2)", interval(w.pace()), w.options.Name)
 		if err := w.beat(ctx); err != nil && ctx.Err() == nil {
-			w.options.Log.Error("heartbeat refused, retrying", "error", err)
+			w.log().Error("heartbeat refused, retrying", "error", oneLine(err))
 			w.pause(ctx, w.pace()/2)
 		}
 	}
@@ -320,34 +392,38 @@ func (w *Worker) controlLoop(ctx context.Context) {
 // beat sends a beat, renews the leases and obeys the answers. It reads command without the mutex,
 // since only beat writes it, and beats do not overlap.
 func (w *Worker) beat(ctx context.Context) error {
-	commands, err := query(ctx, w.control, value[string], "SELECT jobs.worker_beat($1, $2, $3, $4::jsonb || $5)",
+	commands, err := query(ctx, w.control, database.Value[string], "SELECT jobs.worker_beat($1, $2, $3, $4::jsonb || $5)",
 		w.options.Name, array(w.options.Queues), w.options.Concurrency, library, string(w.info))
 	if err != nil {
 		return err
 	}
 	if command := commands[0]; command != w.command {
-		w.options.Log.Info("operator command received", "worker", w.options.Name, "command", command)
+		w.log().Info("operator command received", "worker", w.options.Name, "command", command)
 		w.change(func() { w.command = command })
 	}
 	if w.command == "stop" {
 		w.stop()
 	}
+	w.releaseWaiting()
 	held, ids, tokens := w.list(w.held), []int64{}, []int64{}
 	for _, a := range held {
 		ids, tokens = append(ids, a.row.ID), append(tokens, a.token)
 	}
-	answers, err := query(ctx, w.control, value[sql.NullBool],
+	answers, err := query(ctx, w.control, database.Value[*bool],
 		`SELECT cancel_requested FROM generate_series(1, cardinality($1::bigint[]), 10000) n,
 		   jobs.heartbeat_many(($1::bigint[])[n:n + 9999], ($2::bigint[])[n:n + 9999])`, array(ids), array(tokens))
 	for i, isCancelled := range answers {
 		switch a := held[i]; {
 		case a.completed.Load():
-		case isCancelled.Bool:
-			a.cancel(ErrCancelled)
-		case !isCancelled.Valid && !a.settled.Load(): // else its result is being sent
-			w.options.Log.Warn("job lost", a.fields()...)
+		case isCancelled == nil && !a.settled.Load(): // else its result is being sent
+			w.log().Warn("job lost", a.fields()...)
+			w.unqueue(a)
 			w.forget(a)
 			a.cancel(ErrLost)
+		case isCancelled != nil && *isCancelled:
+			if a.cancel(ErrCancelled); w.unqueue(a) {
+				a.tell(a.encode("release", object{}), nil)
+			}
 		}
 	}
 	return err
@@ -408,7 +484,7 @@ func (w *Worker) pause(ctx context.Context, pause time.Duration) {
 	case <-time.After(pause):
 	case <-ctx.Done():
 	case <-w.cancelling.Done():
-		time.Sleep(least(pause, time.Second))
+		time.Sleep(min(pause, time.Second))
 	}
 }
 

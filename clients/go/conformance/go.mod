@@ -1,13 +1,21 @@
-module postgres_jobs/conformance
+module example.org/jobs/conformance
 
-go 1.19
+go 1.24.0
 
 require (
-	github.com/lib/pq v1.10.7
-	postgres_jobs v0.1.0
+	example.org/jobs v0.1.0
+	github.com/jackc/pgx/v5 v5.8.0
+	github.com/lib/pq v1.12.3
 )
 
-// Debian's golang-github-lib-pq-dev, so that the suite needs no network.
-replace github.com/lib/pq => /usr/share/gocode/src/github.com/lib/pq
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.2 // indirect
+	golang.org/x/sync v0.17.0 // indirect
+	golang.org/x/text v0.29.0 // indirect
+)
 
-replace postgres_jobs => ../
+replace example.org/jobs => ../
+
+replace example.org/jobs/jobsotel => ../jobsotel

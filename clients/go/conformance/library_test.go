@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,8 +13,11 @@ import (
 	"testing"
 	"time"
 
-	jobs "postgres_jobs"
-	"postgres_jobs/jobstest"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"example.org/jobs"
+	"example.org/jobs/jobstest"
 )
 
 // What the cases cannot see of the library. It needs DATABASE_URL: a database with the extension.
@@ -28,11 +32,30 @@ type mailArgs struct {
 
 func (mailArgs) Kind() string { return "go test mail" }
 
-func begin(t *testing.T) (*sql.DB, *sql.Tx) {
+// begin connects through pgx, and begins a transaction.
+func begin(t *testing.T) (*pgxpool.Pool, pgx.Tx) {
 	if os.Getenv("DATABASE_URL") == "" {
 		t.Skip("DATABASE_URL is not set")
 	}
-	db, err := sql.Open("postgres", databaseURL())
+	db, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		tx.Rollback(ctx)
+		db.Close()
+	})
+	return db, tx
+}
+
+// beginSQL does it through database/sql and lib/pq.
+func beginSQL(t *testing.T) (*sql.DB, *sql.Tx) {
+	begin(t)
+	db, err := sql.Open("postgres", os.Getenv("DATABASE_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +104,7 @@ func TestArgsHaveATypeAndNumbersAreExact(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var output string
-	err := tx.QueryRow("SELECT output->>'n' FROM jobs.jobs WHERE queue = $1", options.Queue).Scan(&output)
+	err := tx.QueryRow(ctx, "SELECT output->>'n' FROM jobs.jobs WHERE queue = $1", options.Queue).Scan(&output)
 	if err != nil || output != "9007199254740993" {
 		t.Errorf("%s %v", output, err)
 	}
@@ -146,7 +169,7 @@ func TestMiddlewareIsAroundInOrder(t *testing.T) {
 
 func TestTimePassesInATest(t *testing.T) {
 	db, tx := begin(t)
-	options := jobs.InsertOpts{Queue: queue(t), Retry: map[string]any{"strategy": "constant", "initial": 60, "max": 60}}
+	options := jobs.InsertOpts{Queue: queue(t), Retry: jobs.Constant(time.Minute)}
 	for _, at := range []time.Time{{}, time.Now().Add(time.Hour)} {
 		options.ScheduledAt = at
 		if _, err := jobs.Insert(ctx, tx, mailArgs{}, options); err != nil {
@@ -178,25 +201,25 @@ func TestInsertsAndResults(t *testing.T) {
 	db, tx := begin(t)
 	zero := 0
 	options := jobs.InsertOpts{Queue: queue(t), Priority: &zero, Timeout: jobs.NoTimeout,
-		Unique: &jobs.Unique{ByArgs: []string{"to"}, ByQueue: true, OnConflict: "reject"}}
+		Unique: &jobs.Unique{ByArgPaths: []string{"to"}, ByQueue: true, OnConflict: jobs.OnConflictReject}}
 	first, err := jobs.Insert(ctx, tx, mailArgs{To: "a"}, options)
 	if err != nil || first.ID == 0 || first.State != "available" || first.Duplicate {
 		t.Fatalf("%+v %v", first, err)
 	}
 	var priority int
-	var timeout string
-	if err := tx.QueryRow("SELECT priority, timeout FROM jobs.jobs WHERE id = $1", first.ID).Scan(&priority, &timeout); err != nil || priority != 0 {
+	var timeout time.Duration
+	if err := tx.QueryRow(ctx, "SELECT priority, timeout FROM jobs.jobs WHERE id = $1", first.ID).Scan(&priority, &timeout); err != nil || priority != 0 {
 		t.Errorf("%d %s %v", priority, timeout, err)
 	}
 	if list, err := jobs.InsertMany(ctx, tx, nil); len(list) != 0 || err != nil {
 		t.Errorf("none: %v %v", list, err)
 	}
-	conn, err := db.Conn(ctx)
+	conn, err := db.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	results, err := jobs.WaitFor(ctx, conn, []int64{first.ID}, time.Minute, jobs.Any)
+	defer conn.Release()
+	results, err := jobs.WaitFor[json.RawMessage](ctx, conn, []int64{first.ID}, time.Minute, jobs.Any)
 	if err != nil || len(results) != 1 || results[0].State != "" || results[0].ID != first.ID || results[0].Output != nil {
 		t.Errorf("%+v %v", results, err)
 	}
@@ -218,18 +241,14 @@ func TestAWorkerThatTheServerRefuses(t *testing.T) {
 	default:
 		t.Error("it is ready")
 	}
-	if err := worker.Stop(); err == nil || !strings.Contains(err.Error(), "refused") {
+	if err := worker.Stop(); err == nil || !strings.Contains(err.Error(), "tab") {
 		t.Errorf("it runs: %v", err)
 	}
 }
 
 func TestAWorkerThatCannotConnectStops(t *testing.T) {
 	begin(t)
-	db, err := sql.Open("postgres", "postgres://nobody@127.0.0.1:1/none?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
-	worker := jobs.NewWorker(db, jobs.Options{})
+	worker := jobs.OpenWorker("postgres://nobody@127.0.0.1:1/none", jobs.Options{})
 	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) { return nil, nil })
 	cancelled, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
@@ -241,14 +260,14 @@ func TestAWorkerThatCannotConnectStops(t *testing.T) {
 // A wait ends at once while there are jobs that the worker has no handler for.
 func TestJobsOfOtherKindsAreNotAskedForAllTheTime(t *testing.T) {
 	db, tx := begin(t)
-	tx.Rollback()
+	tx.Rollback(ctx)
 	name := queue(t)
 	if _, err := jobs.Insert(ctx, db, args{"of another kind", []byte("{}")}, jobs.InsertOpts{Queue: name}); err != nil {
 		t.Fatal(err)
 	}
 	transactions := func() (count int) {
 		const query = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
-		if err := db.QueryRow(query).Scan(&count); err != nil {
+		if err := db.QueryRow(ctx, query).Scan(&count); err != nil {
 			t.Fatal(err)
 		}
 		return count
@@ -270,7 +289,7 @@ func TestJobsOfOtherKindsAreNotAskedForAllTheTime(t *testing.T) {
 
 func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
 	db, tx := begin(t)
-	if _, err := tx.Exec("CREATE TEMPORARY TABLE done (n int)"); err != nil {
+	if _, err := tx.Exec(ctx, "CREATE TEMPORARY TABLE done (n int)"); err != nil {
 		t.Fatal(err)
 	}
 	options := jobs.InsertOpts{Queue: queue(t)}
@@ -281,7 +300,7 @@ func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
 	}
 	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{options.Queue}, Timeout: time.Nanosecond})
 	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[mailArgs]) (any, error) {
-		if _, err := tx.Exec("INSERT INTO done VALUES ($1)", job.Args.N); err != nil {
+		if _, err := tx.Exec(ctx, "INSERT INTO done VALUES ($1)", job.Args.N); err != nil {
 			t.Error(err)
 		}
 		switch job.Args.N {
@@ -290,7 +309,7 @@ func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
 		case 2:
 			panic("two")
 		case 3:
-			_, err := tx.Exec("SELECT 1 / 0")
+			_, err := tx.Exec(ctx, "SELECT 1 / 0")
 			return nil, jobs.Discard(err)
 		}
 		return "a\x00b", nil // which the database cannot hold
@@ -300,21 +319,19 @@ func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
 	for _, one := range worked {
 		got += fmt.Sprintf("%s %s %.30s; ", one.State, one.Output, one.Error)
 	}
-	want := `completed "one" ; retryable  two; discarded  pq: division by zero; retryable  pq: unsupported Unicode escape; `
+	want := `completed "one" ; retryable  two; discarded  ERROR: division by zero (SQLST; retryable  ERROR: unsupported Unicode esc; `
 	if got != want {
 		t.Errorf("%s", got)
 	}
 	var done string
-	if err := tx.QueryRow("SELECT string_agg(n::text, ' ') FROM done").Scan(&done); err != nil || done != "1" {
+	if err := tx.QueryRow(ctx, "SELECT string_agg(n::text, ' ') FROM done").Scan(&done); err != nil || done != "1" {
 		t.Errorf("%s %v", done, err)
 	}
 }
 
-// With a pool for six, three of which are the worker's.
 func TestTenThousandJobs(t *testing.T) {
 	db, tx := begin(t)
-	tx.Rollback()
-	db.SetMaxOpenConns(6)
+	tx.Rollback(ctx)
 	name := queue(t)
 	list := make([]jobs.NewJob, 10_000)
 	for i := range list {
@@ -342,8 +359,54 @@ func TestTenThousandJobs(t *testing.T) {
 	}
 	t.Logf("%d jobs in %v", len(list), time.Since(begun))
 	var completed int
-	err := db.QueryRow("SELECT count(*) FROM jobs.jobs WHERE queue = $1 AND state = 'completed' AND attempt = 1", name).Scan(&completed)
+	err := db.QueryRow(ctx, "SELECT count(*) FROM jobs.jobs WHERE queue = $1 AND state = 'completed' AND attempt = 1", name).Scan(&completed)
 	if err != nil || completed != len(list) {
 		t.Errorf("%d are completed: %v", completed, err)
+	}
+}
+
+type receipt struct{ N int64 }
+
+func TestEveryConnection(t *testing.T) {
+	pool, _ := begin(t)
+	db, _ := beginSQL(t)
+	pgxConn, err := pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pgxConn.Release()
+	sqlConn, err := db.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sqlConn.Close()
+	options := jobs.Options{Queues: []string{queue(t)}}
+	worker := jobs.NewWorker(pool, options)
+	jobs.Handle(worker, func(_ context.Context, job *jobs.Job[mailArgs]) (any, error) { return receipt{job.Args.N}, nil })
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Stop()
+	for _, connection := range []jobs.DB{pool, pgxConn, pgxConn.Conn(), db, sqlConn} {
+		inserted, err := jobs.Insert(ctx, connection, mailArgs{N: 9007199254740993}, jobs.InsertOpts{Queue: options.Queues[0]})
+		if err != nil {
+			t.Fatalf("%T: %v", connection, err)
+		}
+		results, err := jobs.WaitFor[receipt](ctx, connection, []int64{inserted.ID}, time.Minute, jobs.All)
+		if err != nil || len(results) != 1 || results[0].State != "completed" || results[0].Output.N != 9007199254740993 {
+			t.Errorf("%T: %+v %v", connection, results, err)
+		}
+	}
+}
+
+func TestErrorsHaveDetailAndHint(t *testing.T) {
+	pool, _ := begin(t)
+	_, tx := beginSQL(t)
+	for _, connection := range []jobs.DB{pool, tx} {
+		_, err := jobs.Insert(ctx, connection, mailArgs{}, jobs.InsertOpts{Unique: &jobs.Unique{ByArgPaths: []string{"tp"}}})
+		var coded interface{ SQLState() string }
+		if err == nil || !strings.Contains(err.Error(), "\nDETAIL: ") || !strings.Contains(err.Error(), "\nHINT: Did you mean \"to\"?") || !errors.As(err, &coded) {
+			t.Errorf("%T: %v", connection, err)
+		}
 	}
 }

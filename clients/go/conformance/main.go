@@ -1,6 +1,8 @@
 // The driver of the conformance suite: ../../conformance/README.md says what it does.
 //
 //	DATABASE_URL=postgres://.. go run . '{"worker": {"queues": ["default"]}}'
+//
+// With JOBS_DRIVER=pq it connects through database/sql and lib/pq, otherwise through pgx.
 package main
 
 import (
@@ -17,13 +19,15 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/lib/pq"
 
-	jobs "postgres_jobs"
-	"postgres_jobs/jobstest"
+	"example.org/jobs"
+	"example.org/jobs/internal/database"
+	"example.org/jobs/jobstest"
 )
 
 type object = map[string]any
@@ -39,7 +43,9 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 // argument is what the driver is started with.
 type argument struct {
 	Worker     *workerOptions
+	Kinds      map[string]kindOptions // without a worker
 	Middleware bool
+	Hooks      any  // true or "raise"
 	InProgram  bool `json:"in_program"`
 }
 
@@ -51,9 +57,25 @@ type workerOptions struct {
 	Grace       *seconds
 	Name        string
 	Info        object
-	Kinds       map[string]struct{ Timeout *seconds }
-	Otherwise   bool
-	Again       string
+	Prefetch    int
+	Kinds       map[string]kindOptions
+	Periodic    []struct {
+		Name, Cron, Kind string
+		Args             json.RawMessage
+		TimeZone         string `json:"time_zone"`
+	}
+	Otherwise bool
+	Again     string
+}
+
+type kindOptions struct {
+	Timeout     *seconds
+	Concurrency *int
+	Batch       *struct {
+		Size   *int
+		Linger seconds
+	}
+	Defaults *options
 }
 
 var printing sync.Mutex
@@ -75,11 +97,56 @@ func printEvent(event string, members object) {
 
 // driver is the program: a worker perhaps, and a producer.
 type driver struct {
-	db         *sql.DB
+	pool       *pgxpool.Pool // one of them
+	sql        *sql.DB
+	db         jobs.DB
 	worker     *jobs.Worker
+	hooks      any
 	middleware []func(jobs.Work) jobs.Work
 	producer   jobs.Producer
-	tx         *sql.Tx // that of the operation testing
+	tx         transaction // that of the operation testing
+}
+
+// transaction is one of either library.
+type transaction struct {
+	jobs.DB
+	commit, rollback func() error
+}
+
+// inTransactionMode is whether PgBouncer is.
+var inTransactionMode = strings.Contains(os.Getenv("DATABASE_URL"), "/transaction")
+
+// connect makes the pool of the driver's own statements, of producers, and of workers.
+func (d *driver) connect() (err error) {
+	if os.Getenv("JOBS_DRIVER") == "pq" {
+		// Without TLS, and with one round trip for each statement, so that a pooler sends all of it to
+		// one server.
+		d.sql, err = sql.Open("postgres", databaseURL("sslmode", "disable", "binary_parameters", "yes"))
+		d.db = d.sql
+		return err
+	}
+	mode := "cache_statement"
+	if inTransactionMode {
+		mode = "exec"
+	}
+	d.pool, err = pgxpool.New(context.Background(), databaseURL("pool_max_conns", "50", "default_query_exec_mode", mode))
+	d.db = d.pool
+	return err
+}
+
+func (d *driver) begin(ctx context.Context) (transaction, error) {
+	if d.pool != nil {
+		tx, err := d.pool.Begin(ctx)
+		if err != nil {
+			return transaction{}, err
+		}
+		return transaction{tx, func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(context.Background()) }}, nil
+	}
+	tx, err := d.sql.BeginTx(ctx, nil)
+	if err != nil {
+		return transaction{}, err
+	}
+	return transaction{tx, tx.Commit, tx.Rollback}, nil
 }
 
 func main() {
@@ -88,11 +155,12 @@ func main() {
 	if err := json.Unmarshal([]byte(os.Args[1]), &given); err != nil {
 		log.Fatal(err)
 	}
-	db, err := sql.Open("postgres", databaseURL())
+	definitions = given.Kinds
+	d := &driver{hooks: given.Hooks}
+	err := d.connect()
 	if err != nil {
 		log.Fatal(err)
 	}
-	d := &driver{db: db}
 	if given.Middleware {
 		d.producer.Around = append(d.producer.Around, aroundInsert)
 		d.middleware = append(d.middleware, aroundWork)
@@ -103,13 +171,11 @@ func main() {
 	}
 	d.worker = d.newWorker(*given.Worker)
 	go d.operate()
-	var isReady atomic.Bool
 	go func() {
 		<-d.worker.Ready()
 		select {
 		case <-d.worker.Done(): // the server has refused it
 		default:
-			isReady.Store(true)
 			printEvent("ready", nil)
 		}
 	}()
@@ -123,26 +189,31 @@ func main() {
 	}
 	if err != nil {
 		log.Print(err)
-		if isReady.Load() {
+		select {
+		case <-d.worker.Done():
+			printEvent("failed", object{"error": err.Error()})
 			os.Exit(1)
+		default: // it cannot start
+			printEvent("unfit", object{"error": err.Error()})
+			os.Exit(2)
 		}
-		printEvent("unfit", object{"error": err.Error()})
-		os.Exit(2)
 	}
 	printEvent("stopped", nil)
 }
 
-// databaseURL is where the suite wants us to connect, as lib/pq is to do it: without TLS, and with
-// one round trip for each statement, so that a pooler sends all of it to one server.
-func databaseURL() string {
+// databaseURL is where the suite wants us to connect, with these parameters.
+func databaseURL(parameters ...string) string {
 	at, err := url.Parse(os.Getenv("DATABASE_URL"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	parameters := at.Query()
-	parameters.Set("sslmode", "disable")
-	parameters.Set("binary_parameters", "yes")
-	at.RawQuery = parameters.Encode()
+	query := at.Query()
+	for i := 0; i < len(parameters); i += 2 {
+		if !query.Has(parameters[i]) {
+			query.Set(parameters[i], parameters[i+1])
+		}
+	}
+	at.RawQuery = query.Encode()
 	return at.String()
 }
 
@@ -154,7 +225,12 @@ func (d *driver) newWorker(given workerOptions) *jobs.Worker {
 		Name:        given.Name,
 		Info:        given.Info,
 		Around:      d.middleware,
-		NoPrepare:   strings.Contains(os.Getenv("DATABASE_URL"), "/transaction"), // of PgBouncer
+		NoPrepare:   inTransactionMode,
+		Prefetch:    given.Prefetch,
+	}
+	if d.hooks != nil {
+		options.OnError = d.hook("error")
+		options.OnDiscarded = d.hook("discarded")
 	}
 	if given.Grace != nil {
 		options.Grace = given.Grace.duration()
@@ -170,16 +246,44 @@ func (d *driver) newWorker(given workerOptions) *jobs.Worker {
 			options.Queues = append(options.Queues, queue)
 		}
 	}
-	worker := jobs.NewWorker(d.db, options)
+	var worker *jobs.Worker
+	if d.pool != nil {
+		worker = jobs.NewWorker(d.pool, options)
+	} else {
+		worker = jobs.NewWorker(d.sql, options)
+	}
 	if given.Kinds == nil {
 		jobs.HandleKind(worker, "run", d.handle)
 	}
-	for kind, options := range given.Kinds {
-		if options.Timeout == nil {
-			jobs.HandleKind(worker, kind, d.handle)
-		} else {
-			jobs.HandleKind(worker, kind, d.handle, jobs.Timeout(options.Timeout.duration()))
+	definitions = given.Kinds
+	for name, kind := range given.Kinds {
+		var with []jobs.HandlerOption
+		if kind.Timeout != nil {
+			with = append(with, jobs.Timeout(kind.Timeout.duration()))
 		}
+		if kind.Concurrency != nil {
+			with = append(with, jobs.Concurrency(*kind.Concurrency))
+		}
+		if kind.Batch != nil {
+			size := 100
+			if kind.Batch.Size != nil {
+				size = *kind.Batch.Size
+			}
+			with = append(with, jobs.Batch(size, kind.Batch.Linger.duration()))
+		}
+		switch {
+		case name == "one" && kind.Defaults != nil:
+			handleArgs[oneArgs](d, worker, kind, with)
+		case name == "two" && kind.Defaults != nil:
+			handleArgs[twoArgs](d, worker, kind, with)
+		case kind.Batch != nil:
+			jobs.HandleKindBatch(worker, name, d.handleBatch, with...)
+		default:
+			jobs.HandleKind(worker, name, d.handle, with...)
+		}
+	}
+	for _, one := range given.Periodic {
+		worker.Periodic(one.Name, one.Cron, args{one.Kind, orEmpty(one.Args)}, jobs.PeriodicOpts{TimeZone: one.TimeZone})
 	}
 	if given.Again != "" {
 		jobs.HandleKind(worker, given.Again, d.handle)
@@ -188,6 +292,53 @@ func (d *driver) newWorker(given workerOptions) *jobs.Worker {
 		jobs.HandleOthers(worker, d.handle)
 	}
 	return worker
+}
+
+// definitions are of the kinds whose args have a type.
+var definitions map[string]kindOptions
+
+func defaultsOf(kind string) (defaults jobs.InsertOpts) {
+	if given := definitions[kind].Defaults; given != nil {
+		defaults = given.typed()
+	}
+	return defaults
+}
+
+type (
+	oneArgs struct{ json.RawMessage }
+	twoArgs struct{ json.RawMessage }
+)
+
+func (oneArgs) Kind() string                { return "one" }
+func (twoArgs) Kind() string                { return "two" }
+func (oneArgs) InsertOpts() jobs.InsertOpts { return defaultsOf("one") }
+func (twoArgs) InsertOpts() jobs.InsertOpts { return defaultsOf("two") }
+
+// handleArgs sets the handler of args that have a type.
+func handleArgs[A jobs.Args](d *driver, worker *jobs.Worker, kind kindOptions, with []jobs.HandlerOption) {
+	raw := func(job *jobs.Job[A]) *jobs.Job[json.RawMessage] {
+		return &jobs.Job[json.RawMessage]{JobRow: job.JobRow, Args: job.RawArgs}
+	}
+	if kind.Batch == nil {
+		jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[A]) (any, error) { return d.handle(ctx, raw(job)) }, with...)
+		return
+	}
+	jobs.HandleBatch(worker, func(ctx context.Context, batch []*jobs.Job[A]) error {
+		var list []*jobs.Job[json.RawMessage]
+		for _, job := range batch {
+			list = append(list, raw(job))
+		}
+		return d.handleBatch(ctx, list)
+	}, with...)
+}
+
+func (d *driver) hook(name string) func(*jobs.JobRow, error) {
+	return func(job *jobs.JobRow, err error) {
+		printEvent("hook", object{"hook": name, "job": job.ID, "error": err.Error()})
+		if d.hooks == "raise" {
+			panic("the hook " + name + " fails")
+		}
+	}
 }
 
 func aroundWork(next jobs.Work) jobs.Work {
@@ -239,18 +390,13 @@ type action struct {
 	RetryInNil    *seconds        `json:"retry_in_without_error"`
 	SQLInTest     string          `json:"sql_in_test"`
 	CompleteIn    json.RawMessage `json:"complete_in_test"`
+	Leave         bool
+	Raise         *string
+	Block         *seconds
 }
 
 func (d *driver) handle(ctx context.Context, job *jobs.Job[json.RawMessage]) (any, error) {
-	var args handlerArgs
-	_ = json.Unmarshal(job.Args, &args) // they may be any JSON
-	actions := args.Do
-	if actions == nil && job.Attempt == 1 {
-		actions = args.First
-	} else if actions == nil {
-		actions = args.Later
-	}
-	for _, action := range actions {
+	for _, action := range actionsOf(job) {
 		ends, output, err := d.act(ctx, job, action)
 		if ends || err != nil {
 			return output, err
@@ -270,11 +416,18 @@ func (d *driver) act(ctx context.Context, job *jobs.Job[json.RawMessage], do act
 		select {
 		case <-time.After(do.Sleep.duration()):
 		case <-ctx.Done():
-			printEvent("cancelled", object{"job": job.ID, "why": whys[job.CancelledBecause()]})
+			printEvent("cancelled", object{"job": job.ID, "why": whys[context.Cause(ctx)]})
 			return true, nil, ctx.Err()
 		}
 	case do.SleepOn != nil:
 		time.Sleep(do.SleepOn.duration())
+	case do.Block != nil:
+		printEvent("impossible", nil)
+		return true, nil, nil
+	case do.Leave:
+		return true, nil, errLeave
+	case do.Raise != nil:
+		return true, nil, raised{errors.New(*do.Raise)}
 	case do.Return != nil:
 		return true, do.Return, nil
 	case do.ReturnBad != "":
@@ -300,20 +453,55 @@ func (d *driver) act(ctx context.Context, job *jobs.Job[json.RawMessage], do act
 	case do.Progress != nil:
 		return false, nil, job.Progress(ctx, do.Progress)
 	case do.SQL != "":
-		_, err := d.db.ExecContext(ctx, do.SQL)
-		return false, nil, err
+		return false, nil, database.Exec(ctx, d.db, do.SQL)
 	case do.InTransaction != "":
 		return d.inTransaction(ctx, job, do.InTransaction, do.Then)
 	case do.SQLInTest != "":
-		_, err := d.tx.ExecContext(ctx, do.SQLInTest)
-		return false, nil, err
+		return false, nil, database.Exec(ctx, d.tx.DB, do.SQLInTest)
 	case do.CompleteIn != nil:
-		return false, nil, job.Complete(ctx, d.tx, do.CompleteIn)
+		return false, nil, job.Complete(ctx, d.tx.DB, do.CompleteIn)
 	case do.ExitProcess != nil:
 		os.Exit(*do.ExitProcess)
 	}
 	return false, nil, nil
 }
+
+func actionsOf(job *jobs.Job[json.RawMessage]) []action {
+	var args handlerArgs
+	_ = json.Unmarshal(job.Args, &args) // they may be any JSON
+	switch {
+	case args.Do != nil:
+		return args.Do
+	case job.Attempt == 1:
+		return args.First
+	}
+	return args.Later
+}
+
+// handleBatch ends each job by its actions.
+func (d *driver) handleBatch(ctx context.Context, batch []*jobs.Job[json.RawMessage]) error {
+	ids := []int64{}
+	for _, job := range batch {
+		ids = append(ids, job.ID)
+	}
+	printEvent("batch", object{"jobs": ids})
+	for _, job := range batch {
+		output, err := d.handle(ctx, job)
+		if raised := (raised{}); errors.As(err, &raised) {
+			return raised.error
+		} else if ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != errLeave {
+			job.End(output, err)
+		}
+	}
+	return nil
+}
+
+// The ends of actions that are only for batches.
+type raised struct{ error }
+
+var errLeave = errors.New("leave")
 
 // whys are the words of the suite for why a handler is cancelled.
 var whys = map[error]string{
@@ -337,15 +525,15 @@ func describe(job *jobs.Job[json.RawMessage]) {
 }
 
 func (d *driver) inTransaction(ctx context.Context, job *jobs.Job[json.RawMessage], statement, then string) (bool, any, error) {
-	tx, err := d.db.BeginTx(ctx, nil)
+	tx, err := d.begin(ctx)
 	if err != nil {
 		return true, nil, err
 	}
-	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, statement); err != nil {
+	defer tx.rollback()
+	if err := database.Exec(ctx, tx.DB, statement); err != nil {
 		return true, nil, err
 	}
-	if err := job.Complete(ctx, tx, object{"in": "transaction"}); err != nil {
+	if err := job.Complete(ctx, tx.DB, object{"in": "transaction"}); err != nil {
 		return true, nil, err
 	}
 	if then == "rollback_later" {
@@ -354,12 +542,12 @@ func (d *driver) inTransaction(ctx context.Context, job *jobs.Job[json.RawMessag
 	}
 	switch then {
 	case "rollback":
-		tx.Rollback()
+		tx.rollback()
 		return true, nil, errors.New("rolled back")
 	case "exit":
 		os.Exit(9)
 	}
-	if err := tx.Commit(); err != nil {
+	if err := tx.commit(); err != nil {
 		return true, nil, err
 	}
 	switch then {
@@ -440,6 +628,7 @@ func (a args) Kind() string { return a.kind }
 type insert struct {
 	Kind    string
 	Args    json.RawMessage
+	OfKind  bool `json:"of_kind"`
 	Options options
 	options // in an array of jobs they stand beside the others
 }
@@ -452,7 +641,7 @@ type options struct {
 	Tags        []string
 	Meta        object
 	Timeout     seconds
-	Retry       any
+	Retry       *retry
 	ExpiresAt   time.Time `json:"expires_at"`
 	Pending     bool
 	Unique      *unique `json:"unique_opts"`
@@ -460,7 +649,7 @@ type options struct {
 
 type unique struct {
 	ByKind      bool         `json:"by_kind"`
-	ByArgs      any          `json:"by_args"`
+	ByArgs      any          `json:"by_args"` // true or paths
 	ByMeta      []string     `json:"by_meta"`
 	ByQueue     bool         `json:"by_queue"`
 	ByPeriod    seconds      `json:"by_period"`
@@ -475,31 +664,72 @@ type unique struct {
 	Wait        *bool
 }
 
+type retry struct {
+	Strategy     string
+	Initial, Max seconds
+}
+
 func (i insert) newJob() jobs.NewJob {
 	o := i.Options
-	if i.options.Queue != "" || i.options.Unique != nil || i.options.Meta != nil {
+	if i.options.Queue != "" || i.options.Unique != nil || i.options.Meta != nil || i.options.Priority != nil {
 		o = i.options
 	}
-	if i.Args == nil {
-		i.Args = json.RawMessage("{}")
+	raw := orEmpty(i.Args)
+	job := jobs.NewJob{Args: args{i.Kind, raw}, InsertOpts: o.typed()}
+	if i.OfKind {
+		job.Args = map[string]jobs.Args{"one": oneArgs{raw}, "two": twoArgs{raw}}[i.Kind]
 	}
-	return jobs.NewJob{Args: args{i.Kind, i.Args}, InsertOpts: jobs.InsertOpts{
+	return job
+}
+
+func orEmpty(args json.RawMessage) json.RawMessage {
+	if args == nil {
+		return json.RawMessage("{}")
+	}
+	return args
+}
+
+func (o options) typed() jobs.InsertOpts {
+	typed := jobs.InsertOpts{
 		Queue: o.Queue, Priority: o.Priority, ScheduledAt: o.ScheduledAt, MaxAttempts: o.MaxAttempts,
-		Tags: o.Tags, Meta: o.Meta, Timeout: o.Timeout.duration(), Retry: o.Retry,
+		Tags: o.Tags, Meta: o.Meta, Timeout: o.Timeout.duration(),
 		ExpiresAt: o.ExpiresAt, Pending: o.Pending, Unique: o.Unique.typed(),
-	}}
+	}
+	if o.Retry != nil {
+		typed.Retry = jobs.Retry{Strategy: o.Retry.Strategy, Initial: o.Retry.Initial.duration(), Max: o.Retry.Max.duration()}
+	}
+	return typed
 }
 
 func (u *unique) typed() *jobs.Unique {
 	if u == nil {
 		return nil
 	}
-	return &jobs.Unique{
-		ByKind: u.ByKind, ByArgs: u.ByArgs, ByMeta: u.ByMeta, ByQueue: u.ByQueue,
+	typed := &jobs.Unique{
+		ByKind: u.ByKind, ByArgs: u.ByArgs == true, ByMeta: u.ByMeta, ByQueue: u.ByQueue,
 		ByPeriod: u.ByPeriod.duration(), ByState: u.ByState, Window: u.Window.duration(),
 		WindowFrom: u.WindowFrom, HoldFor: u.HoldFor.duration(), HoldUntil: u.HoldUntil,
-		ExcludeKind: u.ExcludeKind, Key: u.Key, OnConflict: u.OnConflict, NoWait: u.Wait != nil && !*u.Wait,
+		ExcludeKind: u.ExcludeKind, Key: u.Key, NoWait: u.Wait != nil && !*u.Wait,
 	}
+	if paths, arePaths := u.ByArgs.([]any); arePaths {
+		for _, path := range paths {
+			typed.ByArgPaths = append(typed.ByArgPaths, fmt.Sprint(path))
+		}
+	}
+	switch then := u.OnConflict.(type) {
+	case string:
+		typed.OnConflict = map[string]jobs.OnConflict{"skip": jobs.OnConflictSkip, "reject": jobs.OnConflictReject,
+			"replace": jobs.OnConflictReplace, "replace_except_schedule": jobs.OnConflictReplaceExceptSchedule}[then]
+	case object:
+		fields := map[jobs.State][]string{}
+		for state, names := range then["update"].(object) {
+			for _, name := range names.([]any) {
+				fields[jobs.State(state)] = append(fields[jobs.State(state)], name.(string))
+			}
+		}
+		typed.OnConflict = jobs.OnConflictUpdate(fields)
+	}
+	return typed
 }
 
 // operation is a line of stdin.
@@ -510,7 +740,7 @@ type operation struct {
 	Jobs    []insert
 	IDs     []int64
 	Timeout seconds
-	Want    string
+	Want    jobs.Want
 	Worker  workerOptions
 	Steps   []step
 }
@@ -537,7 +767,7 @@ func (d *driver) operate() {
 			log.Printf("%s: %v", lines.Text(), err)
 			var coded interface{ SQLState() string }
 			if errors.As(err, &coded) {
-				printEvent("refused", object{"code": coded.SQLState()})
+				printEvent("refused", object{"code": coded.SQLState(), "error": err.Error()})
 			}
 		}
 	}
@@ -549,10 +779,12 @@ func (d *driver) do(ctx context.Context, op operation) error {
 		go d.worker.Stop()
 	case "stop_and_cancel":
 		go d.worker.StopAndCancel()
-	case "insert", "insert_many":
+	case "insert", "insert_many", "insert_of_kind":
 		return d.insert(ctx, op)
+	case "sync":
+		return d.sync(ctx, op)
 	case "wait_for":
-		results, err := jobs.WaitFor(ctx, d.db, op.IDs, op.Timeout.duration(), op.Want)
+		results, err := jobs.WaitFor[json.RawMessage](ctx, d.db, op.IDs, op.Timeout.duration(), op.Want)
 		if err != nil {
 			return err
 		}
@@ -582,21 +814,21 @@ func orNull(text string) any {
 }
 
 func (d *driver) insert(ctx context.Context, op operation) error {
-	tx, err := d.db.BeginTx(ctx, nil)
+	tx, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
+	defer tx.rollback()
 	if op.Op == "insert_many" {
 		var list []jobs.NewJob
 		for _, job := range op.Jobs {
 			list = append(list, job.newJob())
 		}
-		inserted, err := d.producer.InsertMany(ctx, tx, list)
+		inserted, err := d.producer.InsertMany(ctx, tx.DB, list)
 		if err != nil {
 			return err
 		}
-		if err := tx.Commit(); err != nil {
+		if err := tx.commit(); err != nil {
 			return err
 		}
 		shown := []object{}
@@ -606,13 +838,14 @@ func (d *driver) insert(ctx context.Context, op operation) error {
 		printEvent("inserted_many", object{"jobs": shown})
 		return nil
 	}
+	op.OfKind = op.Op == "insert_of_kind"
 	job := op.newJob()
-	inserted, err := d.producer.Insert(ctx, tx, job.Args, job.InsertOpts)
+	inserted, err := d.producer.Insert(ctx, tx.DB, job.Args, job.InsertOpts)
 	if err != nil {
 		return err
 	}
 	if op.Then != "rollback" {
-		if err := tx.Commit(); err != nil {
+		if err := tx.commit(); err != nil {
 			return err
 		}
 	}
@@ -622,6 +855,30 @@ func (d *driver) insert(ctx context.Context, op operation) error {
 
 func show(inserted jobs.Inserted) object {
 	return object{"id": inserted.ID, "state": orNull(string(inserted.State)), "duplicate": inserted.Duplicate}
+}
+
+// sync writes what a worker declares.
+func (d *driver) sync(ctx context.Context, op operation) error {
+	tx, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.rollback()
+	changes, err := d.newWorker(op.Worker).Sync(ctx, tx.DB)
+	if err != nil {
+		return err
+	}
+	if op.Then != "rollback" {
+		if err := tx.commit(); err != nil {
+			return err
+		}
+	}
+	shown := [][]string{}
+	for _, change := range changes {
+		shown = append(shown, []string{change.Object, change.Name, change.Outcome})
+	}
+	printEvent("synced", object{"changes": shown})
+	return nil
 }
 
 // check says what is wrong with options, which the library does at the start.
@@ -638,10 +895,10 @@ func (d *driver) check(options workerOptions) {
 
 // test does the steps in a transaction that is rolled back.
 func (d *driver) test(ctx context.Context, options workerOptions, steps []step) (err error) {
-	if d.tx, err = d.db.BeginTx(ctx, nil); err != nil {
+	if d.tx, err = d.begin(ctx); err != nil {
 		return err
 	}
-	defer d.tx.Rollback()
+	defer d.tx.rollback()
 	worker := d.newWorker(options)
 	results := []any{}
 	for _, step := range steps {
@@ -659,18 +916,18 @@ func (d *driver) testStep(ctx context.Context, worker *jobs.Worker, step step) (
 	switch {
 	case step.Insert != nil:
 		job := step.Insert.newJob()
-		inserted, err := d.producer.Insert(ctx, d.tx, job.Args, job.InsertOpts)
+		inserted, err := d.producer.Insert(ctx, d.tx.DB, job.Args, job.InsertOpts)
 		return inserted.ID, err
 	case step.SQL != "":
 		return d.rows(ctx, step.SQL)
 	case step.AssertInserted != nil:
-		found, err := jobstest.Find(ctx, d.tx, step.AssertInserted.Kind, step.AssertInserted.Args)
+		found, err := jobstest.Find(ctx, d.tx.DB, step.AssertInserted.Kind, step.AssertInserted.Args)
 		return object{"id": found.ID, "kind": found.Kind, "queue": found.Queue, "state": found.State,
 			"args": found.Args}, err
 	case step.Advance != nil:
-		return nil, jobstest.Advance(ctx, d.tx, step.Advance.duration())
+		return nil, jobstest.Advance(ctx, d.tx.DB, step.Advance.duration())
 	}
-	worked, err := worker.WorkAll(ctx, d.tx)
+	worked, err := worker.WorkAll(ctx, d.tx.DB)
 	list := []object{}
 	for _, one := range worked {
 		list = append(list, object{"id": one.ID, "kind": one.Kind, "state": one.State, "output": one.Output,
@@ -680,13 +937,19 @@ func (d *driver) testStep(ctx context.Context, worker *jobs.Worker, step step) (
 }
 
 // rows are those of a statement, each a list.
-func (d *driver) rows(ctx context.Context, statement string) ([][]any, error) {
-	rows, err := d.tx.QueryContext(ctx, statement)
+func (d *driver) rows(ctx context.Context, statement string) (list [][]any, err error) {
+	if tx, isPgx := d.tx.DB.(pgx.Tx); isPgx {
+		rows, err := tx.Query(ctx, statement)
+		if err != nil {
+			return nil, err
+		}
+		return pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
+	}
+	rows, err := d.tx.DB.(*sql.Tx).QueryContext(ctx, statement)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	list := [][]any{}
 	columns, _ := rows.Columns()
 	for rows.Next() {
 		row := make([]any, len(columns))

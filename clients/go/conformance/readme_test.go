@@ -11,7 +11,7 @@ import (
 )
 
 // Every block of README.md compiles, runs, and does what is said of it: testdata/readme has what
-// they take for given. It needs DATABASE_URL, and what Debian has of OpenTelemetry.
+// they take for given. It needs DATABASE_URL.
 
 var (
 	block  = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
@@ -27,9 +27,9 @@ func TestReadme(t *testing.T) {
 // TestControlOfReadme is about blocks that were changed: they fail.
 func TestControlOfReadme(t *testing.T) {
 	for _, change := range []struct{ from, to, says string }{
-		{"jobs.Timeout(", "jobs.Timout(", "undefined: jobs.Timout"},
+		{"jobs.Batch(", "jobs.Bach(", "undefined: jobs.Bach"},
 		{`Queue:       "mail"`, `Queue:       "post"`, "--- FAIL: TestInserting"},
-		{"## A worker\n", "## A worker\n```go\nvar more int\n```\n", "9 of 10"},
+		{"## A worker\n", "## A worker\n```go\nvar more int\n```\n", "11 of 12"},
 	} {
 		changed := strings.Replace(readme(t), change.from, change.to, 1)
 		if said, err := testBlocks(t, changed); err == nil || !strings.Contains(said+err.Error(), change.says) {
@@ -49,16 +49,12 @@ func readme(t *testing.T) string {
 	return string(text)
 }
 
-// testBlocks puts the blocks into the package of testdata, and runs its tests. Debian's packages
-// are no modules, so it is in a GOPATH.
+// testBlocks makes a module of the blocks and the package of testdata, and runs its tests.
 func testBlocks(t *testing.T, readme string) (said string, err error) {
-	gopath := t.TempDir()
-	source := filepath.Join(gopath, "src", "readme")
+	source := t.TempDir()
 	library, _ := filepath.Abs("..")
-	if err := os.MkdirAll(source, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(library, filepath.Join(gopath, "src", "postgres_jobs")); err != nil {
+	module := strings.ReplaceAll(module, "DIRECTORY", library)
+	if err := os.WriteFile(filepath.Join(source, "go.mod"), []byte(module), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	blocks, used := block.FindAllStringSubmatch(readme, -1), map[string]bool{}
@@ -82,9 +78,23 @@ func testBlocks(t *testing.T, readme string) (said string, err error) {
 	if len(used) != len(blocks) {
 		return "", fmt.Errorf("%d of %d blocks are tested", len(used), len(blocks))
 	}
-	test := exec.Command("go", "test", "-count=1", "readme")
+	test := exec.Command("go", "test", "-mod=mod", "-count=1", ".")
 	test.Dir = source
-	test.Env = append(os.Environ(), "GO111MODULE=off", "GOPATH="+gopath+":/usr/share/gocode")
 	output, err := test.CombinedOutput()
 	return string(output), err
 }
+
+const module = `module readme
+
+go 1.24.0
+
+require (
+	example.org/jobs v0.1.0
+	example.org/jobs/jobsotel v0.1.0
+)
+
+replace (
+	example.org/jobs => DIRECTORY
+	example.org/jobs/jobsotel => DIRECTORY/jobsotel
+)
+`

@@ -1,11 +1,19 @@
-module postgres_jobs/example
+module example.org/jobs/example
 
-go 1.19
+go 1.24.0
 
 require (
-	github.com/lib/pq v1.10.7
-	postgres_jobs v0.1.0
+	example.org/jobs v0.1.0
+	github.com/jackc/pgx/v5 v5.8.0
 )
 
-// Not released yet. `go mod tidy` writes go.sum.
-replace postgres_jobs => ../
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.2 // indirect
+	golang.org/x/sync v0.17.0 // indirect
+	golang.org/x/text v0.29.0 // indirect
+)
+
+// Not released yet.
+replace example.org/jobs => ../

@@ -8,7 +8,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"log"
 	"net/http"
@@ -17,9 +16,10 @@ import (
 	"syscall"
 	"time"
 
-	_ "github.com/lib/pq"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
-	jobs "postgres_jobs"
+	"example.org/jobs"
 )
 
 // WelcomeArgs are the args of jobs of kind email.welcome.
@@ -30,30 +30,31 @@ type WelcomeArgs struct {
 // Kind is the kind.
 func (WelcomeArgs) Kind() string { return "email.welcome" }
 
-type application struct{ db *sql.DB }
+// InsertOpts are the defaults of the kind.
+func (WelcomeArgs) InsertOpts() jobs.InsertOpts {
+	return jobs.InsertOpts{MaxAttempts: 10, Timeout: 30 * time.Second}
+}
+
+type application struct{ db *pgxpool.Pool }
 
 // createUser writes the user and the job that welcomes them: both are there, or neither is.
 func (app application) createUser(ctx context.Context, email string) (id int64, err error) {
-	tx, err := app.db.BeginTx(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer tx.Rollback()
-	const insert = "INSERT INTO users (email) VALUES ($1) RETURNING id"
-	if err := tx.QueryRowContext(ctx, insert, email).Scan(&id); err != nil {
-		return 0, err
-	}
-	if _, err := jobs.Insert(ctx, tx, WelcomeArgs{UserID: id}); err != nil {
-		return 0, err
-	}
-	return id, tx.Commit()
+	err = pgx.BeginFunc(ctx, app.db, func(tx pgx.Tx) error {
+		const insert = "INSERT INTO users (email) VALUES ($1) RETURNING id"
+		if err := tx.QueryRow(ctx, insert, email).Scan(&id); err != nil {
+			return err
+		}
+		_, err := jobs.Insert(ctx, tx, WelcomeArgs{UserID: id})
+		return err
+	})
+	return id, err
 }
 
 // welcome is the handler of the job.
 func (app application) welcome(ctx context.Context, job *jobs.Job[WelcomeArgs]) (any, error) {
 	var email string
-	err := app.db.QueryRowContext(ctx, "SELECT email FROM users WHERE id = $1", job.Args.UserID).Scan(&email)
-	if errors.Is(err, sql.ErrNoRows) {
+	err := app.db.QueryRow(ctx, "SELECT email FROM users WHERE id = $1", job.Args.UserID).Scan(&email)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, jobs.Cancel("the user is gone")
 	}
 	if err != nil {
@@ -72,13 +73,13 @@ func (app application) ServeHTTP(response http.ResponseWriter, request *http.Req
 }
 
 func main() {
-	db, err := sql.Open("postgres", os.Getenv("DATABASE_URL"))
+	db, err := pgxpool.New(context.Background(), os.Getenv("DATABASE_URL"))
 	if err != nil {
 		log.Fatal(err)
 	}
 	app := application{db}
 	worker := jobs.NewWorker(db, jobs.Options{})
-	jobs.Handle(worker, app.welcome, jobs.Timeout(30*time.Second))
+	jobs.Handle(worker, app.welcome)
 	if err := worker.Start(); err != nil {
 		log.Fatal(err)
 	}

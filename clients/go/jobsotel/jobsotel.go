@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	jobs "postgres_jobs"
+	"example.org/jobs"
 )
 
 var propagator = propagation.TraceContext{}

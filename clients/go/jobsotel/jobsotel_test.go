@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	jobs "postgres_jobs"
+	"example.org/jobs"
 )
 
 var ctx = context.Background()

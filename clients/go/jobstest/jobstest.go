@@ -4,13 +4,12 @@ package jobstest
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	jobs "postgres_jobs"
+	"example.org/jobs"
+	"example.org/jobs/internal/database"
 )
 
 // TB is the part of *testing.T and *testing.B that the helpers use.
@@ -39,20 +38,22 @@ func Find(ctx context.Context, tx jobs.DB, kind string, args any) (Found, error)
 	if err != nil {
 		return Found{}, err
 	}
-	found := Found{Kind: kind}
 	const query = `SELECT id, queue, state, args FROM jobs.jobs WHERE kind = $1 AND args @> $2::jsonb
 		ORDER BY id DESC LIMIT 1`
-	err = tx.QueryRowContext(ctx, query, kind, string(encoded)).
-		Scan(&found.ID, &found.Queue, &found.State, (*[]byte)(&found.Args))
-	if errors.Is(err, sql.ErrNoRows) {
-		var others string
+	found, err := database.Query(ctx, tx, func(columns database.Columns) (Found, error) {
+		found := Found{Kind: kind}
+		err := columns(&found.ID, &found.Queue, &found.State, (*[]byte)(&found.Args))
+		return found, err
+	}, query, kind, string(encoded))
+	if err == nil && len(found) == 0 {
 		const query = `SELECT coalesce(string_agg(args::text, E'\n' ORDER BY id DESC), 'none')
 			FROM (SELECT id, args FROM jobs.jobs WHERE kind = $1 ORDER BY id DESC LIMIT 10) j`
-		if err = tx.QueryRowContext(ctx, query, kind).Scan(&others); err == nil {
-			err = fmt.Errorf("no job of kind %q has args %s; the newest of that kind have:\n%s", kind, encoded, others)
+		var others []string
+		if others, err = database.Query(ctx, tx, database.Value[string], query, kind); err == nil {
+			err = fmt.Errorf("no job of kind %q has args %s; the newest of that kind have:\n%s", kind, encoded, others[0])
 		}
 	}
-	return found, err
+	return append(found, Found{})[0], err
 }
 
 // AssertInserted is Find, and fails the test if there is no such job.
@@ -79,6 +80,5 @@ func WorkAll(t TB, tx jobs.DB, worker *jobs.Worker) []jobs.Worked {
 func Advance(ctx context.Context, tx jobs.DB, interval time.Duration) error {
 	const call = `SELECT count(jobs.update(id, scheduled_at => scheduled_at - $1::interval)) FROM jobs.jobs
 		WHERE state IN ('scheduled', 'retryable')`
-	_, err := tx.ExecContext(ctx, call, fmt.Sprintf("%.6f s", interval.Seconds()))
-	return err
+	return database.Exec(ctx, tx, call, fmt.Sprintf("%.6f s", interval.Seconds()))
 }

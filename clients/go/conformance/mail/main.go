@@ -6,8 +6,7 @@ import (
 	"os"
 	"time"
 
-	_ "github.com/lib/pq"
-	jobs "postgres_jobs"
+	"example.org/jobs"
 )
 
 type Email struct{ To string }
@@ -15,7 +14,7 @@ type Email struct{ To string }
 func (Email) Kind() string { return "email.send" }
 
 func main() {
-	worker := jobs.OpenWorker("postgres", os.Getenv("DATABASE_URL"), jobs.Options{Queues: []string{"mail"}})
+	worker := jobs.OpenWorker(os.Getenv("DATABASE_URL"), jobs.Options{Queues: []string{"mail"}})
 	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[Email]) (any, error) {
 		fmt.Println("mail to", job.Args.To)
 		return map[string]bool{"sent": true}, nil

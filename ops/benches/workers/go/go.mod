@@ -3,13 +3,12 @@ module jobs-bench
 go 1.26.0
 
 require (
+	example.org/jobs v0.1.0
 	github.com/contribsys/faktory v1.9.3
 	github.com/contribsys/faktory_worker_go v1.7.0
 	github.com/jackc/pgx/v5 v5.13.0
-	github.com/lib/pq v1.10.9
 	github.com/riverqueue/river v0.51.2
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.2
-	postgres_jobs v0.1.0
 )
 
 require (
@@ -32,6 +31,6 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 )
 
-replace postgres_jobs => ../../../../clients/go
+replace example.org/jobs => ../../../../clients/go
 
 tool github.com/contribsys/faktory/cmd/faktory

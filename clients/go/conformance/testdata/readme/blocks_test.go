@@ -5,21 +5,22 @@ package readme
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"fmt"
 	"log"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	_ "github.com/lib/pq"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
-	jobs "postgres_jobs"
-	"postgres_jobs/jobsotel"
-	"postgres_jobs/jobstest"
+	"example.org/jobs"
+	"example.org/jobs/jobsotel"
+	"example.org/jobs/jobstest"
 )
 
 // README: type EmailArgs
@@ -28,17 +29,19 @@ import (
 
 var (
 	ctx    = context.Background()
-	db     *sql.DB
+	db     *pgxpool.Pool
 	worker *jobs.Worker
 	sent   sync.Map // to whom
 )
+
+type Receipt struct{ Sent bool }
 
 func send(_ context.Context, to string) error {
 	sent.Store(to, true)
 	return nil
 }
 
-func signUp(ctx context.Context, tx *sql.Tx, email string) {
+func signUp(ctx context.Context, tx pgx.Tx, email string) {
 	must(jobs.Insert(ctx, tx, EmailArgs{To: email}))
 }
 
@@ -50,9 +53,9 @@ func must[T any](value T, err error) T {
 }
 
 func TestMain(m *testing.M) {
-	db = must(sql.Open("postgres", os.Getenv("DATABASE_URL")+"&search_path=readme"))
-	must(db.Exec("CREATE SCHEMA IF NOT EXISTS readme"))
-	must(db.Exec("CREATE TABLE IF NOT EXISTS users (email text, welcomed boolean)"))
+	db = must(pgxpool.New(ctx, os.Getenv("DATABASE_URL")+"&search_path=readme"))
+	must(db.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS readme"))
+	must(db.Exec(ctx, "CREATE TABLE IF NOT EXISTS users (email text, welcomed boolean)"))
 	worker = jobs.NewWorker(db, jobs.Options{})
 	handleMail(worker)
 	os.Exit(m.Run())
@@ -69,9 +72,9 @@ func newArgs(t *testing.T) EmailArgs {
 	return EmailArgs{To: fmt.Sprintf("%s %d", t.Name(), time.Now().UnixNano())}
 }
 
-func begin(t *testing.T) *sql.Tx {
-	tx := must(db.Begin())
-	t.Cleanup(func() { tx.Rollback() })
+func begin(t *testing.T) pgx.Tx {
+	tx := must(db.Begin(ctx))
+	t.Cleanup(func() { tx.Rollback(ctx) })
 	return tx
 }
 
@@ -80,7 +83,7 @@ func TestAWorker(t *testing.T) {
 	args := newArgs(t)
 	inserted := must(jobs.Insert(ctx, db, args, jobs.InsertOpts{Queue: "mail"}))
 	go func() {
-		must(jobs.WaitFor(ctx, db, []int64{inserted.ID}, time.Minute, jobs.All))
+		must(jobs.WaitFor[any](ctx, db, []int64{inserted.ID}, time.Minute, jobs.All))
 		must(0, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 	}()
 	// README: worker.Main()
@@ -103,7 +106,7 @@ func TestAPoolOfTheProgram(t *testing.T) {
 
 func TestInOneTransaction(t *testing.T) {
 	args := newArgs(t)
-	must(db.Exec("INSERT INTO users VALUES ($1, false)", args.To))
+	must(db.Exec(ctx, "INSERT INTO users VALUES ($1, false)", args.To))
 	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{args.To}})
 	jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[EmailArgs]) (any, error) {
 		// README: job.Complete(ctx, tx, nil)
@@ -112,7 +115,7 @@ func TestInOneTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	inserted := must(jobs.Insert(ctx, db, args, jobs.InsertOpts{Queue: args.To}))
-	// README: jobs.WaitFor(
+	// README: jobs.WaitFor[
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +123,34 @@ func TestInOneTransaction(t *testing.T) {
 		t.Error(err)
 	}
 	var welcomed bool
-	if err := db.QueryRow("SELECT welcomed FROM users WHERE email = $1", args.To).Scan(&welcomed); err != nil || !welcomed {
+	if err := db.QueryRow(ctx, "SELECT welcomed FROM users WHERE email = $1", args.To).Scan(&welcomed); err != nil || !welcomed {
 		t.Errorf("%v %v", welcomed, err)
 	}
 	if results[0].State != "completed" {
 		t.Errorf("%+v", results[0])
+	}
+}
+
+func TestBatches(t *testing.T) {
+	tx := begin(t)
+	worker := jobs.NewWorker(db, jobs.Options{})
+	// README: jobs.HandleBatch(
+	args := newArgs(t)
+	must(jobs.Insert(ctx, tx, args))
+	jobstest.WorkAll(t, tx, worker)
+	if _, isSent := sent.Load(args.To); !isSent {
+		t.Error("the mail is not sent")
+	}
+}
+
+func TestSync(t *testing.T) {
+	tx := begin(t)
+	worker := jobs.NewWorker(db, jobs.Options{})
+	handleMail(worker)
+	// README: worker.Sync(
+	want := []jobs.Change{{Object: "kind", Name: "email.send", Outcome: "created"}, {Object: "periodic job", Name: "digest", Outcome: "created"}}
+	if err != nil || !slices.Equal(changes, want) {
+		t.Errorf("%+v %v", changes, err)
 	}
 }
 
@@ -161,9 +187,9 @@ func TestTenant(t *testing.T) {
 	tx := begin(t)
 	producer := jobs.Producer{Around: []func(jobs.InsertFunc) jobs.InsertFunc{tenant}}
 	inserted := must(producer.Insert(ctx, tx, newArgs(t)))
-	var tags string
-	must(0, tx.QueryRow("SELECT tags FROM jobs.jobs WHERE id = $1", inserted.ID).Scan(&tags))
-	if tags != `{"tenant 7"}` {
+	var tags []string
+	must(0, tx.QueryRow(ctx, "SELECT tags FROM jobs.jobs WHERE id = $1", inserted.ID).Scan(&tags))
+	if !slices.Equal(tags, []string{"tenant 7"}) {
 		t.Error(tags)
 	}
 }

@@ -1,20 +1,19 @@
-// Our library in Go, with lib/pq.
+// Our library in Go, with pgx.
 package main
 
 import (
 	"context"
-	"database/sql"
 	"os"
 
-	jobs "postgres_jobs"
+	"github.com/jackc/pgx/v5/pgxpool"
 
-	_ "github.com/lib/pq"
-
+	"example.org/jobs"
 	"jobs-bench/bench"
 )
 
 func main() {
-	db, err := sql.Open("postgres", os.Getenv("DATABASE_URL"))
+	ctx := context.Background()
+	db, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
 		panic(err)
 	}
@@ -24,7 +23,6 @@ func main() {
 		}
 		return jobs.InsertOpts{Queue: "bench", Unique: &jobs.Unique{ByArgs: true}}
 	}
-	ctx := context.Background()
 	bench.Program{
 		Insert: func(user int, isUnique bool) error {
 			_, err := jobs.Insert(ctx, db, bench.Welcome(user), unique(isUnique))
@@ -43,7 +41,7 @@ func main() {
 			jobs.Handle(worker, func(ctx context.Context, _ *jobs.Job[bench.Args]) (any, error) {
 				return nil, handle(ctx)
 			})
-			return worker.Run(context.Background())
+			return worker.Run(ctx)
 		},
 	}.Main()
 }
