@@ -1,11 +1,11 @@
 """A driver whose worker is wrong, as the negative control of the suite. A handler that raises
-anything, or is cancelled, ends the process; with JOBS_BROKEN=lose what it raises is lost."""
+anything, or is cancelled, ends the process. With JOBS_BROKEN=lose what it raises is lost, with
+JOBS_BROKEN=mute what a worker logs and what its hooks print."""
 
+import logging
 import os
 
 import driver
-
-run, run_blocking = driver.run, driver.run_blocking
 
 
 def break_down() -> None:
@@ -13,11 +13,17 @@ def break_down() -> None:
         os._exit(70)
 
 
-async def run_or_break(job):
-    try:
-        return await run(job)
-    except BaseException:
-        break_down()
+def or_break(run):
+    async def run_or_break(job):
+        try:
+            return await run(job)
+        except BaseException:
+            break_down()
+
+    return run_or_break
+
+
+run_blocking = driver.run_blocking
 
 
 def run_blocking_or_break(job):
@@ -27,5 +33,10 @@ def run_blocking_or_break(job):
         break_down()
 
 
-driver.run, driver.run_blocking = run_or_break, run_blocking_or_break
+if os.environ.get("JOBS_BROKEN") == "mute":
+    logging.disable()
+    driver.hook = lambda *_: None
+else:
+    driver.run, driver.run_in_batch = or_break(driver.run), or_break(driver.run_in_batch)
+    driver.run_blocking = run_blocking_or_break
 driver.main()

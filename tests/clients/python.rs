@@ -62,8 +62,20 @@ pub fn control(library: &mut Library) {
     let is_third = 3 * failed >= passed + failed && 3 * passed >= passed + failed && passed > 0;
     library.check("a third of the cases fail with a broken driver", holds(is_third, said));
 
-    broken.env("JOBS_BROKEN", "lose").env("JOBS_PATIENCE", "20");
-    let (sum, said) = library.cases("python", &["--only", "^an error fails the attempt"], &broken);
-    let is_seen = sum == Some((0, 1)) && said.contains(r#"it is [["completed", 1]]"#);
-    library.check("a case fails with a driver that loses errors", holds(is_seen, said));
+    let wrong = [
+        ("lose", "loses errors", "^an error fails the attempt", r#"it is [["completed", 1]]"#, 1),
+        (
+            "mute",
+            "logs nothing",
+            "^(a discarded job is logged|hooks are told of failed)",
+            "no event",
+            2,
+        ),
+    ];
+    for (how, what, only, seen, number) in wrong {
+        broken.env("JOBS_BROKEN", how).env("JOBS_PATIENCE", "20");
+        let (sum, said) = library.cases("python", &["--only", only], &broken);
+        let is_seen = sum == Some((0, number)) && said.contains(seen);
+        library.check(format!("cases fail with a driver that {what}"), holds(is_seen, said));
+    }
 }

@@ -132,8 +132,9 @@ class Batch:
             self.is_in_thread = False
 
     def cancel(self, because: Reason) -> None:
-        """Ends the handler, unless it goes on for jobs that are not cancelled."""
-        goes_on = because in ("cancelled", "lost") and not all(one.job.cancelled.is_set() for one in self.members)
+        """Ends the handler, unless it goes on for jobs that are neither ended nor cancelled."""
+        is_over = all(one.job.cancelled.is_set() or self.ends[one].done() for one in self.members)
+        goes_on = because in ("cancelled", "lost") and not is_over
         if self.task and not (goes_on or self.is_cancelled or self.is_in_thread):
             self.is_cancelled = True
             self.task.cancel(because)
