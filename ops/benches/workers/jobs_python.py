@@ -1,6 +1,7 @@
 """Our library in Python; and what the workers in all languages work on."""
 
 import asyncio
+import os
 
 import bench
 import psycopg
@@ -30,7 +31,7 @@ async def send():
 async def work(concurrency, handle):
     from postgres_jobs import Worker
 
-    worker = Worker(bench.URL, queues=["bench"], concurrency=concurrency)
+    worker = Worker(bench.URL, queues=["bench"], concurrency=concurrency, prefetch=int(os.environ.get("PREFETCH", "0")))
     worker.kind("bench")(handle)
     await worker.start()
     await asyncio.Event().wait()

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"os"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -37,7 +38,8 @@ func main() {
 			return err
 		},
 		Work: func(concurrency int, handle func(context.Context) error) error {
-			worker := jobs.NewWorker(db, jobs.Options{Queues: []string{"bench"}, Concurrency: concurrency})
+			prefetch, _ := strconv.Atoi(os.Getenv("PREFETCH"))
+			worker := jobs.NewWorker(db, jobs.Options{Queues: []string{"bench"}, Concurrency: concurrency, Prefetch: prefetch})
 			jobs.Handle(worker, func(ctx context.Context, _ *jobs.Job[bench.Args]) (any, error) {
 				return nil, handle(ctx)
 			})
