@@ -58,7 +58,7 @@ export class Attempt {
   /** Calls back after so many seconds, unless it begins before. */
   waitAtMost(seconds: number, onEnd: () => void): void {
     this.stopWaiting();
-    if (seconds <= MOST_SECONDS) this.#timer = setTimeout(onEnd, Math.max(seconds, 0) * 1000);
+    if (seconds <= MOST_SECONDS) this.#timer = setTimeout(onEnd, Math.ceil(Math.max(seconds, 0) * 1000));
   }
 
   stopWaiting(): void {

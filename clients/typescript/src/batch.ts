@@ -51,7 +51,7 @@ export class Batch {
 
   /** The job has ended, perhaps without having joined. */
   leave(job: Job<any>): void {
-    if (this.#members.some((member) => member.job === job)) return;
+    if (this.#isRunning || this.#members.some((member) => member.job === job)) return;
     this.#absent++;
     this.#begin();
   }

@@ -22,8 +22,9 @@ export function hinted(error: any, hint: string | undefined): unknown {
   return error;
 }
 
-/** The error of a producer's call, with what to do. */
-export const ofProducer = (error: any, rights: string, role?: string): unknown => hinted(error, hintFor(error?.code, rights, role));
+/** The error of a producer's call, with what to do. Drizzle wraps that of the driver. */
+export const ofProducer = (error: any, rights: string, role?: string): unknown =>
+  hinted(error, hintFor(error?.code ?? error?.cause?.code, rights, role));
 
 /** What to do about an error of a connection that has never worked; undefined if trying again can help. */
 export function firstHint({ code, message }: any, role?: string): string | undefined {

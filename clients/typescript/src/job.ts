@@ -10,9 +10,13 @@ export const jobRows = (jobs: string): string =>
     extract(epoch from deadline_at - attempted_at) as whole,
     extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
 
-/** The row of a job, and whether it counts as completed in a transaction: for handlers in threads. */
-export let rowOf: (job: Job<any>) => JobRow;
-export let setCompleted: (job: Job<any>, isCompleted: boolean) => void;
+/** What a job keeps to itself, but shows to handlers in threads. A program can load this package twice. */
+export const INNER = Symbol.for("postgres-jobs.inner");
+
+interface Inner {
+  row: JobRow;
+  isCompleted: boolean;
+}
 
 /** The job that a handler gets. */
 export class Job<Args = unknown> {
@@ -37,14 +41,8 @@ export class Job<Args = unknown> {
   readonly attemptedAt: Date;
   /** When the attempt is over, in this machine's clock; null if it has no limit. */
   readonly deadline: Date | null;
-  #isCompleted = false;
-  readonly #row: JobRow;
+  readonly #inner: Inner;
   readonly #progress: (value: string) => Promise<void>;
-
-  static {
-    rowOf = (job) => job.#row;
-    setCompleted = (job, isCompleted) => (job.#isCompleted = isCompleted);
-  }
 
   constructor(
     row: JobRow,
@@ -58,13 +56,17 @@ export class Job<Args = unknown> {
     this.scheduledAt = new Date(row.scheduled_at);
     this.attemptedAt = new Date(row.attempted_at);
     this.deadline = row.left === null ? null : new Date(Date.now() + row.left * 1000);
-    this.#row = row;
+    this.#inner = { row, isCompleted: false };
     this.#progress = progress;
   }
 
   /** Whether the handler has completed the job in a transaction of its own. */
   get isCompleted(): boolean {
-    return this.#isCompleted;
+    return this.#inner.isCompleted;
+  }
+
+  get [INNER](): Inner {
+    return this.#inner;
   }
 
   /** Stores progress, any JSON, which `jobs.jobs` shows, and renews the lease. */
@@ -78,14 +80,14 @@ export class Job<Args = unknown> {
    * was committed.
    */
   async complete(transaction: Database, output?: unknown): Promise<void> {
-    const values: Value[] = [String(this.id), String(this.#row.token), output === undefined ? null : toJson(output)];
+    const values: Value[] = [String(this.id), String(this.#inner.row.token), output === undefined ? null : toJson(output)];
     const complete = "jobs.complete($1::text::bigint, $2::text::bigint, nullif($3::text::jsonb, 'null'))";
     // Set before the call: from then on the job is locked, and no heartbeat may wait for that.
-    this.#isCompleted = true;
+    this.#inner.isCompleted = true;
     try {
       await rows(transaction, `select to_json(${complete})::text as row`, values, "worker");
     } catch (error) {
-      this.#isCompleted = false;
+      this.#inner.isCompleted = false;
       throw error;
     }
   }

@@ -6,6 +6,7 @@ import { elementOf, FINISH } from "./finisher.js";
 import { RESULTS, type JobResult, type State } from "./insert.js";
 import { jobRows, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
+import { toKind, type Kind } from "./kind.js";
 import type { Worker } from "./worker.js";
 
 const INSERTED = `select json_build_object('id', id, 'kind', kind, 'queue', queue, 'state', state, 'args', args)::text as row
@@ -18,7 +19,7 @@ const ADVANCE = `select to_json(jobs.update(id, scheduled_at => scheduled_at - $
 const MOST_ATTEMPTS = 1_000;
 
 /** A job found by `assertInserted`. */
-export interface Found<Args = any> {
+export interface Found<Args = unknown> {
   id: number;
   kind: string;
   queue: string;
@@ -27,11 +28,12 @@ export interface Found<Args = any> {
 }
 
 /** Returns the newest job of the kind with at least these args. Throws an AssertionError if there is none. */
-export async function assertInserted<Args = any>(
+export async function assertInserted<Args = unknown>(
   transaction: Database,
-  kind: string,
+  given: string | Kind<Args>,
   args: unknown = {},
 ): Promise<Found<Args>> {
+  const kind = toKind(given).name;
   const [found] = await rows(transaction, INSERTED, [kind, toJson(args)]);
   if (found) return found;
   const others = await rows(transaction, OF_KIND, [kind]);

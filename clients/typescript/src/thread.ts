@@ -11,6 +11,8 @@ const module = await import(workerData);
 const handler: Handler<any> = module.default?.default ?? module.default;
 if (typeof handler !== "function") throw new TypeError(`${workerData} has no default export that is a function`);
 
+const isAborted = Object.getOwnPropertyDescriptor(AbortSignal.prototype, "aborted")!.get!;
+
 let running: Attempt | undefined;
 const asked = new Map<number, { resolve(): void; reject(error: Error): void }>();
 let questions = 0;
@@ -45,10 +47,9 @@ async function run(row: JobRow): Promise<void> {
     await complete(transaction, output).catch((error) => ask({ isCompleted: false }).then(() => Promise.reject(error)));
   };
   // A handler that computes gets no messages, unless it looks at its signal.
-  const { get } = Object.getOwnPropertyDescriptor(AbortSignal.prototype, "aborted")!;
   const aborted = () => {
     for (let message; (message = receiveMessageOnPort(port)); ) receive(message.message);
-    return get!.call(job.signal);
+    return isAborted.call(job.signal);
   };
   Object.defineProperty(job.signal, "aborted", { get: aborted });
   const result = await attempt.run(() => handler(job, job.signal));

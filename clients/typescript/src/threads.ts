@@ -3,7 +3,7 @@ import { pathToFileURL } from "node:url";
 import { Worker as NodeWorker } from "node:worker_threads";
 import type { Handler, Reason } from "./attempt.js";
 import { outcomeOf, type Result } from "./endings.js";
-import { rowOf, setCompleted, type Job, type JobRow } from "./job.js";
+import { INNER, type Job, type JobRow } from "./job.js";
 import { fromJson } from "./json.js";
 import { THREAD } from "./place.cjs";
 
@@ -71,7 +71,7 @@ async function work(worker: NodeWorker, job: Job<any>, signal: AbortSignal): Pro
       worker.on("error", reject);
       worker.on("exit", (code) => reject(new Error(`the thread ended with code ${code}`)));
       const left = job.deadline && (job.deadline.getTime() - Date.now()) / 1000;
-      worker.postMessage({ row: { ...rowOf(job), left } } satisfies ToThread);
+      worker.postMessage({ row: { ...job[INNER].row, left } } satisfies ToThread);
       signal.addEventListener("abort", onAbort);
       if (signal.aborted) onAbort();
     });
@@ -85,7 +85,7 @@ async function work(worker: NodeWorker, job: Job<any>, signal: AbortSignal): Pro
 async function answer(job: Job<any>, { number: to, progress, isCompleted }: Question): Promise<Answer> {
   try {
     if (progress !== undefined) await job.progress(fromJson(progress));
-    if (isCompleted !== undefined) setCompleted(job, isCompleted);
+    if (isCompleted !== undefined) job[INNER].isCompleted = isCompleted;
     return { to };
   } catch (error) {
     const { message, code } = error as Error & { code?: string };

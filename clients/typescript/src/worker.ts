@@ -3,7 +3,7 @@ import { Attempt, type Handler } from "./attempt.js";
 import { Batch, type BatchHandler } from "./batch.js";
 import { lineOf, Link, Unusable, type Connect } from "./connection.js";
 import type { Database } from "./database.js";
-import type { Result } from "./endings.js";
+import { failure, type Result } from "./endings.js";
 import { Finisher } from "./finisher.js";
 import { check, Handlers, type BatchOptions, type Group, type Handling, type KindOptions } from "./handlers.js";
 import { ABOUT, checkExtension, hinted, firstHint, type About } from "./hints.js";
@@ -107,7 +107,7 @@ export class Worker {
 
   /** Declares a periodic job, for `sync`. */
   periodic<Args = unknown>(name: string, cron: string, kind: string | Kind<Args>, args: Args, options: PeriodicOptions = {}): this {
-    this.#periodic.push({ ...options, ...toKind(kind).job(args, options), name, cron });
+    this.#periodic.push({ ...toKind(kind).job(args, options), name, cron });
     return this;
   }
 
@@ -140,15 +140,19 @@ export class Worker {
 
   /**
    * Runs until SIGTERM or SIGINT, or until an operator stops the worker. A second signal acts as
-   * `stopAndCancel()`. Rejects if a result could not be sent. The process belongs to the worker:
+   * `stopAndCancel()`. Rejects if a result could not be sent, and if the database refuses the worker
+   * as it starts. The process belongs to the worker:
    * errors that handlers throw in the background are logged and do not end it. If a handler did not
    * stop, the process exits once no other worker is within `run()`.
    */
   async run(): Promise<void> {
     let signals = 0;
     const onSignal = () => void (signals++ === 0 ? this.stop() : this.stopAndCancel()).catch(() => {});
-    // A failed write may be the log itself, whose reader is gone.
-    const onStray = (error: any) => error?.syscall !== "write" && this.#options.logger.error("error outside of handlers", { error });
+    const onStray = (stray: any) => {
+      if (stray?.syscall === "write") return; // perhaps the log itself, whose reader is gone
+      const { error, details: { type, trace } } = failure(stray);
+      this.#options.logger.error("error outside of handlers", { type, error, trace });
+    };
     const listeners = { SIGTERM: onSignal, SIGINT: onSignal, unhandledRejection: onStray, uncaughtException: onStray };
     for (const [event, listener] of Object.entries(listeners)) process.on(event, listener);
     mains++;
@@ -213,11 +217,11 @@ export class Worker {
   }
 
   async #greet(): Promise<void> {
-    const [about]: [About?] = (await this.#control.rows(ABOUT, [], BEATING)) as any;
-    checkExtension(about!);
-    for (const link of [this.#fetch, this.#finish, this.#control]) link.role = about!.user;
+    const [about] = (await this.#control.rows(ABOUT, [], BEATING)) as [About];
+    checkExtension(about);
+    const { database, user, extension } = about;
+    for (const link of [this.#fetch, this.#control]) link.role = user;
     await this.#beat();
-    const { database, user, extension } = about!;
     const { concurrency, logger } = this.#options;
     const [worker, queues, kinds, host] = [this.name, this.queues, this.kinds ?? "all kinds", this.#control.host];
     logger.info("worker started", { worker, queues, kinds, concurrency, database, user, host, extension, library: VERSION });

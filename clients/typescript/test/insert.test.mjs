@@ -5,7 +5,7 @@ import { drizzle } from "drizzle-orm/node-postgres";
 import knex from "knex";
 import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
-import { insert, insertMany, Worker } from "postgres-jobs";
+import { defineKind, insert, insertMany, Worker } from "postgres-jobs";
 import { assertInserted, workAll } from "postgres-jobs/testing";
 import postgres from "postgres";
 import { rows } from "../dist/esm/database.js";
@@ -90,6 +90,7 @@ for (const [name, open] of Object.entries(libraries)) {
       const failing = inTransaction(async (tx) => {
         await insert(tx, queue, { n: 1 }, { queue });
         await assertInserted(tx, queue, { n: 1 });
+        await assertInserted(tx, defineKind(queue), { n: 1 });
         await assert.rejects(assertInserted(tx, queue, { n: 2 }), /no job of kind ".*" has args {"n":2}; the newest of that kind have:\n{"n":1}/);
         await insert(tx, "far", {}, { queue });
         await insert(tx, "farther", {}, { queue, maxAttempts: 1 });

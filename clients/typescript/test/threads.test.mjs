@@ -1,5 +1,6 @@
 // Handlers in threads.
 import assert from "node:assert/strict";
+import { createRequire } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
 import { insert, waitFor, Worker } from "postgres-jobs";
 import { workAll } from "postgres-jobs/testing";
@@ -82,9 +83,10 @@ withDatabase("a job is completed in a transaction of its thread", async (client,
   assert.deepEqual([state, output], ["completed", "in a transaction"]);
 });
 
-withDatabase("a module without a handler fails the attempt; a test runs threads too", async (client, queue) => {
+withDatabase("a module without a handler fails the attempt; a test of CommonJS runs threads too", async (client, queue) => {
+  const inCommonJs = createRequire(import.meta.url)("postgres-jobs");
   await client.query("begin");
-  const worker = new Worker(url, { queues: [queue] }).kind("none", { thread: "test/threads/none.cjs" }).kind("k", { thread });
+  const worker = new inCommonJs.Worker(url, { queues: [queue] }).kind("none", { thread: "test/threads/none.cjs" }).kind("k", { thread });
   await insert(client, "none", {}, { queue });
   await insert(client, "k", { return: 7 }, { queue });
   await insert(client, "k", { snooze: 60 }, { queue });

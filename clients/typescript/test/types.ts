@@ -108,6 +108,7 @@ export const producer = new Producer({
 export async function testing(tx: PoolClient) {
   const { args } = await assertInserted<Mail>(tx, "mail", { to: "ada" });
   args.to satisfies string;
+  (await assertInserted(tx, SendMail)).args.to satisfies string;
   await advance(tx, "1 hour");
   const [worked] = await workAll(tx, worker);
   return worked?.state === "completed";
