@@ -2,8 +2,8 @@
 
     DATABASE_URL=.. python run.py LIBRARY [--only TEXT] [--jobs N] -- COMMAND ARG..
 
-The last line says how many cases passed and how many failed. Cases that not_yet.toml lists for the
-library are skipped.
+The last line says how many cases passed and how many failed. Cases that not_yet.toml, if there is
+one, lists for the library are skipped.
 """
 
 import argparse
@@ -432,7 +432,8 @@ async def main() -> None:
     ]
     names = {case["name"] for case in cases}
     assert len(names) == len(cases), "two cases have one name"
-    not_yet = tomllib.loads((here / "not_yet.toml").read_text())
+    path = here / "not_yet.toml"
+    not_yet = tomllib.loads(path.read_text()) if path.exists() else {}
     if unknown := set(itertools.chain(*not_yet.values())) - names:
         sys.exit(f"not_yet.toml: no case is named {sorted(unknown)}")
     cases = [case for case in cases if re.search(given.only, case["name"])]
