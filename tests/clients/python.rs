@@ -41,6 +41,11 @@ fn package(library: &mut Library) {
         "python",
         &[&format!("{bin}/mypy"), "--cache-dir", &format!("{scratch}/mypy")],
     );
+    library.check_own(
+        "the types hold for pyright",
+        "python",
+        &[&format!("{bin}/basedpyright"), "--pythonpath", &python],
+    );
     let made = format!("{scratch}/python");
     library.check_own(
         "the package is made",

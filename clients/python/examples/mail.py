@@ -6,7 +6,7 @@ worker = Worker(os.environ["DATABASE_URL"], queues=["mail"])
 
 
 @worker.kind("email.send", timeout=30)
-async def send(job: Job[dict]) -> dict:
+async def send(job: Job[dict[str, str]]) -> dict[str, bool]:
     print("mail to", job.args["to"])
     return {"sent": True}
 

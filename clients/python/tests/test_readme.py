@@ -99,6 +99,13 @@ def produces(names, connection, queue):
     assert testing.assert_inserted(connection, "email.send", {"to": "ann@example.com"}).queue == "mail"
 
 
+def has_a_kind(names, connection, queue):
+    changes = names["place_order"](connection, 7)
+    assert [(one.object, one.outcome) for one in changes] == [("kind", "created"), ("periodic job", "created")]
+    found = testing.assert_inserted(connection, "invoice.send", {"order": 7})
+    assert (found.queue, names["worker"].handlers["invoice.send"].timeout) == ("mail", 30)
+
+
 def is_a_test(names, connection, queue):
     names["test_an_order_is_confirmed"](connection)
 
@@ -125,8 +132,10 @@ def has_a_tenant(names, connection, queue):
 BY_FIRST_LINE = {
     "from postgres_jobs import Job, Worker": sends,
     "from postgres_jobs import Unique, insert": produces,
+    "from postgres_jobs import Kind": has_a_kind,
     "from postgres_jobs import testing": is_a_test,
     "@dataclass": has_args,
+    '@worker.batch("email.send", size=50, linger=0.1)': sends,
     "await worker.start()": has_ended,
     "async def timed(job, handler):": is_timed,
     "@contextmanager": has_a_tenant,

@@ -132,3 +132,13 @@ def test_an_error_that_a_handler_swallows_fails_its_attempt(url, queue):
         (worked,) = testing.work_all(connection, worker)
         assert worked.state == "discarded" and "aborted" in worked.error
         connection.rollback()
+
+
+async def test_a_job_for_unit_tests():
+    async def handle(job: Job[int]):
+        await job.progress({"half": 1})
+        job.end("output")
+        return job.attempt
+
+    job = testing.job(7, attempt=2)
+    assert (await handle(job), job.args, job.stored, job.ended) == (2, 7, [{"half": 1}], ["output"])

@@ -194,6 +194,12 @@ def test_what_is_no_connection(url):
             insert(bad, "k")
 
 
+def test_a_cursor_of_django_is_refused_with_what_to_do(url):
+    for connection, _, _ in with_django(url):
+        with connection.cursor() as cursor, pytest.raises(TypeError, match="pass django.db.connection"):
+            insert(cursor, "k")
+
+
 def test_a_time_without_zone_is_refused(url, queue):
     from datetime import datetime
 

@@ -761,3 +761,56 @@ def test_what_insert_middleware_changes_is_of_that_insert_alone(url, queue, look
     assert (args, meta) == ({"to": []}, {"seen": []})
     inserted = look("select args, meta from jobs.jobs where queue = %s order by id", queue)
     assert inserted == [({"tenants": [one], "to": [one]}, {"seen": [one]}) for one in "aaaabbbb"]
+
+
+def test_a_worker_that_serves_in_a_loop_of_its_program_has_hooks_and_signals(url, queue):
+    said = []
+    worker = Worker(url, queues=[queue])
+
+    @worker.on_start
+    async def open_pool():
+        said.append("opened")
+
+    worker.on_stop(lambda: said.append("closed"))
+    worker.on_stop(lambda: said.append("closed first"))
+
+    @worker.kind("stops")
+    async def stops(job):
+        said.append("worked")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    begin(url, queue, "stops", {})
+    asyncio.run(worker.serve())
+    assert said == ["opened", "worked", "closed first", "closed"]
+
+
+async def test_a_hook_that_cannot_start_ends_the_worker(url, queue):
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: None)
+
+    @worker.on_start
+    async def open_pool():
+        raise OSError("no pool")
+
+    with pytest.raises(OSError, match="no pool"):
+        await worker.start()
+
+
+def test_a_database_that_is_none_is_refused_with_what_to_do():
+    for dsn in (None, "postgresql+psycopg://me:secret@localhost/shop"):
+        with pytest.raises(ValueError, match='dsn must be a URL such as "postgresql://localhost/shop"') as refused:
+            Worker(dsn)
+        assert "secret" not in str(refused.value)
+
+
+async def test_a_batch_handler_in_a_thread(url, queue):
+    worker = Worker(url, queues=[queue])
+    ids = [begin(url, queue, "run", {"n": n}, max_attempts=1) for n in range(3)]
+
+    @worker.batch("run", size=3, linger=60)
+    def run(jobs: list[Job[dict[str, int]]]):
+        jobs[0].end(jobs[0].args["n"])
+        jobs[1].end(ValueError("no"))
+
+    async with working(worker):
+        assert [(one.state, one.output) for one in await done(url, *ids)] == [("completed", 0), ("discarded", None), ("completed", None)]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -22,6 +21,7 @@ from ._version import __version__
 from .job import Job, fields, log, named
 
 if TYPE_CHECKING:
+    from ._engine import Engine
     from .worker import Worker
 
 # Seconds for the answer to a beat, so that another connection can renew the leases in time.
@@ -32,23 +32,10 @@ BLOCKED = 1
 LOOK = 0.25
 
 
-class Listener(Protocol):
-    """What is told of the beats, in its own event loop."""
-
-    loop: asyncio.AbstractEventLoop
-
-    @property
-    def has_ended(self) -> bool: ...
-    def obey(self, command: str) -> None: ...
-    def hear(self, job: Job[Any], is_cancelled: bool | None) -> None: ...
-    def held_jobs(self) -> list[Job[Any]]: ...
-    def job_of_task(self, task: asyncio.Task[Any] | None) -> Job[Any] | None: ...
-
-
 class Control:
-    def __init__(self, worker: Worker, listener: Listener) -> None:
+    def __init__(self, worker: Worker, engine: Engine) -> None:
         self.worker = worker
-        self.listener = listener
+        self.engine = engine
         self.link = Link(worker.dsn, worker.name, can_end=True)
         self.has_beaten = False
         self.leaves = False
@@ -61,7 +48,7 @@ class Control:
         wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
         watching = asyncio.create_task(self._watch())
         try:
-            while not self.listener.has_ended:
+            while not self.engine.has_ended:
                 try:
                     await self._beat()
                     await self.link.wait(wait, timedelta(seconds=pace), self.worker.name, patience=pace + 5)
@@ -91,8 +78,8 @@ class Control:
         if version:
             self.has_beaten = True
             self._say_started(version)
-        self._tell(self.listener.obey, rows[0][0])
-        if jobs := self.listener.held_jobs():
+        self._tell(self.engine.obey, rows[0][0])
+        if jobs := self.engine.held_jobs():
             # A call takes 10,000 at most.
             sql = """
                 select cancel_requested
@@ -103,10 +90,10 @@ class Control:
             rows = await self.link.run(sql, ids, tokens, patience=BEAT)
             for job, (is_cancelled,) in zip(jobs, rows):
                 if is_cancelled is not False:
-                    self._tell(self.listener.hear, job, is_cancelled)
+                    self._tell(self.engine.hear, job, is_cancelled)
 
     def _tell(self, function: Any, *args: object) -> None:
-        self.listener.loop.call_soon_threadsafe(function, *args)
+        self.engine.loop.call_soon_threadsafe(function, *args)
 
     async def _version(self) -> str:
         rows = await self.link.run(VERSION, patience=BEAT)
@@ -131,11 +118,11 @@ class Control:
 
     async def _watch(self) -> None:
         """Says that a handler blocks the worker's event loop, once for each time."""
-        loop, own, never = self.listener.loop, asyncio.get_running_loop(), asyncio.Event()
+        loop, own, never = self.engine.loop, asyncio.get_running_loop(), asyncio.Event()
         while True:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(never.wait(), LOOK)
-            if not self.listener.held_jobs():
+            if not self.engine.held_jobs():
                 continue
             answered = asyncio.Event()
             began = time.monotonic()
@@ -143,7 +130,7 @@ class Control:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(answered.wait(), BLOCKED)
             if not answered.is_set():
-                job = self.listener.job_of_task(asyncio.current_task(loop))
+                job = self.engine.job_of_task(asyncio.current_task(loop))
                 shown_job, extra = (named(job), fields(job)) if job else ("by no handler", {})
                 seconds = time.monotonic() - began
                 log.warning("event loop blocked: %.1f s, %s", seconds, shown_job, extra={"seconds": seconds, **extra})

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 # The stages of a worker. Stop: fetches no more. Grace: handlers have the grace period. Cancel:
-# handlers are cancelled. Ended: no more results are sent.
-RUN, STOP, GRACE, CANCEL, ENDED = range(5)
+# handlers are cancelled.
+RUN, STOP, GRACE, CANCEL = range(4)
 
 # Seconds for a cancelled handler to end when the worker stops, and to send the last results.
 LEFT_BEHIND = 1
@@ -57,6 +57,7 @@ class Engine:
         self.control = Control(worker, self)
         self.command: str | None = None  # None: before the first beat
         self.stage = RUN
+        self.has_ended = False
         self.stopping = self.loop.create_future()  # done once the worker is told to stop
         # By token: attempts that wait for a place; those whose handlers run; and all that the
         # server considers ours, so also those whose results are being sent.
@@ -75,10 +76,6 @@ class Engine:
         self.turn = asyncio.Lock()
         # Set when a place is free, a command arrived or a result was sent.
         self.is_changed = asyncio.Event()
-
-    @property
-    def has_ended(self) -> bool:
-        return self.stage == ENDED
 
     def stop(self, stage: int) -> None:
         self.stage = max(self.stage, stage)
@@ -138,7 +135,7 @@ class Engine:
         finally:
             for task in [*fetching, finishing]:
                 task.cancel()
-            self.stage = ENDED
+            self.has_ended = True
             self.control.end()
             await asyncio.wait(tasks, timeout=5)
             await self.fetch_link.close()
@@ -188,7 +185,8 @@ class Engine:
         """Attempts that have a place, or wait for one. A result that cannot be sent yet holds its
         place."""
         kept = self.held if self.finish_link.backoff.is_on else self.finisher.again
-        return list({**self.running, **self.waiting, **{token: self.held[token] for token in kept}}.values())
+        kept_attempts = {token: attempt for token, attempt in self.held.items() if token in kept}
+        return list({**self.running, **self.waiting, **kept_attempts}.values())
 
     def _may_fetch(self, kinds: Kinds) -> bool:
         worker = self.worker

@@ -8,7 +8,8 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, overload
+from datetime import datetime, timezone
+from typing import Any, TypeVar, overload
 
 from ._database import JSONB, AsyncTransaction, Execute, Later, converse, is_async
 from ._values import Duration, encode, seconds
@@ -17,6 +18,7 @@ from .outcomes import Finish, Outcome, completion, failure, invalid_output, is_o
 from .produce import results_of
 from .worker import Worker
 
+A = TypeVar("A")
 MOST_ATTEMPTS = 1000
 
 
@@ -41,6 +43,33 @@ class Worked:
     output: Any
     error: str | None
     """The error of the latest failed attempt."""
+
+
+class UnitJob(Job[A]):
+    """A job for unit tests of a handler."""
+
+    stored: list[Any]
+    """The progress that the handler has stored."""
+    ended: list[object]
+    """What a handler of batches has ended it with."""
+
+
+def job(args: A, **fields: Any) -> UnitJob[A]:
+    """A job that exists nowhere, at its first attempt, for unit tests of a handler:
+    `await send(testing.job(EmailArgs("ann@example.com"), attempt=2))`. Fields are those of Job."""
+    now = datetime.now(timezone.utc)
+    times = dict.fromkeys(("created_at", "scheduled_at", "attempted_at"), now)
+    given: dict[str, Any] = {"id": 1, "kind": "test", "queue": "default", "args": args, "meta": {}, "tags": []}
+    given |= {"priority": 1, "attempt": 1, "max_attempts": 25, "deadline": None, "token": 1, **times}
+    made: UnitJob[A] = UnitJob(**{**given, **fields})
+    made.stored, made.ended = [], []
+
+    def store(job: Job[A], progress: str) -> Nothing:
+        made.stored.append(json.loads(progress))
+        return Nothing()
+
+    made._store, made._end = store, made.ended.append
+    return made
 
 
 @overload

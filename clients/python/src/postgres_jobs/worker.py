@@ -39,7 +39,6 @@ Single = TypeVar("Single", bound=Callable[[Job[Any]], Any])
 T = TypeVar("T")
 Plain = TypeVar("Plain", bound=Callable[[], Any])
 Several = TypeVar("Several", bound=Callable[[list[Job[Any]]], Any])
-Same = Callable[[T], T]
 SIGNALS = signal.SIGTERM, signal.SIGINT
 Middleware = Callable[..., Awaitable[Any]]
 """`async def around(job, handler)`, which returns what `await handler(job)` returns."""
@@ -93,13 +92,14 @@ class Worker:
         is_url = isinstance(dsn, str) and not re.match(r"\w+\+\w+://", dsn)
         rule = 'a URL such as "postgresql://localhost/shop", or a libpq connection string'
         _check(is_url, "dsn", re.sub("//.*@", "//..@", dsn) if isinstance(dsn, str) else dsn, rule)
-        self.take(queues, concurrency)
+        self._set(queues, concurrency)
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
         _check(_is_whole(prefetch, 0), "prefetch", prefetch, "an integer of at least 0")
         self.dsn, self.prefetch, self.timeout = dsn, prefetch, _timeout("timeout", timeout)
         self.on_error, self.on_discarded = on_error, on_discarded
         self.lease, self.grace = seconds(lease), seconds(grace)
+        self.is_named = name is not None
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
         _check(_is_storable(self.info), "info", info, "JSON that the database can store")
@@ -114,7 +114,7 @@ class Worker:
         self._engine: Engine | None = None
         self._serving: asyncio.Task[bool] | None = None
 
-    def take(self, queues: Sequence[str] | Mapping[str, float] | None = None, concurrency: int | None = None) -> None:
+    def _set(self, queues: Sequence[str] | Mapping[str, float] | None = None, concurrency: int | None = None) -> None:
         """Changes these options of a worker that does not run."""
         if queues is not None:
             weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
@@ -128,7 +128,9 @@ class Worker:
             self.concurrency = concurrency
 
     @overload
-    def kind(self, kind: Kind[A], **options: Unpack[HandlerOptions]) -> Same[Callable[[Job[A]], T]]: ...
+    def kind(
+        self, kind: Kind[A], **options: Unpack[HandlerOptions]
+    ) -> Callable[[Callable[[Job[A]], T]], Callable[[Job[A]], T]]: ...
     @overload
     def kind(self, kind: str, **options: Unpack[HandlerOptions]) -> Callable[[Single], Single]: ...
     def kind(self, kind: Any, *, timeout: Duration | None = None, concurrency: int | None = None) -> Any:
@@ -138,7 +140,9 @@ class Worker:
         return self._register(kind, timeout, concurrency)
 
     @overload
-    def batch(self, kind: Kind[A], **options: Unpack[BatchOptions]) -> Same[Callable[[list[Job[A]]], T]]: ...
+    def batch(
+        self, kind: Kind[A], **options: Unpack[BatchOptions]
+    ) -> Callable[[Callable[[list[Job[A]]], T]], Callable[[list[Job[A]]], T]]: ...
     @overload
     def batch(self, kind: str, **options: Unpack[BatchOptions]) -> Callable[[Several], Several]: ...
     def batch(self, kind: Any, *, size: int = 100, linger: Duration = 0, **options: Any) -> Any:
