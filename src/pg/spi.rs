@@ -6,7 +6,6 @@
 //! write a commit record. Here every statement sees a fresh snapshot under READ
 //! COMMITTED, and reading stays reading. And none runs with a caller's search_path.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -166,24 +165,10 @@ pub enum Snapshot {
     Latest,
 }
 
-#[derive(Clone, Copy)]
-enum Sql {
-    Written(&'static str),
-    Built(fn() -> String),
-}
-
-impl Sql {
-    fn text(self) -> Cow<'static, str> {
-        match self {
-            Sql::Written(text) => text.into(),
-            Sql::Built(build) => build().into(),
-        }
-    }
-}
-
 /// A statement that is planned once a session, generically.
 pub struct Plan {
-    sql: Sql,
+    /// Makes its text.
+    sql: fn() -> String,
     types: &'static [Oid],
     /// Whether it reads catalogs only.
     is_of_catalogs: bool,
@@ -193,17 +178,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Declares a statement. Names in `sql` are schema-qualified.
-    pub const fn new(sql: &'static str, types: &'static [Oid]) -> Plan {
-        Plan::of(Sql::Written(sql), types)
-    }
-
-    /// Declares a statement by what makes its text, once a session; see [`plans!`].
+    /// Declares a statement by what makes its text, once a session; see [`plans!`]. Its names are
+    /// schema-qualified.
     pub const fn built(sql: fn() -> String, types: &'static [Oid]) -> Plan {
-        Plan::of(Sql::Built(sql), types)
-    }
-
-    const fn of(sql: Sql, types: &'static [Oid]) -> Plan {
         Plan {
             sql,
             types,
@@ -252,7 +229,7 @@ impl Plan {
     }
 
     fn run_with<T>(&self, args: &[Arg], read_only: bool, read: impl FnOnce(&Tuples) -> T) -> T {
-        assert_eq!(args.len(), self.types.len(), "{}", self.sql.text());
+        assert_eq!(args.len(), self.types.len(), "{}", (self.sql)());
         if !self.is_of_catalogs {
             extension::schema();
         }
@@ -272,7 +249,7 @@ impl Plan {
                 read_only,
                 0,
             );
-            assert!(code >= 0, "{} failed: {code}", self.sql.text());
+            assert!(code >= 0, "{} failed: {code}", (self.sql)());
             let answer = read(&Tuples {
                 table: pg_sys::SPI_tuptable,
                 processed: pg_sys::SPI_processed as usize,
@@ -345,7 +322,7 @@ impl Plan {
         if !kept.is_null() {
             return kept;
         }
-        let sql = CString::new(self.sql.text().into_owned());
+        let sql = CString::new((self.sql)());
         let sql = sql.expect("statements have no zero byte");
         // SAFETY: within SPI; the text and the types live through the call.
         unsafe {
@@ -355,7 +332,7 @@ impl Plan {
                 self.types.as_ptr().cast_mut(),
                 self.options | pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
             );
-            assert!(!plan.is_null(), "{} was not prepared", self.sql.text());
+            assert!(!plan.is_null(), "{} was not prepared", (self.sql)());
             pg_sys::SPI_keepplan(plan);
             self.handle.store(plan, Ordering::Relaxed);
             plan
@@ -490,18 +467,15 @@ impl Tuples {
 #[cfg(any(test, feature = "pg_test"))]
 #[pgrx::pg_schema]
 mod tests {
-    use pgrx::pg_sys;
+    use pgrx::pg_sys::{INT4OID, TEXTOID};
     use pgrx::prelude::*;
 
-    use super::{Plan, text};
+    use super::text;
     use crate::pg::subxact;
 
     #[pg_test]
     fn statements_run_with_the_sessions_own_switches_once_planned() {
-        static SHOW: Plan = Plan::new(
-            "SELECT current_setting('enable_seqscan') || current_setting('jit')",
-            &[],
-        );
+        plans! { SHOW() = "SELECT current_setting('enable_seqscan') || current_setting('jit')"; }
         for _ in 0..2 {
             assert_eq!(SHOW.value::<String>(&[]).as_deref(), Some("onon"));
         }
@@ -525,10 +499,7 @@ mod tests {
 
     #[pg_test]
     fn statements_are_planned_in_one_way_whatever_is_set() {
-        static FIND: Plan = Plan::new(
-            "SELECT n FROM jobs.numbers WHERE n = $1",
-            &[pg_sys::INT4OID],
-        );
+        plans! { FIND(INT4OID) = "SELECT n FROM jobs.numbers WHERE n = $1"; }
         make_table();
         let find = || FIND.value::<i32>(&[Some(2.into())]);
         let before = scans();
@@ -549,7 +520,7 @@ mod tests {
 
     #[pg_test]
     fn a_plan_that_fails_to_be_made_leaves_the_switches_alone() {
-        static FAIL: Plan = Plan::new("SELECT n FROM jobs.numbers WHERE n = 1 / 0", &[]);
+        plans! { FAIL() = "SELECT n FROM jobs.numbers WHERE n = 1 / 0"; }
         make_table();
         let failed = subxact::attempt(|| FAIL.execute(&[]));
         assert_eq!(
@@ -566,8 +537,8 @@ mod tests {
 
     #[pg_test]
     fn no_statement_runs_with_a_callers_search_path() {
-        static SHOW: Plan = Plan::new("SELECT current_setting('search_path')", &[]);
-        static FAIL: Plan = Plan::new("SELECT 1 / length($1)", &[pg_sys::TEXTOID]);
+        plans! { SHOW() = "SELECT current_setting('search_path')"; }
+        plans! { FAIL(TEXTOID) = "SELECT 1 / length($1)"; }
         let callers = || Spi::get_one::<String>("SHOW search_path").expect("path");
         Spi::run("SET search_path = evil, pg_catalog").expect("set");
         for _ in 0..2 {
@@ -583,8 +554,8 @@ mod tests {
 
     #[pg_test]
     fn reading_takes_no_transaction_id() {
-        static READ: Plan = Plan::new("SELECT count(*) FROM jobs.job", &[]);
-        static ID: Plan = Plan::new("SELECT pg_current_xact_id_if_assigned()::text", &[]);
+        plans! { READ() = "SELECT count(*) FROM jobs.job"; }
+        plans! { ID() = "SELECT pg_current_xact_id_if_assigned()::text"; }
         READ.execute(&[]);
         assert_eq!(ID.value::<String>(&[]), None);
     }

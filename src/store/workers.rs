@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use pgrx::pg_sys::Datum;
 
 use super::queue::Queue;
-use super::spi::{Plan, Snapshot, Value, big, text, texts};
+use super::spi::{Snapshot, Value, big, plans, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 
@@ -141,59 +141,45 @@ pub fn forget_commands(seen_before: i64, limit: i64) -> usize {
     FORGET_COMMANDS.execute(&[big(seen_before), big(limit)])
 }
 
-// Whether a worker has said the same a moment ago. (The clock may have been put back.)
-static SAID: Plan = Plan::new(
-    "SELECT FROM jobs.worker w
-      WHERE w.worker = $1 AND record_image_eq(ROW (w.queues, w.concurrency, w.info), ROW ($2, $3, $4))
-        AND w.last_seen_at <= $5 AND w.last_seen_at > $6",
-    &[TEXT, TEXTS, INT4, JSONB, AT, AT],
-);
-static SAY: Plan = Plan::new(
-    "INSERT INTO jobs.worker (worker, queues, concurrency, info, first_seen_at, last_seen_at) VALUES ($1, $2, $3, $4, $5, $5)
-     ON CONFLICT (worker) DO UPDATE
-        SET queues = excluded.queues, concurrency = excluded.concurrency, info = excluded.info, last_seen_at = excluded.last_seen_at",
-    &[TEXT, TEXTS, INT4, JSONB, AT],
-);
-static LEAVE: Plan = Plan::new("DELETE FROM jobs.worker WHERE worker = $1", &[TEXT]);
-static QUIET: Plan = Plan::new(
-    "SELECT string_agg(w.worker, ', ' ORDER BY w.worker) FILTER (WHERE w.command IS NOT NULL) AS names,
-            max(w.commanded_at) AS commanded_at, bool_and(w.command IS NOT NULL) AS are_all
-       FROM jobs.workers w
-      WHERE $1 = ANY (w.queues) AND w.last_seen_at IS NOT NULL AND w.status <> 'lost'",
-    &[TEXT],
-);
-static COMMANDS: Plan = Plan::new("SELECT c.worker, c.command FROM jobs.worker_command c", &[]);
-static REQUESTS: Plan = Plan::new(
-    "SELECT (SELECT max(r.cancel_requested_at) FROM jobs.running r WHERE r.worker = $1) AS cancel_requested_at,
-            (SELECT c.commanded_at FROM jobs.worker_command c WHERE c.worker = $1) AS commanded_at",
-    &[TEXT],
-);
-static GIVE: Plan = Plan::new(
-    "INSERT INTO jobs.worker_command AS c (worker, command, command_reason, commanded_at, seen_at, commanded_by) VALUES ($1, $2, $3, $5, $5, $4)
-     ON CONFLICT (worker) DO UPDATE
-        SET command = excluded.command, command_reason = excluded.command_reason, commanded_at = excluded.commanded_at, seen_at = excluded.seen_at,
-            commanded_by = excluded.commanded_by
-      WHERE c.command <> excluded.command",
-    &[TEXT, TEXT, TEXT, TEXT, AT],
-);
-// Its sessions do not wait for each other.
-static SEEN: Plan = Plan::new(
-    "UPDATE jobs.worker_command SET seen_at = $2
-      WHERE worker = (SELECT c.worker FROM jobs.worker_command c WHERE c.worker = $1 AND c.seen_at < $3 FOR UPDATE SKIP LOCKED)",
-    &[TEXT, AT, AT],
-);
-static RESUME: Plan = Plan::new("DELETE FROM jobs.worker_command WHERE worker = $1", &[TEXT]);
-static FORGET: Plan = Plan::new(
-    "DELETE FROM jobs.worker
-      WHERE ctid = ANY (ARRAY(
-        SELECT w.ctid FROM jobs.worker w WHERE w.last_seen_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))",
-    &[AT, INT8],
-);
-static FORGET_COMMANDS: Plan = Plan::new(
-    "DELETE FROM jobs.worker_command
-      WHERE ctid = ANY (ARRAY(
-        SELECT c.ctid FROM jobs.worker_command c
-         WHERE c.seen_at < $1 AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.worker = c.worker)
-         LIMIT $2 FOR UPDATE OF c SKIP LOCKED))",
-    &[AT, INT8],
-);
+plans! {
+    // Whether a worker has said the same a moment ago. (The clock may have been put back.)
+    SAID(TEXT, TEXTS, INT4, JSONB, AT, AT) =
+        "SELECT FROM jobs.worker w
+          WHERE w.worker = $1 AND record_image_eq(ROW (w.queues, w.concurrency, w.info), ROW ($2, $3, $4))
+            AND w.last_seen_at <= $5 AND w.last_seen_at > $6";
+    SAY(TEXT, TEXTS, INT4, JSONB, AT) =
+        "INSERT INTO jobs.worker (worker, queues, concurrency, info, first_seen_at, last_seen_at) VALUES ($1, $2, $3, $4, $5, $5)
+         ON CONFLICT (worker) DO UPDATE
+            SET queues = excluded.queues, concurrency = excluded.concurrency, info = excluded.info, last_seen_at = excluded.last_seen_at";
+    LEAVE(TEXT) = "DELETE FROM jobs.worker WHERE worker = $1";
+    QUIET(TEXT) =
+        "SELECT string_agg(w.worker, ', ' ORDER BY w.worker) FILTER (WHERE w.command IS NOT NULL) AS names,
+                max(w.commanded_at) AS commanded_at, bool_and(w.command IS NOT NULL) AS are_all
+           FROM jobs.workers w
+          WHERE $1 = ANY (w.queues) AND w.last_seen_at IS NOT NULL AND w.status <> 'lost'";
+    COMMANDS() = "SELECT c.worker, c.command FROM jobs.worker_command c";
+    REQUESTS(TEXT) =
+        "SELECT (SELECT max(r.cancel_requested_at) FROM jobs.running r WHERE r.worker = $1) AS cancel_requested_at,
+                (SELECT c.commanded_at FROM jobs.worker_command c WHERE c.worker = $1) AS commanded_at";
+    GIVE(TEXT, TEXT, TEXT, TEXT, AT) =
+        "INSERT INTO jobs.worker_command AS c (worker, command, command_reason, commanded_at, seen_at, commanded_by) VALUES ($1, $2, $3, $5, $5, $4)
+         ON CONFLICT (worker) DO UPDATE
+            SET command = excluded.command, command_reason = excluded.command_reason, commanded_at = excluded.commanded_at, seen_at = excluded.seen_at,
+                commanded_by = excluded.commanded_by
+          WHERE c.command <> excluded.command";
+    // Its sessions do not wait for each other.
+    SEEN(TEXT, AT, AT) =
+        "UPDATE jobs.worker_command SET seen_at = $2
+          WHERE worker = (SELECT c.worker FROM jobs.worker_command c WHERE c.worker = $1 AND c.seen_at < $3 FOR UPDATE SKIP LOCKED)";
+    RESUME(TEXT) = "DELETE FROM jobs.worker_command WHERE worker = $1";
+    FORGET(AT, INT8) =
+        "DELETE FROM jobs.worker
+          WHERE ctid = ANY (ARRAY(
+            SELECT w.ctid FROM jobs.worker w WHERE w.last_seen_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    FORGET_COMMANDS(AT, INT8) =
+        "DELETE FROM jobs.worker_command
+          WHERE ctid = ANY (ARRAY(
+            SELECT c.ctid FROM jobs.worker_command c
+             WHERE c.seen_at < $1 AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.worker = c.worker)
+             LIMIT $2 FOR UPDATE OF c SKIP LOCKED))";
+}
