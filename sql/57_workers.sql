@@ -17,7 +17,7 @@ RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'worker_leave_wrapper';
 COMMENT ON FUNCTION jobs.worker_leave(text) IS
-$$Removes a worker from jobs.workers: the last call of a worker that stops. Returns true if the worker had called jobs.worker_beat. Jobs that it still holds, and its command, stay and are still shown.
+$$Removes a worker from jobs.workers: the last call of a worker that stops. Returns true if the worker had called jobs.worker_beat. Has no effect while the worker holds jobs: it counts as lost 60 seconds after its last beat. A command of the worker is still shown.
 Errors: 22004, 22023, 25006, 40001.$$;
 
 CREATE FUNCTION jobs.quiet_worker(

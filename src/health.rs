@@ -161,11 +161,7 @@ fn worker_not_running(facts: &Facts) -> Vec<Finding> {
         true => (upkeep.first_job_at, SOON),
         false => (Some(i64::MIN), FOR_LONG),
     };
-    // Without a place nobody notes visits that found nothing to do.
-    let is_to_run = !upkeep.is_standby
-        && upkeep.paused_at.is_none()
-        && !upkeep.is_being_restored
-        && worker.without_place.is_none();
+    let is_to_run = !upkeep.is_standby && upkeep.paused_at.is_none() && !upkeep.is_being_restored;
     let last = upkeep.last_run_at.or(never);
     let is_late = is_to_run && last.is_some_and(|at| at < facts.now - tolerated);
     let found = is_late.then(|| Finding::new(Critical, message, hint));

@@ -18,10 +18,12 @@ use crate::pg::server;
 /// Maintenance tasks, each of which notes its latest run here.
 pub const TASKS: usize = 7;
 
-/// Databases that can be woken; once all are taken, the others are visited in turn.
+/// Databases that can be woken; those beyond are visited in turn.
 const PLACES: usize = 256;
 /// How many a test leaves, by [`Fault::FewPlaces`].
 const FEW_PLACES: usize = 2;
+/// Databases beyond that which are visited in turn.
+const BEYOND: usize = 4096;
 
 /// Of a place that is being given back: no database has it.
 const NOBODY: u32 = u32::MAX;
@@ -83,11 +85,20 @@ pub struct IdleRun {
     pub duration: i64,
 }
 
+/// A database that has the extension and found no place.
+struct Beyond {
+    /// The database's object id; 0 is a free place.
+    oid: AtomicU32,
+    /// When a worker last visited it; 0 for never.
+    visited_at: AtomicI64,
+}
+
 struct Shared {
     launcher: AtomicUsize,
     /// More databases have work than there are processes for workers.
     crowded: AtomicBool,
     places: [Place; PLACES],
+    beyond: [Beyond; BEYOND],
 }
 
 // SAFETY: atomics only; the latches are addresses in shared memory, the same in every process.
@@ -111,6 +122,10 @@ pub fn register() {
                 to_notify: Outbox::new(),
                 leases: Leases::unknown(),
                 idle_runs: std::array::from_fn(|_| LastRun::never()),
+            }),
+            beyond: std::array::from_fn(|_| Beyond {
+                oid: AtomicU32::new(0),
+                visited_at: AtomicI64::new(0),
             }),
         }
     );
@@ -140,12 +155,11 @@ pub fn known(database: Oid) -> Option<&'static Place> {
 /// taken: then the launcher visits it in turn.
 pub fn place(database: Oid) -> Option<&'static Place> {
     let oid = database.to_u32();
-    known(database).or_else(|| places().iter().find(|place| take(&place.oid, oid)))
-}
-
-/// Whether no place is left.
-pub fn are_full() -> bool {
-    places().iter().all(|place| place.oid.load(SeqCst) != 0)
+    let place = known(database).or_else(|| places().iter().find(|place| take(&place.oid, oid)));
+    if place.is_none() {
+        note_beyond(oid);
+    }
+    place
 }
 
 /// Whether a place was free, or another process of this database was faster.
@@ -170,13 +184,48 @@ pub fn own_place() -> Option<&'static Place> {
     is_preloaded().then(|| known(server::database())).flatten()
 }
 
-/// Whether this session's database, which has the extension, has found no place.
-pub fn is_left_out() -> bool {
-    is_preloaded() && own_place().is_none() && are_full()
+fn find_beyond(oid: u32) -> Option<&'static Beyond> {
+    let mut beyond = SHARED.get().beyond.iter();
+    beyond.find(|place| place.oid.load(SeqCst) == oid)
+}
+
+/// A database has no place; the launcher learns of a new one.
+fn note_beyond(oid: u32) {
+    let mut beyond = SHARED.get().beyond.iter();
+    if find_beyond(oid).is_none() && beyond.any(|place| take(&place.oid, oid)) {
+        set_latch(&SHARED.get().launcher);
+    }
+}
+
+/// The databases that have the extension and no place.
+pub fn beyond() -> Vec<Oid> {
+    let beyond = SHARED.get().beyond.iter();
+    let oids = beyond.map(|place| place.oid.load(SeqCst));
+    oids.filter(|oid| *oid != 0).map(Oid::from).collect()
+}
+
+fn own_beyond() -> Option<&'static Beyond> {
+    let has_none = is_preloaded() && own_place().is_none();
+    has_none.then(|| find_beyond(server::database().to_u32()))?
+}
+
+/// Whether this session's database is one of them.
+pub fn is_beyond() -> bool {
+    own_beyond().is_some()
+}
+
+/// A worker without a place has looked at every task of its database.
+pub fn note_visit(at: i64) {
+    if let Some(beyond) = own_beyond() {
+        beyond.visited_at.store(at, SeqCst);
+    }
 }
 
 /// A database does not have the extension.
 pub fn forget(database: Oid) {
+    if let Some(beyond) = find_beyond(database.to_u32()) {
+        beyond.free();
+    }
     if let Some(place) = known(database) {
         free(place, database);
     }
@@ -193,23 +242,27 @@ fn free(place: &Place, database: Oid) {
 /// Whether a transaction may be prepared in this session's database that made something. Nobody
 /// counts them where there is no place.
 pub fn has_prepared() -> bool {
-    own_place().map_or_else(is_left_out, |place| place.prepared.load(SeqCst) != 0)
+    own_place().map_or_else(is_beyond, |place| place.prepared.load(SeqCst) != 0)
 }
 
 /// The latest runs in this session's database that found nothing to do.
 pub fn idle_runs() -> Vec<IdleRun> {
-    let runs = own_place()
-        .into_iter()
-        .flat_map(|place| place.idle_runs.iter());
-    let run = |(task, run): (usize, &LastRun)| IdleRun {
+    let of_place = |place: &Place, task: usize| IdleRun {
         task,
-        at: run.at.load(Relaxed),
-        duration: run.duration.load(Relaxed),
+        at: place.idle_runs[task].at.load(Relaxed),
+        duration: place.idle_runs[task].duration.load(Relaxed),
     };
-    runs.enumerate()
-        .map(run)
-        .filter(|run| run.at != 0)
-        .collect()
+    let of_beyond = |beyond: &Beyond, task| IdleRun {
+        task,
+        at: beyond.visited_at.load(SeqCst),
+        duration: 0,
+    };
+    let (place, beyond) = (own_place(), own_beyond());
+    let runs = (0..TASKS).filter_map(|task| {
+        let place = place.map(|place| of_place(place, task));
+        place.or_else(|| Some(of_beyond(beyond?, task)))
+    });
+    runs.filter(|run| run.at != 0).collect()
 }
 
 /// Whether everybody who looks for the place of this database finds this one.
@@ -217,8 +270,9 @@ fn is_first(place: &Place, oid: u32) -> bool {
     known(Oid::from(oid)).is_none_or(|first| std::ptr::eq(first, place))
 }
 
-/// Frees the places of databases that are gone: nobody is connected to those. And a second place of
-/// a database: two sessions can each take one, if another becomes free meanwhile.
+/// Frees the places of databases that are gone: nobody is connected to those. And those beyond the
+/// places of databases that have got one, and a second place: two sessions can each take one, if
+/// another becomes free meanwhile.
 pub fn keep_only(databases: &[Oid]) {
     let is_gone = |oid| oid != 0 && oid != NOBODY && !databases.contains(&Oid::from(oid));
     for place in &SHARED.get().places {
@@ -230,6 +284,12 @@ pub fn keep_only(databases: &[Oid]) {
             && !place.is_attended()
         {
             free(place, Oid::from(oid));
+        }
+    }
+    for beyond in &SHARED.get().beyond {
+        let oid = beyond.oid.load(SeqCst);
+        if is_gone(oid) || oid != 0 && known(Oid::from(oid)).is_some() {
+            beyond.free();
         }
     }
 }
@@ -247,6 +307,13 @@ pub fn set_crowded(crowded: bool) {
 /// Makes this process the launcher that is woken.
 pub fn attend_as_launcher() {
     SHARED.get().launcher.store(server::latch(), SeqCst);
+}
+
+impl Beyond {
+    fn free(&self) {
+        self.visited_at.store(0, SeqCst);
+        self.oid.store(0, SeqCst);
+    }
 }
 
 impl Place {

@@ -405,7 +405,7 @@ plans! {
           GROUP BY j.queue, t.state";
     KEPT(TEXT) =
         "SELECT k.counted_at, (EXTRACT(epoch FROM k.took) * 1000000)::bigint AS took, k.changes FROM jobs.kept_count k
-          WHERE k.place = $1 AND k.counted_at IS NOT NULL";
+          WHERE k.place = $1 AND k.counted_at IS NOT NULL AND k.took IS NOT NULL AND k.changes IS NOT NULL";
     KEPT_COUNTS(TEXT) =
         "SELECT q.key AS queue, s.key AS state, s.value::bigint AS count
            FROM jobs.kept_count k, LATERAL jsonb_each(k.counts) q, LATERAL jsonb_each_text(q.value) s WHERE k.place = $1";

@@ -168,7 +168,7 @@ fn worker() -> Worker {
         is_preloaded: shmem::is_preloaded(),
         is_enabled: settings::ENABLED.get(),
         is_to_come: settings::covers(&database),
-        without_place: databases::is_left_out().then(databases::place_count),
+        without_place: databases::is_beyond().then(databases::place_count),
         database,
     }
 }

@@ -223,5 +223,5 @@ plans! {
                  SELECT n.job_id, NULL, NULL FROM jobs.unique_note n
                   WHERE n.key = c.key AND n.kind = 'f' AND $2) u
            LEFT JOIN jobs.job j ON j.id = u.id
-           {JOINED_TO_ITS_ROW}) h ON true";
+{JOINED_TO_ITS_ROW}) h ON true";
 }

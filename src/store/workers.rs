@@ -59,7 +59,7 @@ pub fn beat(beat: &Beat, now: i64) {
     }
 }
 
-/// Forgets a worker that stops. Returns whether it was known.
+/// Forgets a worker that stops and holds no jobs. Returns whether it was known.
 pub fn leave(worker: &str) -> bool {
     LEAVE.execute(&[text(worker)]) > 0
 }
@@ -151,7 +151,9 @@ plans! {
         "INSERT INTO jobs.worker (worker, queues, concurrency, info, first_seen_at, last_seen_at) VALUES ($1, $2, $3, $4, $5, $5)
          ON CONFLICT (worker) DO UPDATE
             SET queues = excluded.queues, concurrency = excluded.concurrency, info = excluded.info, last_seen_at = excluded.last_seen_at";
-    LEAVE(TEXT) = "DELETE FROM jobs.worker WHERE worker = $1";
+    LEAVE(TEXT) =
+        "DELETE FROM jobs.worker w
+          WHERE w.worker = $1 AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.worker = w.worker)";
     QUIET(TEXT) =
         "SELECT string_agg(w.worker, ', ' ORDER BY w.worker) FILTER (WHERE w.command IS NOT NULL) AS names,
                 max(w.commanded_at) AS commanded_at, bool_and(w.command IS NOT NULL) AS are_all

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::maintenance::{self, Turn};
 use crate::pg::time;
-use crate::shmem::databases::Place;
+use crate::shmem::databases::{self, Place};
 use crate::store::run_log::{self, Run, Standing};
 
 /// How often it is written, and looked at what stands in the way.
@@ -83,9 +83,11 @@ impl Journal {
         }
     }
 
+    /// Of a database without a place only the time is noted, for all tasks.
     fn note_idle_run(&self, task: usize, at: i64, duration: i64) {
-        if let Some(place) = self.place {
-            place.note_idle_run(task, at, duration);
+        match self.place {
+            Some(place) => place.note_idle_run(task, at, duration),
+            None => databases::note_visit(at),
         }
     }
 

@@ -23,8 +23,8 @@ const LIST: Duration = Duration::from_secs(10);
 /// How often a database with the extension is visited even if nobody asked, for what
 /// wakes nobody: a changed setting, rows that a subscription brings.
 const VISIT: Duration = Duration::from_secs(60);
-/// How often a database without a place, which cannot ask, is visited once all places are taken.
-const VISIT_IN_TURN: Duration = Duration::from_secs(5);
+/// How often a database without a place, which cannot ask, is visited.
+const VISIT_BEYOND: Duration = Duration::from_secs(5);
 /// The least time between such visits.
 const PACE: Duration = Duration::from_millis(100);
 /// How often a database without the extension is visited.
@@ -50,8 +50,6 @@ pub fn register() {
 struct Known {
     worker: Option<DynamicBackgroundWorker>,
     visited: Option<Instant>,
-    /// It had no place when all were taken, and was not visited since one is free.
-    is_in_turn: bool,
 }
 
 pub fn main() {
@@ -60,10 +58,10 @@ pub fn main() {
     process::apply_settings();
     databases::attend_as_launcher();
     let mut known: HashMap<Oid, Known> = HashMap::new();
-    let (mut starved, mut turn) = (None, None);
+    let (mut starved, mut beyond_visited) = (None, None);
     loop {
         let pause = if settings::ENABLED.get() {
-            round(&mut known, &mut starved, &mut turn)
+            round(&mut known, &mut starved, &mut beyond_visited)
         } else {
             LIST
         };
@@ -75,7 +73,7 @@ pub fn main() {
 fn round(
     known: &mut HashMap<Oid, Known>,
     starved: &mut Option<Instant>,
-    turn: &mut Option<Instant>,
+    beyond_visited: &mut Option<Instant>,
 ) -> Duration {
     let Some(all) = databases() else {
         return Duration::from_secs(1);
@@ -86,7 +84,7 @@ fn round(
     let oids: Vec<Oid> = databases.iter().map(|(oid, _)| *oid).collect();
     known.retain(|oid, _| oids.contains(oid));
     databases::keep_only(&oids);
-    let are_full = databases::are_full();
+    let beyond = databases::beyond();
     // Where there are not enough processes for all, those come first that waited longest.
     databases.sort_by_key(|(oid, _)| known.get(oid).and_then(|state| state.visited));
     let mut pause = LIST;
@@ -98,7 +96,6 @@ fn round(
         let state = known.entry(oid).or_insert(Known {
             worker: None,
             visited: None,
-            is_in_turn: false,
         });
         let place = databases::known(oid);
         let is_attended = place.is_some_and(|place| place.is_attended());
@@ -108,16 +105,16 @@ fn round(
         state.worker = None;
         let now = time::now();
         let due = place.map_or(databases::NEVER, |place| place.next_due());
-        state.is_in_turn = place.is_none() && (are_full || state.is_in_turn);
+        let is_beyond = place.is_none() && beyond.contains(&oid);
         let every = match place {
             _ if fault::is_on(Fault::NoVisits) => Duration::MAX,
             Some(_) => VISIT,
-            None if state.is_in_turn => VISIT_IN_TURN,
+            None if is_beyond => VISIT_BEYOND,
             None => VISIT_OTHERS,
         };
         let mut until_visit = rest_of(every, state.visited);
-        if state.is_in_turn {
-            until_visit = until_visit.max(rest_of(PACE, *turn));
+        if is_beyond {
+            until_visit = until_visit.max(rest_of(PACE, *beyond_visited));
         }
         let asked = place.is_some_and(|place| place.is_asked_for()) || due <= now;
         let rest = rest_of(AGAIN, state.visited);
@@ -128,9 +125,8 @@ fn round(
                 Start::Started(worker) => {
                     state.worker = Some(worker);
                     state.visited = Some(Instant::now());
-                    if state.is_in_turn {
-                        *turn = state.visited;
-                        state.is_in_turn = are_full;
+                    if is_beyond {
+                        *beyond_visited = state.visited;
                     }
                 }
                 Start::Locked => pause = pause.min(Duration::from_secs(1)),

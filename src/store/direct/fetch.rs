@@ -149,7 +149,7 @@ pub fn available_since(queue: &Queue, fetch: &Fetch, most: usize) -> Option<Vec<
     Some(since.collect())
 }
 
-/// When a job was due, and since when it waits, as `waits_since!` has it.
+/// When a job was due, and since when it waits, as `count::waits_since` has it.
 fn waits(taken: &Taken, job: &Row, resumed_at: Option<i64>) -> (i64, i64) {
     let created_at = job.big(job::CREATED_AT).expect("it is not null");
     let due_at = taken.scheduled_at.or(job.big(job::SCHEDULED_AT));
