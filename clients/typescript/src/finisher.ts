@@ -15,7 +15,10 @@ interface Waiting {
   onAnswer(): void;
 }
 
-export const FINISH = "select to_json(f)::text as row from jobs.finish_many($1::text::jsonb) as f";
+/** Returns what became of results, but for those that have completed their jobs: nearly all. */
+export const FINISH = `select to_json(f)::text as row from jobs.finish_many($1::text::jsonb) as f
+  where not f.done or f.state is distinct from 'completed'`;
+const COMPLETED = { state: "completed", done: true, reason: null };
 
 const MOST_RESULTS = 1_000;
 const MOST_CHARACTERS = 2 ** 24;
@@ -91,8 +94,9 @@ export class Finisher {
   async #finish(results: Waiting[]): Promise<void> {
     try {
       const rows = await this.link.rows(FINISH, [`[${results.map(({ text }) => text).join(",")}]`]);
-      for (const { ord, state, done, reason } of rows) {
-        const one = results[ord - 1]!;
+      const answers = new Map(rows.map((row) => [row.ord - 1, row]));
+      for (const [at, one] of results.entries()) {
+        const { state, done, reason } = answers.get(at) ?? COMPLETED;
         if (!done && reason !== "locked") this.logger.warn("job lost, result discarded", { ...one.attempt.fields, reason });
         if (done && state === "discarded" && one.result.do === "fail") this.reports.discarded(one.attempt, one.result);
         if (reason === "locked") void this.#repeat(one, reason); // by another transaction

@@ -6,7 +6,8 @@ export type JobRow = Record<string, any>;
 
 /** Selects a JobRow for each of these jobs. */
 export const jobRows = (jobs: string): string =>
-  `select to_json(j)::text as row from (select *,
+  `select to_json(j)::text as row from (select id, token, attempt, kind, args, meta, queue, priority, tags, max_attempts,
+    created_at, scheduled_at, attempted_at,
     extract(epoch from deadline_at - attempted_at) as whole,
     extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
 

@@ -333,14 +333,23 @@ export class Worker {
 
   #take(rows: JobRow[]): void {
     const { waiting } = this.#places;
-    for (const row of rows) {
+    const taken = rows.map((row) => {
       const attempt: Attempt = new Attempt(row, (value) => this.#progress(attempt, value));
       this.#held.add(attempt);
       waiting.add(attempt);
-    }
+      return attempt;
+    });
     if (!this.#stopping.signal.aborted) this.#begin();
     if (this.#command !== "run" || this.#stopping.signal.aborted) this.#releaseWaiting();
-    for (const attempt of waiting) attempt.waitAtMost(attempt.left(), () => this.#release(attempt));
+    if (waiting.size > 0) void this.#limitWaiting(taken);
+  }
+
+  /** Gives back what waits until its time is over. Most begins before the next turn of the loop. */
+  async #limitWaiting(taken: Attempt[]): Promise<void> {
+    await setImmediate();
+    for (const attempt of taken) {
+      if (this.#places.waiting.has(attempt)) attempt.waitAtMost(attempt.left(), () => this.#release(attempt));
+    }
   }
 
   /** Begins what waits, as long as there are places. */
@@ -351,6 +360,7 @@ export class Worker {
       if (batch) this.#gather(kind, attempt, batch);
       else this.#run(attempt, attempt.left(this.#timeoutOf(kind)));
     }
+    if (this.#gathering.size === 0) return;
     for (const kind of this.#gathering.keys()) if (!this.#handlers.of(kind).batch!.linger) this.#close(kind);
   }
 
