@@ -69,11 +69,7 @@ func (w *Worker) finish(ctx context.Context, batch []*attempt, results []string)
 				w.log().Warn("job lost, result discarded", a.fields("reason", reason)...)
 			} else if a.failure != nil && outcomes[i].state == "discarded" {
 				w.log().Error("job discarded", a.failedFields(a.failure)...)
-				w.change(func() { w.hooks++ })
-				go func() {
-					w.hook(w.options.OnDiscarded, a, a.failure)
-					w.change(func() { w.hooks-- })
-				}()
+				w.hook(w.options.OnDiscarded, a, a.failure)
 			}
 			w.forget(a)
 		}

@@ -134,6 +134,7 @@ func (w *Worker) handle(kind string, h *handler, opts []HandlerOption) {
 	if h.timeout < 0 {
 		h.timeout = math.MaxInt64
 	}
+	h.size = min(h.size, h.concurrency, w.options.Concurrency) // more cannot come while it lingers
 	w.handlers[kind], w.kinds = h, append(w.kinds, kind)
 }
 
@@ -237,7 +238,7 @@ func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 	// Set before the call: a heartbeat must not take the job for lost once this is committed.
 	j.attempt.completed.Store(true)
 	const call = "SELECT jobs.complete($1, $2, nullif($3::jsonb, 'null'))"
-	err = database.Exec(ctx, tx, call, j.ID, j.attempt.token, string(encoded))
+	err = explain(database.Exec(ctx, tx, call, j.ID, j.attempt.token, string(encoded)), "grant_worker", tx)
 	j.attempt.completed.Store(err == nil)
 	return err
 }
@@ -334,14 +335,19 @@ func (w *Worker) failed(a *attempt, failure error) {
 	w.hook(w.options.OnError, a, failure)
 }
 
-// hook calls a hook, whose panic ends nothing.
+// hook calls a hook in its own goroutine. Its panic ends nothing.
 func (w *Worker) hook(hook func(*JobRow, error), a *attempt, failure error) {
-	defer func() {
-		if value := recover(); value != nil {
-			w.log().Error("hook failed", a.fields("error", storable(fmt.Sprint(value)))...)
-		}
-	}()
-	if hook != nil {
-		hook(a.row, failure)
+	if hook == nil {
+		return
 	}
+	w.change(func() { w.hooks++ })
+	go func() {
+		defer w.change(func() { w.hooks-- })
+		defer func() {
+			if value := recover(); value != nil {
+				w.log().Error("hook failed", a.fields("error", storable(fmt.Sprint(value)))...)
+			}
+		}()
+		hook(a.row, failure)
+	}()
 }

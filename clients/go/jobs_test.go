@@ -525,3 +525,25 @@ func TestVersionsAreComparedByTheirNumbers(t *testing.T) {
 		}
 	}
 }
+
+type tagged struct{}
+
+func (tagged) Kind() string           { return "tagged" }
+func (tagged) InsertOpts() InsertOpts { return InsertOpts{Queue: "theirs", MaxAttempts: 3} }
+
+// spy keeps the options of a sync, which it refuses.
+type spy struct{ options string }
+
+func (s *spy) QueryContext(_ context.Context, _ string, args ...any) (*sql.Rows, error) {
+	s.options = args[1].(string)
+	return nil, errors.New("refused")
+}
+
+func TestAPeriodicJobOfAKindWithoutAHandlerHasTheDefaultsOfItsArgs(t *testing.T) {
+	w := NewWorker(sql.OpenDB(&fake{}), Options{})
+	w.Periodic("p", "@daily", tagged{}, PeriodicOpts{InsertOpts: InsertOpts{MaxAttempts: 5}})
+	s := &spy{}
+	if _, err := w.Sync(context.Background(), s); err == nil || s.options != `{"queue":"theirs","max_attempts":5}` {
+		t.Errorf("%s (%v)", s.options, err)
+	}
+}

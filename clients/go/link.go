@@ -73,7 +73,7 @@ func (l *link) wait(ctx context.Context, call string, args ...any) error {
 		return fatal
 	case err == nil, sqlState(err) == "57014": // such as a statement_timeout
 	case is(err, passing):
-		l.worker.log().Warn("wait failed, retrying", "error", oneLine(err))
+		l.worker.log().Warn("call failed, retrying", "error", oneLine(err))
 		l.worker.pause(ctx, backOff(0))
 	default:
 		l.worker.log().Error("wait refused, retrying", "error", oneLine(err))

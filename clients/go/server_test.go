@@ -301,7 +301,7 @@ func TestAWaitThatFailsIsLogged(t *testing.T) {
 	if err := w.Stop(); err != nil {
 		t.Error(err)
 	}
-	said, want := s.log.said(), []string{`level=ERROR msg="wait refused, retrying" error=s`, `level=WARN msg="wait failed, retrying" error=s`}
+	said, want := s.log.said(), []string{`level=ERROR msg="wait refused, retrying" error=s`, `level=WARN msg="call failed, retrying" error=s`}
 	if len(said) != 4 || !reflect.DeepEqual(said[1:3], want) {
 		t.Errorf("%q", said)
 	}
@@ -443,7 +443,8 @@ func TestAStopCutsThePauseBeforeAResultIsSentAgain(t *testing.T) {
 }
 
 func TestReadyEndsWhereTheServerRefusesTheWorker(t *testing.T) {
-	w := (&fake{beat: func() (string, error) { return "", stated{"42501"} }}).begin(t)
+	s := &fake{beat: func() (string, error) { return "", stated{"42501"} }}
+	w := s.begin(t)
 	select {
 	case <-w.Done():
 	default:
@@ -451,6 +452,40 @@ func TestReadyEndsWhereTheServerRefusesTheWorker(t *testing.T) {
 	}
 	if err := w.Stop(); err == nil || err.Error() != "jobs: s\nHINT: Ask an administrator to run SELECT jobs.grant_worker('u')." {
 		t.Errorf("%v", err)
+	}
+	want := []string{
+		`level=ERROR msg="worker failed" worker=w error="jobs: s\nHINT: Ask an administrator to run SELECT jobs.grant_worker('u')."`,
+		`level=INFO msg="worker stopped" worker=w`}
+	if said := s.log.said(); !slices.Equal(said, want) {
+		t.Errorf("%q", said)
+	}
+}
+
+func TestABatchLingersForNoMoreJobsThanMayRun(t *testing.T) {
+	t.Parallel()
+	for _, limits := range [][2]int{{2, 10}, {10, 2}} {
+		s := &fake{jobs: []string{"1", "2"}, kept: map[string]int{}}
+		s.finish = func(_ context.Context, results []result) ([]string, error) { return make([]string, len(results)), nil }
+		w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Concurrency: limits[0], Log: s.log.logger()})
+		sizes := make(chan int, 1)
+		HandleKindBatch(w, "k", func(_ context.Context, jobs []*Job[json.RawMessage]) error {
+			sizes <- len(jobs)
+			return nil
+		}, Batch(100, time.Hour), Concurrency(limits[1]))
+		if err := w.Start(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case size := <-sizes:
+			if size != 2 {
+				t.Errorf("%v: it has %d jobs", limits, size)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%v: it waits", limits)
+		}
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -514,8 +549,9 @@ func TestAResultThatIsLostIsLogged(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	said := strings.Join(s.log.said(), "\n")
-	for _, want := range []string{`level=WARN msg="result refused, retrying`, `level=ERROR msg="result could not be sent`} {
-		if !strings.Contains(said, want+`" job=1 kind=k attempt=1`) {
+	for _, want := range []string{`level=WARN msg="result refused, retrying" job=1 kind=k attempt=1`,
+		`level=ERROR msg="results could not be sent" worker=`, `level=ERROR msg="worker failed" worker=`} {
+		if !strings.Contains(said, want) {
 			t.Error(said)
 		}
 	}

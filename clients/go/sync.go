@@ -8,8 +8,9 @@ import (
 	"example.org/jobs/internal/database"
 )
 
-// PeriodicOpts are options of a periodic job. Zero values mean the kind's default at each tick.
-// ScheduledAt, ExpiresAt and Pending have no effect.
+// PeriodicOpts are options of a periodic job. Zero values mean the kind's default at each tick, or
+// first the default of the args if the worker has no handler for the kind. ScheduledAt, ExpiresAt
+// and Pending have no effect.
 type PeriodicOpts struct {
 	InsertOpts
 	// TimeZone is the time zone of the schedule. Default: UTC.
@@ -81,7 +82,10 @@ func (w *Worker) Sync(ctx context.Context, db DB) (changes []Change, err error) 
 	}
 	for _, p := range w.periodic {
 		args, failure := json.Marshal(p.args)
-		err = cmp.Or(err, failure)
+		job, invalid := NewJob{p.args, p.opts.InsertOpts}.withDefaults()
+		if err = cmp.Or(err, failure, invalid); w.handlers[p.args.Kind()] == nil {
+			p.opts.InsertOpts = job.InsertOpts
+		}
 		sync("periodic job", p.name, syncPeriodic, struct {
 			PeriodicOpts
 			Timeout float64 `json:"timeout,omitempty"`

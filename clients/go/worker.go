@@ -213,24 +213,23 @@ func (w *Worker) failIf(err error) {
 }
 
 // Main is [Worker.Run] for a program that does nothing else. It returns after SIGTERM or SIGINT if
-// no result was lost, so that the program can exit with status 0. Otherwise it logs the error and
-// exits with status 1.
+// no result was lost, so that the program can exit with status 0. Otherwise it exits with status 1.
 func (w *Worker) Main() {
-	if err := w.Run(context.Background()); err != nil {
-		w.log().Error("worker failed", "worker", w.options.Name, "error", err)
+	if w.Run(context.Background()) != nil {
 		os.Exit(1)
 	}
 }
 
 // Run works until SIGTERM or SIGINT, until ctx is done, or until an operator stops the worker. Then
 // it stops as Stop does; a second signal acts as StopAndCancel. The error is nil if no result was
-// lost.
+// lost, and is logged otherwise.
 func (w *Worker) Run(ctx context.Context) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	defer close(signals)
 	defer signal.Stop(signals)
 	if err := w.Start(); err != nil {
+		w.logFailure(err)
 		return err
 	}
 	select {
@@ -242,8 +241,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.Stop()
 }
 
-// Start starts the worker and returns. A worker that cannot connect keeps trying. Start installs no
-// signal handlers. A worker can be started once.
+// logFailure logs the error that ended the worker.
+func (w *Worker) logFailure(err error) {
+	w.log().Error("worker failed", "worker", w.options.Name, "error", err)
+}
+
+// Start starts the worker and returns. A worker that cannot connect keeps trying. An error that
+// ends it is logged. Start installs no signal handlers. A worker can be started once.
 func (w *Worker) Start() error {
 	w.require(len(w.handlers) > 0, "the worker has no handlers")
 	for kind, h := range w.handlers {
@@ -308,6 +312,12 @@ func (w *Worker) live() {
 	for _, link := range []*link{w.fetching, w.finishing, w.control} {
 		go link.close()
 	}
+	w.mu.Lock()
+	err = w.err
+	w.mu.Unlock()
+	if err != nil {
+		w.logFailure(err)
+	}
 	w.log().Info("worker stopped", "worker", w.options.Name)
 	close(w.done)
 }
@@ -351,11 +361,10 @@ func (w *Worker) work() {
 		a.tell(a.encode("release", object{}), nil) // unless the outcome is decided
 	}
 	w.awaitFor(10*time.Second, func() bool { return w.fetchers == 0 && w.hooks == 0 && len(w.held) == 0 })
-	unsent := w.list(w.held)
-	for _, a := range unsent {
-		w.log().Error("result could not be sent", a.fields()...)
+	if unsent := len(w.list(w.held)); unsent > 0 {
+		w.log().Error("results could not be sent", "worker", w.options.Name, "results", unsent)
+		w.change(func() { w.require(false, "results could not be sent: %d", unsent) })
 	}
-	w.change(func() { w.require(len(unsent) == 0, "results could not be sent: %d", len(unsent)) })
 	end()
 	w.awaitFor(time.Second, func() bool { return w.controlIsOver })
 }
