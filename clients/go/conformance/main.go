@@ -489,7 +489,7 @@ func (d *driver) handleBatch(ctx context.Context, batch []*jobs.Job[json.RawMess
 		output, err := d.handle(ctx, job)
 		if raised := (raised{}); errors.As(err, &raised) {
 			return raised.error
-		} else if ctx.Err() != nil {
+		} else if err != nil && ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != errLeave {
 			job.End(output, err)
