@@ -267,6 +267,13 @@ fn of_stdout(printed: &[u8], log: &Output) -> Result<Box<RawValue>, Error> {
 fn failed(fault: ClientError) -> Failed {
     match fault {
         ClientError::Option(fault) => Failed::new(WRONG, fault),
+        ClientError::Hinted { error, hint } => {
+            let mut failed = Failed::from(*error);
+            if !failed.message.contains(&hint) {
+                failed.message += &format!("\nHINT: {hint}");
+            }
+            failed
+        }
         fault => fault.into(),
     }
 }

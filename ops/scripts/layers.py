@@ -51,12 +51,13 @@ lib tests
 handle opentelemetry testing
 control fetch finish
 engine
+sync
 worker
 handler insert
-job new_job unique
+job kind new_job options unique
 link
 executor
-error
+error finite
 """
 
 # What talks with the server or shares memory. Everything else calls these.

@@ -12,23 +12,15 @@ use crate::{Library, need_packages};
 
 pub fn conforms(library: &mut Library) {
     let mut build = library.program("cargo");
-    build.args([
-        "build",
-        "--quiet",
-        "-p",
-        "postgres-jobs",
-        "--example",
-        "conformance",
-        "--example",
-        "mail",
-    ]);
+    build.args(["build", "--quiet", "-p", "jobs-conformance"]);
+    build.args(["-p", "postgres-jobs", "--example", "mail", "--bin", "rust_driver"]);
     if let Err(said) = succeeds(&mut build) {
         return library.check("its driver is built", Err(said));
     }
-    let examples = target_directory().join("debug/examples");
-    let driver = library.program(examples.join("conformance"));
+    let built = target_directory().join("debug");
+    let driver = library.program(built.join("rust_driver"));
     library.every_case("every case", &[], &driver);
-    let example = library.program(examples.join("mail"));
+    let example = library.program(built.join("examples/mail"));
     library.example("clients/rust/examples/mail.rs", example);
 
     let all = ["test", "--quiet", "-p", "postgres-jobs", "--all-features"];

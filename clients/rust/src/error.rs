@@ -7,7 +7,11 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+/// The result of a handler: an output, which is JSON, or an error.
+pub(crate) type Ended = Result<Box<RawValue>, Error>;
 
 /// How a handler ends if it does not return a value.
 ///
@@ -17,7 +21,7 @@ use serde_json::{Value, json};
 /// [`Error::discard`] or [`Error::retry_in`] is called.
 ///
 /// [`snooze`] and [`cancel`] are the other ways to end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error(
     /// Members of an element of `jobs.finish_many`.
     pub(crate) Value,
@@ -43,6 +47,11 @@ impl Error {
     /// Retries the job after this delay, whatever its retry policy.
     pub fn retry_in(self, delay: Duration) -> Self {
         self.with("/retry_in", delay.as_secs_f64())
+    }
+
+    /// What the database keeps in `details`: `type`, and `code` and `trace` if there are any.
+    pub fn details(&self) -> &Value {
+        &self.0["details"]
     }
 
     /// Changes a failure. The other endings have no such members.
@@ -82,7 +91,7 @@ impl Error {
 
     /// Whether it is a plain error, as from a handler that stops because it was cancelled.
     pub(crate) fn is_plain(&self) -> bool {
-        let is_of_output = self.0["details"]["type"] == "invalid_output";
+        let is_of_output = self.details()["type"] == "invalid_output";
         self.0["retryable"] == true && self.0["retry_in"].is_null() && !is_of_output
     }
 }
@@ -135,6 +144,18 @@ pub enum ClientError {
     /// This many results were lost. Their jobs run again once their leases expire.
     #[error("results could not be sent: {0}")]
     Unsent(usize),
+    /// Another of these errors, and what to do about it.
+    #[error("{error}\nHINT: {hint}")]
+    Hinted {
+        /// The error.
+        #[source]
+        error: Box<ClientError>,
+        /// What to do about it.
+        hint: String,
+    },
+    /// The extension is missing, or older than this library needs.
+    #[error("{0}")]
+    Extension(String),
     /// The system refused the call, or a part of the worker panicked.
     #[error(transparent)]
     System(#[from] std::io::Error),
@@ -153,12 +174,46 @@ impl ClientError {
         code(self)
     }
 
+    /// Adds a hint, if the database or the role lacks what the call needs. `grant` is the call that
+    /// would grant the rights.
+    pub(crate) fn hinted(self, grant: &str) -> Self {
+        match self.hint(grant) {
+            Some(hint) => Self::Hinted { error: self.into(), hint },
+            None => self,
+        }
+    }
+
+    fn hint(&self, grant: &str) -> Option<String> {
+        let (code, text) = (self.code().unwrap_or_default(), self.to_string());
+        let has = |part| text.contains(part);
+        let hint = match &*code {
+            "3D000" => "Check the database in the URL.",
+            "28000" | "28P01" => CHECK_USER,
+            "3F000" | "42P01" => CREATE_EXTENSION,
+            "42883" => {
+                "Run ALTER EXTENSION jobs UPDATE, after installing the version that the library \
+                 needs on the server."
+            }
+            "42501" => {
+                return Some(format!("Ask an administrator to run SELECT jobs.{grant}."));
+            }
+            "" if has("password missing") => CHECK_USER,
+            "" if has("server does not support TLS") => "Add ?sslmode=disable to the URL.",
+            "" if has("no TLS implementation") => "Enable the feature tls of postgres-jobs.",
+            _ => return None,
+        };
+        Some(hint.into())
+    }
+
     /// Whether its SQLSTATE begins with one of these.
     pub(crate) fn is(&self, codes: &[&str]) -> bool {
         let has = |code: String| codes.iter().any(|class| code.starts_with(class));
         self.code().is_some_and(has)
     }
 }
+
+pub(crate) const CREATE_EXTENSION: &str = "Check the database, or run CREATE EXTENSION jobs in it.";
+const CHECK_USER: &str = "Check the user and the password in the URL.";
 
 /// The maximum length of a stored text, in characters.
 const LONGEST: usize = 10_000;

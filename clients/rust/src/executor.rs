@@ -7,6 +7,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
 
 use crate::Result;
+use crate::finite::Finite;
 
 /// The caller's connection or transaction: `&Client` or `&Transaction` of `tokio_postgres`. With
 /// the feature `sqlx` also `&mut PgConnection`, such as `&mut *transaction`.
@@ -58,6 +59,10 @@ pub(crate) async fn query<T: DeserializeOwned>(
 /// would break the connection.
 pub(crate) fn json(value: &impl Serialize) -> serde_json::Result<Box<RawValue>> {
     let json = to_raw_value(value)?;
+    // serde_json writes what is no number as null.
+    if json.get().contains("null") {
+        value.serialize(Finite)?;
+    }
     let length = json.get().len();
     if length < 0x1000_0000 {
         return Ok(json);

@@ -9,12 +9,14 @@ use tokio::time::timeout;
 
 use crate::engine::{Engine, Finish, State};
 use crate::executor::query;
-use crate::job::warn_of;
+use crate::job::log_of;
 use crate::{ClientError, Error};
 
-/// The refused results by number, from 1, with the reason.
+/// The refused results by number, from 1, with the reason; and those whose jobs are discarded, with
+/// none.
 pub(crate) const FINISH: &str = "
-select json_build_array(ord, reason)::text from jobs.finish_many($1::jsonb) where not done";
+select json_build_array(ord, case when not done then reason end)::text
+    from jobs.finish_many($1::jsonb) where not done or state = 'discarded'";
 
 /// The maximum number of results in a call, and the maximum size of a call with several.
 pub(crate) const MOST: usize = 1_000;
@@ -44,7 +46,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 engine.change(|state| state.is_stuck = true);
                 // The wait for it gets shorter now.
                 select! {
-                    () = link.pause(&error) => {}
+                    () = link.pause("finish", &error) => {}
                     () = engine.until(|state| state.stage != stage) => link.failures = 0,
                 }
             }
@@ -71,38 +73,49 @@ impl Engine {
         (tokens, format!("[{}]", results.join(",")))
     }
 
-    /// Records that the server has these results, except the refused ones.
-    pub(crate) fn take(&self, tokens: &[i64], mut refused: HashMap<usize, String>) {
-        let mut dropped = Vec::new();
+    /// Records that the server has these results, except those with a reason. The others that it
+    /// answers about have discarded their jobs.
+    pub(crate) fn take(&self, tokens: &[i64], mut answers: HashMap<usize, Option<String>>) {
+        let (mut dropped, mut discarded) = (Vec::new(), Vec::new());
         self.change(|state| {
             state.is_stuck = false;
             for (number, token) in (1..).zip(tokens) {
-                let reason = refused.remove(&number);
-                if reason.as_deref() == Some("locked") {
+                let answer = answers.remove(&number);
+                if answer == Some(Some("locked".into())) {
                     state.unsent.get_mut(token).expect(UNSENT).put_off();
-                } else {
-                    let job = state.unsent.remove(token).expect(UNSENT).job;
-                    dropped.extend(reason.map(|reason| (job, reason)));
+                    continue;
+                }
+                let Finish { job, failure, .. } = state.unsent.remove(token).expect(UNSENT);
+                match (answer, failure) {
+                    (Some(Some(reason)), _) => dropped.push((job, reason)),
+                    (Some(None), Some(failure)) => discarded.push((job, failure)),
+                    _ => {}
                 }
             }
         });
         for (job, reason) in dropped {
-            warn_of!(job, reason, "job lost, result discarded");
+            log_of!(warn, job, reason, "job lost, result discarded");
+        }
+        for (job, failure) in discarded {
+            self.report_discard(&job, &failure);
         }
     }
 
     /// Records that the server refused a call. Each of its results is then sent by itself. One that
     /// is refused again is repeated, as a failed attempt if its value is the cause.
     pub(crate) fn refuse(&self, tokens: &[i64], error: &ClientError) {
-        let mut refused = Vec::new();
+        let (mut refused, mut failed) = (Vec::new(), Vec::new());
         self.change(|state| {
             state.is_stuck = false;
             for token in tokens {
                 let result = state.unsent.get_mut(token).expect(UNSENT);
                 if std::mem::replace(&mut result.is_alone, true) {
                     if error.is(&["22", "54"]) || error.to_string().contains(TOO_LARGE) {
-                        let failed = Error::new(error.to_string()).typed("invalid_output");
-                        result.json = Finish::new(&result.job, &Err(failed)).json;
+                        let failure = Error::new(error.to_string()).typed("invalid_output");
+                        result.json = Finish::new(&result.job, &Err(failure.clone())).json;
+                        if result.failure.replace(failure.clone()).is_none() {
+                            failed.push((result.job.clone(), failure));
+                        }
                     }
                     result.put_off();
                     refused.push(result.job.clone());
@@ -110,7 +123,10 @@ impl Engine {
             }
         });
         for job in refused {
-            warn_of!(job, %error, "result refused, retrying");
+            log_of!(warn, job, %error, "result refused, retrying");
+        }
+        for (job, failure) in failed {
+            self.report_failure(&job, &failure);
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::{Engine, Stage, State};
 use crate::handler::GIVE_UP;
-use crate::job::{Reason, warn_of};
+use crate::job::{Reason, log_of};
 use crate::{ClientError, Error, Result, Worker, control, fetch, finish};
 
 /// How long a stopping worker tries to send the last results.
@@ -20,6 +20,8 @@ const SEND_WITHIN: Duration = Duration::from_secs(10);
 impl Worker {
     /// Runs until SIGTERM or SIGINT, then stops as [`Handle::stop`] does. A second signal acts as
     /// [`Handle::stop_and_cancel`]. An operator's command `stop` ends the worker as well.
+    ///
+    /// If the future is dropped, the worker stops as with [`Handle::stop_and_cancel`].
     ///
     /// # Errors
     /// Those of [`Worker::start`] and [`Handle::wait`].
@@ -30,8 +32,8 @@ impl Worker {
     /// Runs in the background. Installs no signal handlers.
     ///
     /// # Errors
-    /// The worker has no handler, two for a kind, or a timeout for a kind without one. If the
-    /// database cannot be reached, the worker keeps trying.
+    /// The worker has no handler, two for a kind, or one with an invalid option. If the database
+    /// cannot be reached, the worker keeps trying.
     pub fn start(mut self) -> Result<Handle> {
         self.check()?;
         let engine = Engine::new(self);
@@ -42,8 +44,8 @@ impl Worker {
 
 /// A running worker. It goes on if the handle is dropped.
 pub struct Handle {
-    engine: Arc<Engine>,
-    task: JoinHandle<Result<()>>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) task: JoinHandle<Result<()>>,
 }
 
 impl Handle {
@@ -51,6 +53,12 @@ impl Handle {
     pub fn ready(&self) -> impl Future<Output = ()> + Send + 'static {
         let engine = self.engine.clone();
         async move { engine.until(|state| state.stage > Stage::Start).await }
+    }
+
+    /// Waits until the worker has ended, as does [`Handle::wait`], which also says how.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        let engine = self.engine.clone();
+        async move { engine.until(|state| state.stage == Stage::Over).await }
     }
 
     /// Stops fetching and gives handlers the grace period. Then it cancels them and releases their
@@ -75,13 +83,14 @@ impl Handle {
     /// Waits until the worker has stopped, also by an operator's command.
     ///
     /// # Errors
-    /// Results could not be sent: their jobs run again once their leases expire. Or the database
-    /// refused the worker at its start, or a part of it panicked.
+    /// Results could not be sent: their jobs run again once their leases expire. Or the worker
+    /// could not start, since the database, the role or the extension is not the right one; or a
+    /// part of it panicked.
     pub async fn wait(self) -> Result<()> {
         self.task.await.map_err(std::io::Error::other)?
     }
 
-    /// Stops at SIGTERM or SIGINT as [`Worker::run`] does.
+    /// Stops at SIGTERM or SIGINT, or if the future is dropped, as [`Worker::run`] does.
     ///
     /// # Errors
     /// Those of [`Handle::wait`].
@@ -96,17 +105,29 @@ impl Handle {
             }
         };
         let _signals = AbortOnDropHandle::new(tokio::spawn(signals));
+        let _stop = StopOnDrop(self.engine.clone());
         self.wait().await
     }
 }
+
+struct StopOnDrop(Arc<Engine>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.enter(Stage::Cancel);
+    }
+}
+
+const LEAVE: &str = "select jobs.worker_leave($1)::text";
 
 impl Engine {
     /// Works until the worker is stopped.
     pub(crate) async fn serve(self: Arc<Self>) -> Result<()> {
         let options = &self.worker.options;
-        tracing::info!(worker = options.name, "worker started");
-        let _control = self.part(control::run(self.clone()));
-        let _finishing = self.part(finish::run(self.clone()));
+        let control = self.part(control::run(self.clone()));
+        let finishing = self.part(finish::run(self.clone()));
+        let _starting = self.part(self.clone().start_waiting());
+        let _limited = self.part(fetch::run_limited(self.clone()));
         let fetching = self.part(fetch::run(self.clone()));
         let ending = async {
             // The jobs of a late fetch are ours.
@@ -134,13 +155,24 @@ impl Engine {
                 }
             });
             for job in left {
-                warn_of!(job, "handler did not stop");
+                log_of!(warn, job, "handler did not stop");
             }
             self.enter(Stage::End);
             sleep(SEND_WITHIN).await;
         };
         select! { biased; () = ending => {}, () = too_late => {} }
+        drop(finishing);
+        self.enter(Stage::Over);
+        let leaving = async {
+            // A late beat would make it known again.
+            let _ = control.await;
+            self.link.lock().await.run(LEAVE, &[&options.name]).await
+        };
+        let _ = timeout(Duration::from_secs(1), leaving).await;
         let (fault, unsent) = self.change(|state| (state.fault.take(), state.unsent.len()));
+        if let Some(fault) = &fault {
+            tracing::error!(error = %fault.to_string().replace('\n', " "), "worker failed");
+        }
         if unsent > 0 {
             tracing::error!(results = unsent, "results could not be sent");
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::executor::{json, query};
-use crate::{AfterInsert, Executor, Inserted, Middleware, NewJob, Result, State};
+use crate::{AfterInsert, ClientError, Executor, Inserted, Middleware, NewJob, Result, State};
 
 /// Inserts a job as part of the caller's transaction.
 ///
@@ -58,13 +58,17 @@ impl Producer {
         };
         let after: Vec<Vec<AfterInsert>> = jobs.iter_mut().map(before).collect();
         let inserted = async { query(&mut executor, INSERT, &[json(&jobs)?.get()]).await };
-        let inserted: Result<Vec<Inserted>> = inserted.await;
+        let inserted: Result<Vec<Inserted>> = inserted.await.map_err(hinted);
         for (number, after) in after.into_iter().enumerate() {
             let inserted = inserted.as_ref().map(|inserted| &inserted[number]);
             after.into_iter().rev().for_each(|after| after(inserted));
         }
         inserted
     }
+}
+
+fn hinted(error: ClientError) -> ClientError {
+    error.hinted("grant_producer('ROLE')")
 }
 
 const INSERT: &str = "select to_json(i)::text from jobs.insert_many($1::jsonb) i order by ord";
@@ -119,8 +123,8 @@ pub async fn wait_for(
 ) -> Result<Vec<JobResult>> {
     let (ids, timeout) = (format!("{ids:?}"), timeout.as_secs_f64().to_string());
     let want = if want == Want::All { "all" } else { "any" };
-    executor.rows(WAIT_FOR, &[&ids, &timeout, want]).await?;
-    query(&mut executor, RESULTS, &[&ids]).await
+    executor.rows(WAIT_FOR, &[&ids, &timeout, want]).await.map_err(hinted)?;
+    query(&mut executor, RESULTS, &[&ids]).await.map_err(hinted)
 }
 
 const WAIT_FOR: &str = "

@@ -10,11 +10,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, SetOnce};
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::Ended;
 use crate::executor::{json, query};
 use crate::link::Link;
 use crate::{Error, Executor, Result};
@@ -74,6 +75,12 @@ pub struct JobInfo {
     /// Whether the handler has completed the job in a transaction, which may still be open.
     #[serde(skip)]
     pub(crate) is_completed: AtomicBool,
+    /// How the handler of a batch has ended it.
+    #[serde(skip)]
+    pub(crate) ended: SetOnce<Ended>,
+    /// When the worker got it.
+    #[serde(skip, default = "Instant::now")]
+    pub(crate) came: Instant,
 }
 
 /// The state of a job. The last three are final.
@@ -119,13 +126,36 @@ fn in_seconds(left: Option<f64>) -> Option<Instant> {
     Instant::now().checked_add(Duration::try_from_secs_f64(left?.max(0.0)).ok()?)
 }
 
-/// Logs a warning about a job.
-macro_rules! warn_of {
-    ($job:expr, $($said:tt)+) => {
-        tracing::warn!(job = $job.id, kind = $job.kind, attempt = $job.attempt, $($said)+)
+/// Logs something about a job.
+macro_rules! log_of {
+    ($level:ident, $job:expr, $($said:tt)+) => {
+        tracing::$level!(job = $job.id, kind = $job.kind, attempt = $job.attempt, $($said)+)
     };
 }
-pub(crate) use warn_of;
+pub(crate) use log_of;
+
+/// What a handler has returned, as JSON.
+pub(crate) fn output<T: Serialize>(result: Result<T, Error>) -> Ended {
+    json(&result?).map_err(|error| Error::from(error).typed("invalid_output"))
+}
+
+/// What ends a job of a batch: a `Result<T, Error>` or an [`Error`].
+pub trait Ending {
+    #[doc(hidden)]
+    fn ended(self) -> Ended;
+}
+
+impl<T: Serialize> Ending for Result<T, Error> {
+    fn ended(self) -> Ended {
+        output(self)
+    }
+}
+
+impl Ending for Error {
+    fn ended(self) -> Ended {
+        Err(self)
+    }
+}
 
 impl JobInfo {
     /// Reads a row with columns in the order of the fields.
@@ -149,6 +179,8 @@ impl JobInfo {
             reason: OnceLock::new(),
             is_settled: AtomicBool::new(false),
             is_completed: AtomicBool::new(false),
+            ended: SetOnce::new(),
+            came: Instant::now(),
         })
     }
 
@@ -170,10 +202,15 @@ impl JobInfo {
             Some(true) => self.cancel(Reason::Cancelled),
             None if !self.is_settled.swap(true, SeqCst) => {
                 self.cancel(Reason::Lost);
-                warn_of!(self, "job lost");
+                log_of!(warn, self, "job lost");
             }
             _ => {}
         }
+    }
+
+    /// Ends a job of a batch. The first end counts.
+    pub(crate) fn end(&self, ended: Ended) {
+        let _ = self.ended.set(ended);
     }
 
     /// Cancels the handler. The first reason counts.
@@ -221,6 +258,14 @@ impl<A> Job<A> {
         self.info.reason.get().copied()
     }
 
+    /// Ends a job of a [`Batch`](crate::Batch): by a `Result<T, Error>`, such as `Ok(1)`, or
+    /// by an [`Error`], such as that of [`snooze`](crate::snooze).
+    ///
+    /// Only the first end counts. Other handlers end their jobs by returning.
+    pub fn end(&self, ending: impl Ending) {
+        self.info.end(ending.ended());
+    }
+
     /// Stores progress, any JSON, which `jobs.jobs` shows, and renews the lease.
     ///
     /// # Errors
@@ -235,7 +280,7 @@ impl<A> Job<A> {
         let mut link = link.lock().await;
         let heard = loop {
             match query(&mut *link, PROGRESS, &[&id, &token, value.get()]).await {
-                Err(error) if link.passes(&error) => link.pause(&error).await,
+                Err(error) if link.passes(&error) => link.pause("heartbeat", &error).await,
                 heard => break heard,
             }
         };

@@ -7,14 +7,18 @@ mod error;
 mod executor;
 mod fetch;
 mod finish;
+mod finite;
 mod handle;
 mod handler;
 mod insert;
 mod job;
+mod kind;
 mod link;
 mod new_job;
 #[cfg(feature = "opentelemetry")]
 mod opentelemetry;
+mod options;
+mod sync;
 pub mod testing;
 #[cfg(test)]
 mod tests;
@@ -24,15 +28,18 @@ mod worker;
 pub use error::{ClientError, Error, Result, cancel, snooze};
 pub use executor::Executor;
 pub use handle::Handle;
-pub use handler::{AfterInsert, Blocking, Handler, Handling, Middleware};
+pub use handler::{AfterInsert, Batch, Blocking, Handler, Handling, Limited, Middleware};
 pub use insert::{JobResult, Producer, Want, insert, insert_many, wait_for};
-pub use job::{Job, JobInfo, Reason, State};
+pub use job::{Ending, Job, JobInfo, Reason, State};
+pub use kind::{Kind, KindOptions};
 #[cfg(feature = "tls")]
 pub use link::trust;
 pub use link::{connect, connect_hearing};
-pub use new_job::{Inserted, NewJob};
+pub use new_job::{Inserted, NewJob, Periodic};
 #[cfg(feature = "opentelemetry")]
 pub use opentelemetry::OpenTelemetry;
+pub use options::{Options, Queue};
+pub use sync::Change;
 pub use tokio_util::sync::CancellationToken;
 pub use unique::{By, OnConflict, Unique};
-pub use worker::{Options, Queue, Worker};
+pub use worker::Worker;

@@ -117,6 +117,8 @@ pub(crate) struct Link {
     connecting: Duration,
     /// How many calls have failed since the last success.
     pub(crate) failures: u32,
+    /// Whether a call has succeeded.
+    pub(crate) has_worked: bool,
 }
 
 impl Executor for Link {
@@ -131,9 +133,7 @@ impl Link {
         // open: a server that accepts and then stays silent is left when all turns are over.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()) as u32;
         let turn = config.get_connect_timeout().copied().unwrap_or_default();
-        let turns = turn
-            .saturating_mul(hosts)
-            .saturating_add(Duration::from_secs(5));
+        let turns = turn.saturating_mul(hosts).saturating_add(Duration::from_secs(5));
         Self {
             patience,
             connecting: patience.max(turns),
@@ -141,6 +141,7 @@ impl Link {
             opened: None,
             prepares,
             failures: 0,
+            has_worked: false,
         }
     }
 
@@ -148,7 +149,7 @@ impl Link {
     pub(crate) async fn run(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
         let rows = self.once(sql, of).await;
         match &rows {
-            Ok(_) => self.failures = 0,
+            Ok(_) => (self.failures, self.has_worked) = (0, true),
             Err(error) if error.is(UNPREPARED) => (self.opened, self.prepares) = (None, false),
             Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
             Err(_) => {}
@@ -189,21 +190,27 @@ impl Link {
     /// caller.
     pub(crate) async fn wait(&mut self, sql: &'static str, of: &[&str]) {
         match self.run(sql, of).await {
-            Err(error) if !error.is(&["57014"]) => self.pause(&error).await,
+            Err(error) if !error.is(&["57014"]) => self.pause("wait", &error).await,
             _ => {}
         }
     }
 
     /// Pauses before a call is repeated, longer after each failure.
-    pub(crate) async fn pause(&mut self, error: &ClientError) {
+    pub(crate) async fn pause(&mut self, call: &str, error: &ClientError) {
+        tokio::time::sleep(self.failed(call, error)).await;
+    }
+
+    /// Logs a failed call, and returns the pause before it is repeated.
+    pub(crate) fn failed(&mut self, call: &str, error: &ClientError) -> Duration {
         let pause = back_off(self.failures);
         self.failures += 1;
+        let text = error.to_string().replace('\n', " ");
         if self.passes(error) {
-            tracing::warn!(%error, ?pause, "call failed, retrying");
+            tracing::warn!(error = %text, ?pause, "call failed, retrying");
         } else {
-            tracing::error!(%error, ?pause, "call refused, retrying");
+            tracing::error!(error = %text, ?pause, "{call} refused, retrying");
         }
-        tokio::time::sleep(pause).await;
+        pause
     }
 
     /// Whether a repetition of the failed statement may succeed.

@@ -1,4 +1,4 @@
-//! A job to insert, and the result of its insert.
+//! A job to insert, once or periodically, and the result of its insert.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::executor::json;
 use crate::unique::seconds;
-use crate::{State, Unique};
+use crate::{Kind, KindOptions, State, Unique};
 
 /// A job to insert. None and empty values mean the kind's default (`jobs.define_kind`), else the
 /// server's.
@@ -64,6 +64,51 @@ impl NewJob {
         let mut job = Self::default();
         (job.kind, job.args) = (kind.into(), json(&args)?);
         Ok(job)
+    }
+
+    /// A job with these args, and the defaults of their [`Kind`].
+    ///
+    /// # Errors
+    /// The args have no JSON form.
+    pub fn of<K: Kind>(args: &K) -> serde_json::Result<Self> {
+        let KindOptions { queue, priority, max_attempts, timeout, retry, unique_opts } =
+            K::options();
+        let job = Self::new(K::NAME, args)?;
+        Ok(Self { queue, priority, max_attempts, timeout, retry, unique_opts, ..job })
+    }
+}
+
+/// A periodic job.
+///
+/// ```
+/// # use postgres_jobs::{NewJob, Periodic};
+/// # fn periodic() -> Result<Periodic, serde_json::Error> {
+/// let nightly = Periodic {
+///     time_zone: Some("Europe/Berlin".into()),
+///     ..Periodic::new("nightly", "0 3 * * *", NewJob::new("report", ())?)
+/// };
+/// # Ok(nightly)
+/// # }
+/// ```
+#[derive(Clone, Debug, Serialize)]
+pub struct Periodic {
+    /// Its name.
+    pub name: String,
+    /// Its schedule, as in `jobs.schedule`.
+    pub cron: String,
+    /// The job of each tick. Its times and `pending` have no effect.
+    pub job: NewJob,
+    /// The time zone of the schedule. Default: UTC.
+    pub time_zone: Option<String>,
+    /// What happens to ticks that were missed: `once`, the default, or `skip`.
+    pub missed: Option<String>,
+}
+
+impl Periodic {
+    /// A periodic job with defaults otherwise.
+    pub fn new(name: &str, cron: &str, job: NewJob) -> Self {
+        let (name, cron) = (name.into(), cron.into());
+        Self { name, cron, job, time_zone: None, missed: None }
     }
 }
 

@@ -24,11 +24,7 @@ fn tracer() -> BoxedTracer {
 
 /// A span by the conventions for messaging.
 fn builder(name: &'static str, kind: SpanKind, job: &str, queue: &str) -> SpanBuilder {
-    let operation = if kind == SpanKind::Producer {
-        "send"
-    } else {
-        "process"
-    };
+    let operation = if kind == SpanKind::Producer { "send" } else { "process" };
     let attributes = [
         KeyValue::new("messaging.system", "postgres_jobs"),
         KeyValue::new("messaging.operation.name", name),
@@ -45,10 +41,7 @@ impl Middleware for OpenTelemetry {
         let queue = job.queue.as_deref().unwrap_or("default");
         let mut span = tracer().build(builder("insert", SpanKind::Producer, &job.kind, queue));
         if span.span_context().is_valid() {
-            job.meta.insert(
-                "traceparent".into(),
-                traceparent(span.span_context()).into(),
-            );
+            job.meta.insert("traceparent".into(), traceparent(span.span_context()).into());
         }
         Some(Box::new(move |inserted| match inserted {
             Ok(Inserted { id: Some(id), .. }) => {
@@ -94,7 +87,7 @@ impl Middleware for OpenTelemetry {
                 _ => result.as_ref().err(),
             };
             if let Some(error) = error
-                && let Some(type_name) = error.0["details"]["type"].as_str()
+                && let Some(type_name) = error.details()["type"].as_str()
             {
                 span.set_attribute(KeyValue::new("error.type", type_name.to_owned()));
                 span.set_status(Status::error(error.to_string()));

@@ -12,7 +12,7 @@ use crate::engine::Finish;
 use crate::executor::query;
 use crate::finish::FINISH;
 use crate::job::JobInfo;
-use crate::worker::names;
+use crate::options::names;
 use crate::{ClientError, Error, Executor, Job, Result, State, Worker, fetch};
 
 /// Why a test fails.
@@ -100,11 +100,7 @@ pub fn job<A: DeserializeOwned>(members: Value) -> serde_json::Result<Job<A>> {
         all.extend(members);
     }
     let info: JobInfo = serde_json::from_str(&all.to_string())?;
-    Ok(Job {
-        args: serde_json::from_str(info.raw_args.get())?,
-        info: Arc::new(info),
-        link: None,
-    })
+    Ok(Job { args: serde_json::from_str(info.raw_args.get())?, info: Arc::new(info), link: None })
 }
 
 /// A connection that the test and its handlers share.
@@ -148,7 +144,9 @@ pub async fn work_all(
     mut executor: impl Executor,
     worker: &Worker,
 ) -> Result<Vec<Attempted>, TestError> {
-    let of = worker.asking(names(&worker.options.queues), 1);
+    // All kinds have one concurrency here: one.
+    let kinds = worker.fetches().join("\n");
+    let of = worker.asking(names(&worker.options.queues), 1, &kinds);
     let of = of.each_ref().map(String::as_str);
     let mut attempted = Vec::new();
     while let Some(job) = query::<JobInfo>(&mut executor, &FETCH, &of).await?.pop() {
@@ -158,9 +156,7 @@ pub async fn work_all(
         let (id, kind) = (job.id.to_string(), job.kind.clone());
         executor.rows("savepoint postgres_jobs", &[]).await?;
         work(&mut executor, worker, job).await?;
-        executor
-            .rows("release savepoint postgres_jobs", &[])
-            .await?;
+        executor.rows("release savepoint postgres_jobs", &[]).await?;
         attempted.extend(query::<Attempted>(&mut executor, LEFT, &[&id, &kind]).await?);
     }
     Ok(attempted)
@@ -168,7 +164,8 @@ pub async fn work_all(
 
 async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Result<()> {
     let info = Arc::new(job);
-    let mut ended = worker.handling(info.clone(), None).await;
+    let mut handlings = worker.handlings(std::slice::from_ref(&info), None);
+    let mut ended = handlings.swap_remove(0).await;
     if ended.is_ok() && info.is_completed() {
         return Ok(());
     }

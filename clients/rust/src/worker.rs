@@ -1,137 +1,29 @@
 //! A worker before it runs: its options and its handlers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio_postgres::Config;
-use unicode_normalization::UnicodeNormalization;
 
-use crate::handler::Ended;
-use crate::link::{Link, random};
-use crate::{ClientError, Error, Handler, Handling, Job, JobInfo, Middleware, Result};
+use crate::error::Ended;
+use crate::handler::Limits;
+use crate::kind::Declared;
+use crate::link::Link;
+use crate::options::{as_kept, require};
+use crate::{Error, Handler, Handling, Job, JobInfo, Kind, Middleware, Options, Periodic, Result};
 
-/// The options of a worker.
-///
-/// ```
-/// # use postgres_jobs::Options;
-/// let options = Options {
-///     concurrency: 20,
-///     ..Options::queues(["mail"])
-/// };
-/// ```
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The queues, which share the places by their weights. Places that a queue does not use go to
-    /// the others. Default: `default`.
-    pub queues: Vec<Queue>,
-    /// The maximum number of handlers that run at once. Default: 10.
-    pub concurrency: usize,
-    /// How long a handler may run, unless its kind has a timeout. Default: no limit but the job's.
-    pub timeout: Option<Duration>,
-    /// How long handlers of these kinds may run; [`Duration::MAX`] is no limit but the job's.
-    pub kind_timeouts: HashMap<String, Duration>,
-    /// How long a job stays with a dead worker before it is rescued. Default: 30 s. Leases are
-    /// renewed every third of it.
-    pub lease: Duration,
-    /// How long handlers may go on after a stop. Default: 10 s.
-    pub grace: Duration,
-    /// The worker's name in `jobs.workers`. Default: `HOST:PID:RANDOM`.
-    pub name: String,
-    /// Shown in `jobs.workers`. The library adds its name and version.
-    pub info: Map<String, Value>,
-    /// Whether the worker's statements are prepared. Default: true. Set it to false for a pooler in
-    /// transaction mode, such as PgBouncer.
-    pub prepare: bool,
+/// A handler of any args type, and its options.
+struct Registered {
+    handle: Box<dyn Fn(Vec<Job<()>>) -> Vec<Handling> + Send + Sync>,
+    limits: Limits,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        let host = whoami::hostname().unwrap_or_else(|_| "localhost".into());
-        Self {
-            queues: vec!["default".into()],
-            concurrency: 10,
-            timeout: None,
-            kind_timeouts: HashMap::new(),
-            lease: Duration::from_secs(30),
-            grace: Duration::from_secs(10),
-            name: format!("{host}:{}:{:08x}", std::process::id(), random() as u32),
-            info: Map::new(),
-            prepare: true,
-        }
-    }
-}
-
-/// A queue of a worker and its share of the places.
-#[derive(Clone, Debug)]
-pub struct Queue {
-    /// Its name.
-    pub name: String,
-    /// Its share of the places, relative to the weights of the others.
-    pub weight: f64,
-}
-
-impl From<&str> for Queue {
-    /// A queue of weight 1.
-    fn from(name: &str) -> Self {
-        let (name, weight) = (name.into(), 1.0);
-        Self { name, weight }
-    }
-}
-
-impl Options {
-    /// The defaults, with these queues.
-    pub fn queues<Q: Into<Queue>>(queues: impl IntoIterator<Item = Q>) -> Self {
-        let queues = queues.into_iter().map(Into::into).collect();
-        Self {
-            queues,
-            ..Self::default()
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        require(
-            !self.queues.is_empty(),
-            "queues must name at least one queue",
-        )?;
-        let mut names = HashSet::new();
-        for Queue { name, weight } in &self.queues {
-            let is_weight = weight.is_finite() && *weight > 0.0;
-            require(
-                names.insert(name),
-                format!("queues must name each queue once, not {name} twice"),
-            )?;
-            let fault =
-                format!("the weight of queue {name} must be a positive number, not {weight}");
-            require(is_weight, fault)?;
-        }
-        require(
-            self.concurrency > 0,
-            "concurrency must be at least 1, not 0",
-        )?;
-        require(!self.lease.is_zero(), "lease must be positive, not 0 s")?;
-        let has_time = self.timeout != Some(Duration::ZERO);
-        require(has_time, "timeout must be positive, not 0 s")?;
-        for (kind, timeout) in &self.kind_timeouts {
-            let fault = format!("the timeout of kind {kind} must be positive, not 0 s");
-            require(!timeout.is_zero(), fault)?;
-        }
-        Ok(())
-    }
-}
-
-/// Refuses what no worker can have.
-fn require(is_right: bool, fault: impl Into<String>) -> Result<()> {
-    let fault = || ClientError::Option(fault.into());
-    is_right.then_some(()).ok_or_else(fault)
-}
-
-/// Starts a handler of any args type.
-type Start = Arc<dyn Fn(Job<()>) -> Handling + Send + Sync>;
+/// Is told of failures.
+pub(crate) type Hook = Box<dyn Fn(&JobInfo, &Error) + Send + Sync>;
 
 /// Fetches jobs and runs their handlers.
 ///
@@ -139,9 +31,14 @@ type Start = Arc<dyn Fn(Job<()>) -> Handling + Send + Sync>;
 pub struct Worker {
     pub(crate) config: Config,
     pub(crate) options: Options,
-    /// By kind. None is the handler of every other kind.
-    handlers: HashMap<Option<String>, Start>,
+    handlers: BTreeMap<String, Arc<Registered>>,
+    /// The handler of every other kind.
+    otherwise: Option<Arc<Registered>>,
     middleware: Vec<Arc<dyn Middleware>>,
+    pub(crate) on_error: Option<Hook>,
+    pub(crate) on_discarded: Option<Hook>,
+    pub(crate) kinds: Vec<Declared>,
+    pub(crate) periodic: Vec<Periodic>,
     /// Whether the worker can start.
     fit: Result<()>,
 }
@@ -159,34 +56,70 @@ impl Worker {
         Ok(Self {
             config: watchful(&config, &options.name),
             options,
-            handlers: HashMap::new(),
+            handlers: BTreeMap::new(),
+            otherwise: None,
             middleware: Vec::new(),
+            on_error: None,
+            on_discarded: None,
+            kinds: Vec::new(),
+            periodic: Vec::new(),
             fit: Ok(()),
         })
     }
 
-    /// Sets the handler of a kind: an `async fn`, or a [`Blocking`](crate::Blocking) one. Its
-    /// result is the job's output. An error or a panic fails the attempt.
+    /// Sets the handler of a kind: an `async fn`, a [`Blocking`](crate::Blocking) one, or a
+    /// [`Batch`](crate::Batch). Its result is the job's output. An error or a panic fails the
+    /// attempt.
     ///
     /// Args that do not fit its type fail the attempt with type `invalid_args`. A second handler of
     /// a kind is an error at the start.
     pub fn kind<A>(self, kind: &str, handler: impl Handler<A>) -> Self {
-        self.register(Some(as_kept(kind)), Arc::new(handler))
+        let limits = handler.limits();
+        self.register(Some(as_kept(kind)), handler, limits)
+    }
+
+    /// Sets the handler of the [`Kind`] that the args define. The timeout of the kind is that of
+    /// the handler, unless it has one.
+    pub fn handle<A: Kind>(mut self, handler: impl Handler<A>) -> Self {
+        let (kind, options) = (A::NAME, A::options());
+        let mut limits = handler.limits();
+        limits.timeout = limits.timeout.or(options.timeout);
+        self.kinds.push(Declared { kind, options });
+        self.register(Some(as_kept(kind)), handler, limits)
     }
 
     /// Sets the handler of every other kind. Without it, only kinds with a handler are fetched.
     pub fn otherwise<A>(self, handler: impl Handler<A>) -> Self {
-        self.register(None, Arc::new(handler))
+        let limits = handler.limits();
+        self.register(None, handler, limits)
     }
 
-    fn register<A>(mut self, kind: Option<String>, handler: Arc<impl Handler<A>>) -> Self {
-        let shown = kind
-            .as_ref()
-            .map_or("every other kind".into(), |kind| format!("kind {kind}"));
-        let handle = Arc::new(move |job| handler.clone().handle(job));
-        let is_first = self.handlers.insert(kind, handle).is_none();
-        let fit = require(is_first, format!("{shown} already has a handler"));
-        self.fit = self.fit.and(fit);
+    fn register<A>(
+        mut self,
+        kind: Option<String>,
+        handler: impl Handler<A>,
+        limits: Limits,
+    ) -> Self {
+        let is_named = kind.as_deref() != Some("");
+        let shown = kind.as_ref().map_or("every other kind".into(), |kind| format!("kind {kind}"));
+        let handler = Arc::new(handler);
+        let handle = Box::new(move |jobs| handler.clone().handle(jobs));
+        let registered = Arc::new(Registered { handle, limits });
+        let before = match kind {
+            Some(kind) => self.handlers.insert(kind, registered),
+            None => self.otherwise.replace(registered),
+        };
+        let check = || {
+            require(is_named, "a kind must not be empty")?;
+            require(before.is_none(), format!("{shown} already has a handler"))?;
+            let is_positive = limits.timeout != Some(Duration::ZERO);
+            require(is_positive, format!("the timeout of {shown} must be positive, not 0 s"))?;
+            let has_place = limits.concurrency != Some(0);
+            require(has_place, format!("the concurrency of {shown} must be at least 1, not 0"))?;
+            let has_size = limits.batch.is_none_or(|(size, _)| size > 0);
+            require(has_size, format!("the size of {shown} must be at least 1, not 0"))
+        };
+        self.fit = self.fit.and_then(|()| check());
         self
     }
 
@@ -196,37 +129,80 @@ impl Worker {
         self
     }
 
-    /// Runs the handler of a job within the middleware. A panic becomes an error.
-    pub(crate) fn handling(&self, info: Arc<JobInfo>, link: Option<Arc<Mutex<Link>>>) -> Handling {
-        let args = ();
-        let job = Job { args, info, link };
-        let handler = self.handlers.get(&Some(job.kind.clone()));
-        let handler = handler.or(self.handlers.get(&None)).cloned();
-        let middleware = self.middleware.clone();
-        safe(async move {
-            let handler = handler.expect("only kinds with a handler are fetched");
-            let around = |inner, one: &Arc<dyn Middleware>| one.work(job.clone(), inner);
-            let middleware = middleware.iter().rev();
-            middleware.fold(safe(handler(job.clone())), around).await
-        })
+    /// Sets a function that is called after each failed attempt, also after a timeout or an invalid
+    /// output. It must not block. A panic in it is logged.
+    pub fn on_error(mut self, hook: impl Fn(&JobInfo, &Error) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Box::new(hook));
+        self
     }
 
-    /// The kinds to fetch, one per line. A lone line end means all.
-    pub(crate) fn kinds(&self) -> String {
-        let kinds: Option<Vec<&str>> = self.handlers.keys().map(Option::as_deref).collect();
-        kinds.map_or("\n".into(), |kinds| kinds.join("\n"))
+    /// Sets a function that is called when the failure of an attempt has discarded the job. It must
+    /// not block. A panic in it is logged.
+    pub fn on_discarded(mut self, hook: impl Fn(&JobInfo, &Error) + Send + Sync + 'static) -> Self {
+        self.on_discarded = Some(Box::new(hook));
+        self
+    }
+
+    /// Declares a periodic job, which [`Worker::sync`] writes into the database.
+    pub fn periodic(mut self, periodic: Periodic) -> Self {
+        self.periodic.push(periodic);
+        self
+    }
+
+    fn handler(&self, kind: &str) -> Option<&Arc<Registered>> {
+        self.handlers.get(kind).or(self.otherwise.as_ref())
+    }
+
+    /// The options of the handler of a kind.
+    pub(crate) fn limits(&self, kind: &str) -> Limits {
+        self.handler(kind).map_or_else(Limits::default, |handler| handler.limits)
+    }
+
+    /// Runs the handler of jobs, each within the middleware. A panic becomes an error.
+    pub(crate) fn handlings(
+        &self,
+        jobs: &[Arc<JobInfo>],
+        link: Option<&Arc<Mutex<Link>>>,
+    ) -> Vec<Handling> {
+        let handler = self.handler(&jobs[0].kind).cloned();
+        let handler = handler.expect("only kinds with a handler are fetched");
+        let job = |info: &Arc<JobInfo>| Job { args: (), info: info.clone(), link: link.cloned() };
+        let jobs: Vec<_> = jobs.iter().map(job).collect();
+        let handlings = (handler.handle)(jobs.clone());
+        let around = |(job, handling): (Job<()>, _)| {
+            let middleware = self.middleware.clone();
+            safe(async move {
+                let around = |inner, one: &Arc<dyn Middleware>| one.work(job.clone(), inner);
+                middleware.iter().rev().fold(safe(handling), around).await
+            })
+        };
+        jobs.into_iter().zip(handlings).map(around).collect()
+    }
+
+    /// The kinds of each fetch, one per line: those with a concurrency by themselves. A lone line
+    /// end means all.
+    pub(crate) fn fetches(&self) -> Vec<String> {
+        let is_limited = |kind: &String| self.handlers[kind].limits.concurrency.is_some();
+        let (mut fetches, shared): (Vec<_>, Vec<_>) =
+            self.handlers.keys().cloned().partition(is_limited);
+        match self.otherwise {
+            Some(_) => fetches.push("\n".into()),
+            None if shared.is_empty() => {}
+            None => fetches.push(shared.join("\n")),
+        }
+        fetches
     }
 
     /// Fails if the worker cannot start.
     pub(crate) fn check(&mut self) -> Result<()> {
         std::mem::replace(&mut self.fit, Ok(()))?;
-        require(!self.handlers.is_empty(), "the worker has no handlers")?;
-        for kind in self.options.kind_timeouts.keys() {
-            let has = |kind| self.handlers.contains_key(&kind);
-            let fault = format!("kind_timeouts names {kind}, which has no handler");
-            require(has(None) || has(Some(kind.clone())), fault)?;
-        }
-        Ok(())
+        let has_handlers = !self.handlers.is_empty() || self.otherwise.is_some();
+        require(has_handlers, "the worker has no handlers")?;
+        let is_limited = self.handlers.values().any(|handler| handler.limits.concurrency.is_some());
+        require(
+            !is_limited || self.otherwise.is_none(),
+            "a kind has a concurrency only in a worker without a handler of every other kind",
+        )
     }
 
     /// A connection of the worker.
@@ -241,20 +217,14 @@ fn safe(handling: impl Future<Output = Ended> + Send + 'static) -> Handling {
     Box::pin(ended.map(|ended| ended.unwrap_or_else(|panic| Err(Error::panic(panic)))))
 }
 
-/// A name as the database stores it.
-fn as_kept(name: &str) -> String {
-    name.nfc().collect()
-}
-
-/// The names of queues, one per line.
-pub(crate) fn names<'a>(queues: impl IntoIterator<Item = &'a Queue>) -> String {
-    let names = queues.into_iter().map(|queue| &*queue.name);
-    names.collect::<Vec<_>>().join("\n")
-}
-
-/// Detects a dead peer within a minute and shows the worker's name, unless configured otherwise.
+/// Names the user, detects a dead peer within a minute and shows the worker's name, unless
+/// configured otherwise.
 fn watchful(given: &Config, name: &str) -> Config {
     let (seconds, mut config) = (Duration::from_secs, given.clone());
+    let user = || whoami::username().ok();
+    if let Some(user) = given.get_user().map(Into::into).or_else(user) {
+        config.user(user);
+    }
     config.application_name(given.get_application_name().unwrap_or(name));
     config.connect_timeout(given.get_connect_timeout().copied().unwrap_or(seconds(10)));
     config.tcp_user_timeout(given.get_tcp_user_timeout().copied().unwrap_or(seconds(30)));

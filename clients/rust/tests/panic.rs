@@ -37,10 +37,7 @@ async fn a_worker_that_cannot_beat_ends_and_releases_its_jobs() {
     tracing_subscriber::fmt().with_writer(|| Log).init();
     let client = connect(&url.parse().unwrap()).await.unwrap();
     let queue = format!("panic {}", std::process::id());
-    let job = || NewJob {
-        queue: Some(queue.clone()),
-        ..NewJob::new("k", ()).unwrap()
-    };
+    let job = || NewJob { queue: Some(queue.clone()), ..NewJob::new("k", ()).unwrap() };
     let ids = insert_many(&client, vec![job(), job()]).await.unwrap();
     let ids: Vec<i64> = ids.iter().map(|inserted| inserted.id.unwrap()).collect();
     let (starts, mut started) = mpsc::unbounded_channel();

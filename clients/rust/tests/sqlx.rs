@@ -20,10 +20,7 @@ async fn connect() -> Option<PgConnection> {
 
 fn worker(queue: &str) -> Worker {
     let url = std::env::var("DATABASE_URL").unwrap();
-    let options = Options {
-        queues: vec![queue.into()],
-        ..Options::default()
-    };
+    let options = Options { queues: vec![queue.into()], ..Options::default() };
     Worker::new(url.parse().unwrap(), options).unwrap()
 }
 
@@ -39,20 +36,12 @@ async fn a_transaction_has_its_jobs() {
         ..NewJob::new(&queue, json!({ "n": n })).unwrap()
     };
     let mut transaction = connection.begin().await.unwrap();
-    let unique = Some(Unique {
-        by_args: Some(By::ALL),
-        by_queue: true,
-        ..Unique::default()
-    });
-    let first = insert(&mut *transaction, job(1, unique.clone()))
-        .await
-        .unwrap();
+    let unique = Some(Unique { by_args: Some(By::ALL), by_queue: true, ..Unique::default() });
+    let first = insert(&mut *transaction, job(1, unique.clone())).await.unwrap();
     let again = insert(&mut *transaction, job(1, unique)).await.unwrap();
     assert_eq!((first.id, first.is_duplicate), (again.id, false));
     assert!(again.is_duplicate);
-    let many = insert_many(&mut *transaction, vec![job(2, None), job(3, None)])
-        .await
-        .unwrap();
+    let many = insert_many(&mut *transaction, vec![job(2, None), job(3, None)]).await.unwrap();
     assert_eq!(many.len(), 2);
     let three = testing::assert_inserted(&mut *transaction, &queue, json!({ "n": 3 })).await;
     assert_eq!(Some(three.unwrap().id), many[1].id);
@@ -63,10 +52,7 @@ async fn a_transaction_has_its_jobs() {
     let worker = worker(&queue).kind(&queue, handler);
     let ran = testing::work_all(&mut *transaction, &worker).await.unwrap();
     let states: Vec<State> = ran.iter().map(|one| one.state).collect();
-    assert_eq!(
-        states,
-        [State::Completed, State::Discarded, State::Discarded]
-    );
+    assert_eq!(states, [State::Completed, State::Discarded, State::Discarded]);
     transaction.rollback().await.unwrap();
     let gone = testing::assert_inserted(&mut connection, &queue, json!({ "n": 1 })).await;
     let gone = gone.unwrap_err().to_string();
@@ -99,20 +85,15 @@ async fn a_handler_completes_its_job_in_its_transaction() {
     let worker = worker(&queue).kind("k", async |job: Job<Value>| {
         let mut connection = connect().await.ok_or_else(|| Error::new("no database"))?;
         let mut transaction = connection.begin().await?;
-        job.complete(&mut *transaction, "in the transaction")
-            .await?;
+        job.complete(&mut *transaction, "in the transaction").await?;
         transaction.commit().await?;
-        Ok::<_, Error>("by the worker")
+        Ok("by the worker")
     });
     let running = worker.start().unwrap();
-    let job = NewJob {
-        queue: Some(queue),
-        ..NewJob::new("k", ()).unwrap()
-    };
+    let job = NewJob { queue: Some(queue), ..NewJob::new("k", ()).unwrap() };
     let id = insert(&mut connection, job).await.unwrap().id.unwrap();
-    let results = wait_for(&mut connection, &[id], Duration::from_secs(60), Want::All)
-        .await
-        .unwrap();
+    let results =
+        wait_for(&mut connection, &[id], Duration::from_secs(60), Want::All).await.unwrap();
     assert_eq!(results[0].state, Some(State::Completed));
     assert_eq!(results[0].output::<String>().unwrap(), "in the transaction");
     running.stop().await.unwrap();
@@ -127,10 +108,7 @@ async fn a_handler_uses_the_connection_of_the_test() {
     let begin = "begin; create temporary table done (n bigint)";
     sqlx::raw_sql(begin).execute(&mut connection).await.unwrap();
     let db = Arc::new(Mutex::new(connection));
-    let job = |n: i64| NewJob {
-        queue: Some(queue.clone()),
-        ..NewJob::new(&queue, n).unwrap()
-    };
+    let job = |n: i64| NewJob { queue: Some(queue.clone()), ..NewJob::new(&queue, n).unwrap() };
     let jobs = vec![job(1), job(2), job(3)];
     insert_many(db.clone(), jobs).await.unwrap();
     let in_handler = db.clone();
@@ -143,20 +121,13 @@ async fn a_handler_uses_the_connection_of_the_test() {
             match job.args {
                 1 => Ok("by the worker"),
                 2 => Err(Error::new("no").discard()),
-                _ => Ok(job
-                    .complete(&mut *db, "in the test")
-                    .await
-                    .map(|()| "unsaid")?),
+                _ => Ok(job.complete(&mut *db, "in the test").await.map(|()| "unsaid")?),
             }
         }
     });
     let ran = testing::work_all(db.clone(), &worker).await.unwrap();
     let outputs: Vec<_> = ran.iter().map(|one| one.output.clone()).collect();
-    let expected = [
-        Some(json!("by the worker")),
-        None,
-        Some(json!("in the test")),
-    ];
+    let expected = [Some(json!("by the worker")), None, Some(json!("in the test"))];
     assert_eq!(outputs, expected);
     let done = sqlx::query_scalar("select n from done order by n");
     let done: Vec<i64> = done.fetch_all(&mut *db.lock().await).await.unwrap();

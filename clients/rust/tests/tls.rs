@@ -16,10 +16,9 @@ async fn is_encrypted(config: &Config, mode: SslMode) -> Option<bool> {
 
 #[tokio::test]
 async fn a_connection_is_encrypted_if_the_certificate_is_trusted_and_of_the_server() {
-    let (Ok(url), Ok(certificate)) = (
-        std::env::var("DATABASE_URL"),
-        std::env::var("JOBS_CERTIFICATE"),
-    ) else {
+    let (Ok(url), Ok(certificate)) =
+        (std::env::var("DATABASE_URL"), std::env::var("JOBS_CERTIFICATE"))
+    else {
         return;
     };
     let config: Config = url.parse().unwrap();

@@ -1,15 +1,17 @@
 //! The driver of the conformance suite: clients/conformance/README.md says what it does.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::process::exit;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use postgres_jobs::{
-    AfterInsert, Blocking, ClientError, Error, Handling, Inserted, Job, Middleware, NewJob,
-    Options, Producer, Queue, Want, Worker, cancel, snooze, testing, wait_for,
+    AfterInsert, Batch, Blocking, ClientError, Error, Handler, Handling, Inserted, Job, JobInfo,
+    Kind, KindOptions, Middleware, NewJob, Options, Periodic, Producer, Queue, Want, Worker,
+    cancel, snooze, testing, wait_for,
 };
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -66,6 +68,7 @@ fn in_test() -> &'static Client {
 /// What a handler returns: JSON, or what is none.
 enum Output {
     Json(Box<RawValue>),
+    NaN,
     NoJson,
 }
 
@@ -73,6 +76,7 @@ impl Serialize for Output {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Json(json) => json.serialize(serializer),
+            Self::NaN => f64::NAN.serialize(serializer),
             Self::NoJson => Err(serde::ser::Error::custom("it has no JSON")),
         }
     }
@@ -96,29 +100,18 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-async fn run(job: Job<Value>) -> Result<Output, Error> {
-    interpret(job, |time| {
-        tokio::task::block_in_place(|| std::thread::sleep(time))
-    })
-    .await
+async fn run<A: Args>(job: Job<A>) -> Result<Output, Error> {
+    interpret(job, |time| tokio::task::block_in_place(|| std::thread::sleep(time))).await
 }
 
-fn run_blocking(job: Job<Value>) -> Result<Output, Error> {
+fn run_blocking<A: Args>(job: Job<A>) -> Result<Output, Error> {
     tokio::runtime::Handle::current().block_on(interpret(job, std::thread::sleep))
 }
 
-async fn interpret(job: Job<Value>, sleep_on: impl Fn(Duration)) -> Result<Output, Error> {
-    let which = if job.attempt == 1 { "first" } else { "later" };
-    let actions = job
-        .args
-        .get("do")
-        .or_else(|| job.args.get(which))
-        .and_then(Value::as_array);
-    for action in actions.unwrap_or(&Vec::new()) {
-        let (name, value) = action
-            .as_object()
-            .and_then(|one| one.iter().next())
-            .expect("an action");
+async fn interpret<A: Args>(job: Job<A>, sleep_on: impl Fn(Duration)) -> Result<Output, Error> {
+    for action in &actions(&job) {
+        let (name, value) =
+            action.as_object().and_then(|one| one.iter().next()).expect("an action");
         // Names are in the order of the alphabet: in_transaction comes before then.
         match name.as_str() {
             "say" => print(
@@ -126,15 +119,18 @@ async fn interpret(job: Job<Value>, sleep_on: impl Fn(Duration)) -> Result<Outpu
             ),
             "describe" => describe(&job),
             "sleep" => {
-                let slept = job
-                    .cancellation()
-                    .run_until_cancelled(tokio::time::sleep(seconds(value)));
+                let slept =
+                    job.cancellation().run_until_cancelled(tokio::time::sleep(seconds(value)));
                 if slept.await.is_none() {
                     let why = job.cancelled_because().map(|why| format!("{why:?}"));
                     let why = why.unwrap_or_default().to_lowercase();
                     print(&json!({ "event": "cancelled", "job": job.id, "why": why }));
                     return Err(Error::new("cancelled"));
                 }
+            }
+            "block" => {
+                print(&json!({ "event": "impossible" }));
+                return Ok(Output::raw("null".into()));
             }
             "sleep_on" => sleep_on(seconds(value)),
             "return" => return Ok(Output::raw(value.to_string())),
@@ -146,12 +142,7 @@ async fn interpret(job: Job<Value>, sleep_on: impl Fn(Duration)) -> Result<Outpu
             "discard" => return Err(Error::new(text(value)).discard()),
             "retry_in" => return Err(Error::new("later").retry_in(seconds(value))),
             "progress" => job.progress(value).await?,
-            "sql" => {
-                connect()
-                    .await?
-                    .batch_execute(value.as_str().expect("a statement"))
-                    .await?
-            }
+            "sql" => connect().await?.batch_execute(value.as_str().expect("a statement")).await?,
             "sql_in_test" => in_test().batch_execute(text(value)).await?,
             "complete_in_test" => job.complete(in_test(), value).await?,
             "in_transaction" => {
@@ -165,15 +156,13 @@ async fn interpret(job: Job<Value>, sleep_on: impl Fn(Duration)) -> Result<Outpu
     Ok(Output::raw("null".into()))
 }
 
-fn describe(job: &Job<Value>) {
+fn describe<A: Args>(job: &Job<A>) {
     let described = json!({
         "id": job.id, "kind": job.kind, "queue": job.queue, "attempt": job.attempt,
-        "max_attempts": job.max_attempts, "priority": job.priority, "args": job.args,
+        "max_attempts": job.max_attempts, "priority": job.priority, "args": job.args.value(),
         "meta": job.meta, "tags": job.tags,
     });
-    let left = job
-        .deadline
-        .map(|at| at.duration_since(Instant::now()).as_secs_f64());
+    let left = job.deadline.map(|at| at.duration_since(Instant::now()).as_secs_f64());
     print(&json!({ "event": "described", "job": described, "left": left }));
 }
 
@@ -185,7 +174,8 @@ fn bad_output(name: &str) -> Output {
         "other" => Output::NoJson,
         "huge" => Output::raw(format!("\"{}\"", "x".repeat(300_000_000))),
         "long" => Output::raw(format!("[{}0]", "0,".repeat(17_000_000))),
-        // Ownership has no cycles, and what is not a number is written as null.
+        "nan" => Output::NaN,
+        // Ownership has no cycles.
         _ => {
             print(&json!({ "event": "impossible" }));
             Output::raw("null".into())
@@ -209,12 +199,15 @@ fn bad_error(name: &str) -> Error {
     }
 }
 
-async fn in_transaction(job: &Job<Value>, statement: &str, then: &str) -> Result<Output, Error> {
+async fn in_transaction<A: Args>(
+    job: &Job<A>,
+    statement: &str,
+    then: &str,
+) -> Result<Output, Error> {
     let mut client = connect().await?;
     let transaction = client.transaction().await?;
     transaction.batch_execute(statement).await?;
-    job.complete(&transaction, json!({ "in": "transaction" }))
-        .await?;
+    job.complete(&transaction, json!({ "in": "transaction" })).await?;
     match then {
         "commit" => transaction.commit().await?,
         "rollback" | "rollback_later" => {
@@ -235,6 +228,123 @@ async fn in_transaction(job: &Job<Value>, statement: &str, then: &str) -> Result
         _ => exit(9),
     }
     Ok(Output::raw(json!({ "in": "handler" }).to_string()))
+}
+
+/// The actions of this attempt.
+fn actions<A: Args>(job: &Job<A>) -> Vec<Value> {
+    let (args, which) = (job.args.value(), if job.attempt == 1 { "first" } else { "later" });
+    let actions = args.get("do").or_else(|| args.get(which)).and_then(Value::as_array);
+    actions.cloned().unwrap_or_default()
+}
+
+async fn run_batch<A: Args + Clone>(jobs: Vec<Job<A>>) -> Result<(), Error> {
+    let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    print(&json!({ "event": "batch", "jobs": ids }));
+    for job in &jobs {
+        let actions = actions(job);
+        let named = |name| actions.iter().find_map(|action| action.get(name));
+        if let Some(why) = named("raise") {
+            return Err(Error::new(text(why)));
+        }
+        if named("leave").is_some() {
+            continue;
+        }
+        match run(job.clone()).await {
+            Err(error) if job.cancelled_because().is_some() => return Err(error),
+            ended => job.end(ended),
+        }
+    }
+    Ok(())
+}
+
+// -------------------------------------------------------------------------------------------------
+// Kinds
+// -------------------------------------------------------------------------------------------------
+
+static DEFAULTS: LazyLock<Mutex<HashMap<String, KindOptions>>> = LazyLock::new(Mutex::default);
+
+/// Remembers the defaults of kinds, for their definitions.
+fn define(kinds: &Value) {
+    for (kind, of_kind) in kinds.as_object().into_iter().flatten() {
+        if let Some(defaults) = of_kind.get("defaults") {
+            let defaults = serde_json::from_value(defaults.clone()).expect("defaults");
+            DEFAULTS.lock().unwrap().insert(kind.clone(), defaults);
+        }
+    }
+}
+
+macro_rules! kinds {
+    ($($type:ident $name:literal),*) => {$(
+        #[derive(Clone, Serialize, Deserialize)]
+        #[serde(transparent)]
+        struct $type(Value);
+
+        impl Args for $type {
+            fn value(&self) -> &Value {
+                &self.0
+            }
+        }
+
+        impl Kind for $type {
+            const NAME: &str = $name;
+
+            fn options() -> KindOptions {
+                DEFAULTS.lock().unwrap().get($name).cloned().unwrap_or_default()
+            }
+        }
+    )*};
+}
+
+kinds! { One "one", Two "two" }
+
+/// The args of a handler.
+trait Args: Send + Sync + 'static {
+    fn value(&self) -> &Value;
+}
+
+impl Args for Value {
+    fn value(&self) -> &Value {
+        self
+    }
+}
+
+/// Sets a handler with its options: for a definition, if it has defaults.
+fn register(worker: Worker, kind: &str, of_kind: &Value) -> Worker {
+    macro_rules! set {
+        ($args:ty, $set:expr) => {{
+            macro_rules! with {
+                ($handler:expr) => {{
+                    let concurrency = of_kind["concurrency"].as_u64().map(|number| number as usize);
+                    let handler = $handler.timeout(of_kind.get("timeout").map(limit));
+                    $set(handler.concurrency(concurrency))
+                }};
+            }
+            let batch = &of_kind["batch"];
+            if batch.is_object() {
+                let size = batch["size"].as_u64().expect("a size") as usize;
+                let linger = batch.get("linger").map(seconds).unwrap_or_default();
+                with!(Batch::new(run_batch::<$args>).size(size).linger(linger))
+            } else if of_kind["blocking"] == true {
+                with!(Blocking(run_blocking::<$args>))
+            } else {
+                with!(run::<$args>)
+            }
+        }};
+    }
+    match (kind, of_kind.get("defaults")) {
+        ("one", Some(_)) => set!(One, |handler| worker.handle(handler)),
+        ("two", Some(_)) => set!(Two, |handler| worker.handle(handler)),
+        _ => set!(Value, |handler| worker.kind(kind, handler)),
+    }
+}
+
+/// A job by the definition of its kind.
+fn new_job_of_kind(kind: &str, args: Value) -> Anything<NewJob> {
+    Ok(match kind {
+        "one" => NewJob::of(&One(args))?,
+        "two" => NewJob::of(&Two(args))?,
+        kind => return Err(format!("there is no kind {kind}").into()),
+    })
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -259,12 +369,15 @@ impl Middleware for Printing {
 /// A job by the names of the parameters of jobs.insert.
 fn new_job(given: &Value) -> Anything<NewJob> {
     let given = given.as_object().expect("a job");
-    let args = given.get("args").unwrap_or(&Value::Null);
-    let mut job = NewJob::new(text(&given["kind"]), args)?;
+    let (kind, args) = (text(&given["kind"]), given.get("args").unwrap_or(&Value::Null));
+    let mut job = match given.get("of_kind") {
+        Some(_) => new_job_of_kind(kind, args.clone())?,
+        None => NewJob::new(kind, args)?,
+    };
     for (name, value) in given {
         let (value, number) = (value.clone(), value.as_i64().map(|number| number as i32));
         match name.as_str() {
-            "kind" | "args" => {}
+            "kind" | "args" | "of_kind" => {}
             "queue" => job.queue = serde_json::from_value(value)?,
             "priority" => job.priority = number,
             "scheduled_at" => job.scheduled_at = serde_json::from_value(value)?,
@@ -287,6 +400,9 @@ fn flat(step: &Value) -> Value {
     let mut job = step["options"].as_object().cloned().unwrap_or_default();
     job.insert("kind".into(), step["kind"].clone());
     job.insert("args".into(), step["args"].clone());
+    if step["op"] == "insert_of_kind" {
+        job.insert("of_kind".into(), true.into());
+    }
     job.into()
 }
 
@@ -295,13 +411,13 @@ fn shown(inserted: &Inserted) -> Value {
 }
 
 fn refused(error: ClientError) -> Value {
-    json!({ "event": "refused", "code": error.code(), "message": error.to_string() })
+    json!({ "event": "refused", "code": error.code(), "error": error.to_string() })
 }
 
 async fn operate(op: &Value, producer: &Producer) -> Anything<Value> {
     let mut client = connect().await?;
     match op["op"].as_str() {
-        Some("insert") => {
+        Some("insert" | "insert_of_kind") => {
             let transaction = client.transaction().await?;
             let inserted = match producer.insert(&transaction, new_job(&flat(op))?).await {
                 Ok(inserted) => inserted,
@@ -327,20 +443,33 @@ async fn operate(op: &Value, producer: &Producer) -> Anything<Value> {
         }
         Some("wait_for") => {
             let ids: Vec<i64> = serde_json::from_value(op["ids"].clone())?;
-            let want = if op["want"] == "any" {
-                Want::Any
-            } else {
-                Want::All
+            let want = if op["want"] == "any" { Want::Any } else { Want::All };
+            let results = match wait_for(&client, &ids, seconds(&op["timeout"]), want).await {
+                Ok(results) => results,
+                Err(error) => return Ok(refused(error)),
             };
-            let results = wait_for(&client, &ids, seconds(&op["timeout"]), want).await?;
             let results: Vec<_> = results
                 .iter()
                 .map(|one| json!({ "id": one.id, "state": one.state, "output": one.output::<Value>().ok(), "error": one.error }))
                 .collect();
             Ok(json!({ "event": "results", "results": results }))
         }
+        Some("sync") => {
+            let transaction = client.transaction().await?;
+            let changes = match worker(&op["worker"], &Value::Null)?.sync(&transaction).await {
+                Ok(changes) => changes,
+                Err(error) => return Ok(refused(error)),
+            };
+            match op["then"].as_str() {
+                Some("rollback") => transaction.rollback().await?,
+                _ => transaction.commit().await?,
+            }
+            let changes: Vec<_> =
+                changes.into_iter().map(|one| [one.object, one.name, one.outcome]).collect();
+            Ok(json!({ "event": "synced", "changes": changes }))
+        }
         Some("check") => {
-            let made = worker(&op["worker"], false);
+            let made = worker(&op["worker"], &Value::Null);
             let error = match made {
                 Ok(worker) => match worker.start() {
                     Ok(handle) => handle.stop_and_cancel().await.err(),
@@ -356,7 +485,8 @@ async fn operate(op: &Value, producer: &Producer) -> Anything<Value> {
             if IN_TEST.get().is_none() {
                 let _ = IN_TEST.set(client);
             }
-            let worker = worker(&op["worker"], !producer.middleware.is_empty())?;
+            let has_middleware = !producer.middleware.is_empty();
+            let worker = worker(&op["worker"], &json!({ "middleware": has_middleware }))?;
             in_test().batch_execute("begin").await?;
             let mut results = Vec::new();
             for step in array(&op["steps"]) {
@@ -391,11 +521,7 @@ async fn testing_step(step: &Value, producer: &Producer, worker: &Worker) -> Any
             for row in in_test().query(&rows, &[]).await? {
                 let row: Value = row.get(0);
                 let columns = names.columns().iter();
-                lists.push(
-                    columns
-                        .map(|one| row[one.name()].clone())
-                        .collect::<Value>(),
-                );
+                lists.push(columns.map(|one| row[one.name()].clone()).collect::<Value>());
             }
             json!(lists)
         }
@@ -422,12 +548,10 @@ async fn testing_step(step: &Value, producer: &Producer, worker: &Worker) -> Any
 // The program
 // -------------------------------------------------------------------------------------------------
 
-fn worker(given: &Value, has_middleware: bool) -> Result<Worker, ClientError> {
+/// A worker with these options and, of the driver's argument, middleware and hooks.
+fn worker(given: &Value, argument: &Value) -> Result<Worker, ClientError> {
     let mut options = Options::default();
-    let queue = |name: &str, weight| Queue {
-        name: name.into(),
-        weight,
-    };
+    let queue = |name: &str, weight| Queue { name: name.into(), weight };
     for (name, value) in given.as_object().expect("options") {
         match name.as_str() {
             "queues" => {
@@ -443,6 +567,7 @@ fn worker(given: &Value, has_middleware: bool) -> Result<Worker, ClientError> {
             "timeout" => options.timeout = Some(limit(value)),
             "lease" => options.lease = seconds(value),
             "grace" => options.grace = seconds(value),
+            "prefetch" => options.prefetch = value.as_u64().expect("a number") as usize,
             "name" => options.name = text(value).into(),
             "info" => options.info = value.as_object().expect("an object").clone(),
             "prepare" => options.prepare = value == true,
@@ -451,32 +576,45 @@ fn worker(given: &Value, has_middleware: bool) -> Result<Worker, ClientError> {
     }
     let default = json!({ "run": {} });
     let kinds = given.get("kinds").unwrap_or(&default);
+    define(kinds);
     let kinds = kinds.as_object().expect("kinds");
-    for (kind, of_kind) in kinds {
-        if let Some(timeout) = of_kind.get("timeout") {
-            options.kind_timeouts.insert(kind.clone(), limit(timeout));
-        }
-    }
     let config: tokio_postgres::Config = url().parse()?;
     // The suite's pooler in transaction mode, which gives each statement another session.
     options.prepare &= config.get_dbname() != Some("transaction");
     let mut worker = Worker::new(config, options)?;
     for (kind, of_kind) in kinds {
-        worker = match of_kind["blocking"].as_bool() {
-            Some(true) => worker.kind(kind, Blocking(run_blocking)),
-            _ => worker.kind(kind, run),
-        };
+        worker = register(worker, kind, of_kind);
+    }
+    for periodic in given["periodic"].as_array().into_iter().flatten() {
+        let job = NewJob::new(text(&periodic["kind"]), &periodic["args"])?;
+        let time_zone = periodic["time_zone"].as_str().map(String::from);
+        let new = Periodic::new(text(&periodic["name"]), text(&periodic["cron"]), job);
+        worker = worker.periodic(Periodic { time_zone, ..new });
     }
     if let Some(again) = given.get("again") {
-        worker = worker.kind(text(again), run);
+        worker = worker.kind(text(again), run::<Value>);
     }
     if given["otherwise"] == true {
-        worker = worker.otherwise(run);
+        worker = worker.otherwise(run::<Value>);
     }
-    if has_middleware {
+    if argument["middleware"] == true {
         worker = worker.middleware(Printing);
     }
-    Ok(worker)
+    let hooks = argument["hooks"].clone();
+    if hooks.is_null() {
+        return Ok(worker);
+    }
+    let hook = |hook: &'static str| {
+        let fails = hooks == "raise";
+        move |job: &JobInfo, error: &Error| {
+            let error = error.to_string();
+            print(&json!({ "event": "hook", "hook": hook, "job": job.id, "error": error }));
+            if fails {
+                panic!("the hook {hook} fails");
+            }
+        }
+    };
+    Ok(worker.on_error(hook("error")).on_discarded(hook("discarded")))
 }
 
 /// Does what stdin says until it ends; what is for the worker goes on to `stops`.
@@ -504,17 +642,15 @@ async fn operations(argument: Value, stops: mpsc::UnboundedSender<String>) -> An
 
 #[tokio::main]
 async fn main() -> Anything<()> {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let argument: Value = serde_json::from_str(&std::env::args().nth(1).expect("an argument"))?;
+    define(&argument["kinds"]);
     let (stops, mut stop) = mpsc::unbounded_channel();
     let operations = tokio::spawn(operations(argument.clone(), stops));
     if argument.get("worker").is_none() {
         return operations.await?;
     }
-    let made = worker(&argument["worker"], argument["middleware"] == true);
+    let made = worker(&argument["worker"], &argument);
     let handle = match made.and_then(Worker::start) {
         Ok(handle) => handle,
         Err(error) => {
@@ -527,14 +663,22 @@ async fn main() -> Anything<()> {
         ready.await;
         print(&json!({ "event": "ready" }));
     });
-    let ended = match argument["in_program"] == true {
-        true => match stop.recv().await.as_deref() {
-            Some("stop") => handle.stop().await,
-            _ => handle.stop_and_cancel().await,
-        },
-        false => handle.until_signal().await,
+    let ended = if argument["in_program"] == true {
+        let ended = handle.ended();
+        tokio::select! {
+            stop = stop.recv() => match stop.as_deref() {
+                Some("stop") => handle.stop().await,
+                _ => handle.stop_and_cancel().await,
+            },
+            () = ended => handle.wait().await,
+        }
+    } else {
+        handle.until_signal().await
     };
-    print(&json!({ "event": "stopped" }));
+    match &ended {
+        Ok(()) => print(&json!({ "event": "stopped" })),
+        Err(error) => print(&json!({ "event": "failed", "error": error.to_string() })),
+    }
     // A handler that blocks would keep the runtime from ending.
     exit(ended.is_err().into())
 }
