@@ -29,7 +29,7 @@ export const ofProducer = (error: any, rights: string, role?: string): unknown =
 /** What to do about an error of a connection that has never worked; undefined if trying again can help. */
 export function firstHint({ code, message }: any, role?: string): string | undefined {
   if (code === "3D000") return "Check the database in the URL.";
-  if (code === "28000" || code === "28P01") return "Check the user and the password in the URL.";
+  if (code === "28000" || code === "28P01" || /client password must be/.test(message)) return "Check the user and the password in the URL.";
   if (/server does not support SSL/.test(message)) return "Add ?sslmode=disable to the URL.";
   return hintFor(code, "worker", role);
 }

@@ -38,8 +38,6 @@ class Control:
         self.engine = engine
         self.link = Link(worker.dsn, worker.name, can_end=True)
         self.has_beaten = False
-        self.leaves = False
-        """Whether the worker is removed from jobs.workers at the end."""
         self.task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -59,7 +57,7 @@ class Control:
                     await asyncio.sleep(pace)
         finally:
             watching.cancel()
-            if self.leaves and self.link.connection:
+            if self.has_beaten and self.link.connection:
                 self.link.is_closing = True
                 with suppress(Exception):
                     await self.link.run("select jobs.worker_leave(%s)", self.worker.name, patience=1)

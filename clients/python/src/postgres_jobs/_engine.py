@@ -130,7 +130,6 @@ class Engine:
                 log.error("results could not be sent: %s", self.finisher.unsent)
             if self.failures.calls:
                 await asyncio.wait(self.failures.calls, timeout=LEFT_BEHIND)
-            self.control.leaves = True
             return not self.finisher.unsent
         finally:
             for task in [*fetching, finishing]:

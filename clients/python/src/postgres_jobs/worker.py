@@ -204,8 +204,8 @@ class Worker:
         jobs.schedule."""
         if name in self.periodics:
             raise ValueError(f"there already is a periodic job {name!r}")
-        kind = kind.name if isinstance(kind, Kind) else kind
-        self.periodics[name] = {"name": name, "cron": cron, "kind": kind, "args": args, **options}
+        kind_name, defaults = (kind.name, kind.defaults) if isinstance(kind, Kind) else (kind, {})
+        self.periodics[name] = {"name": name, "cron": cron, "kind": kind_name, "args": args, **defaults, **options}
 
     @overload
     def sync(self, connection: AsyncTransaction) -> Later[list[Change]]: ...
