@@ -24,8 +24,8 @@ const EXPECTED: [(u32, &str); 11] = [
     (u32::MAX, "57P0[13] .* FATAL: +the database system is (starting up|shutting down)"),
     (u32::MAX, "57P01 .* ERROR: +mine"),
     (u32::MAX, "53300 .* FATAL: +too many connections for role .conformance_outside"),
-    (u32::MAX, "28000 .* FATAL: +role .conformance_(nobody|shut). "),
-    (u32::MAX, "3D000 .* FATAL: +database .conformance_absent. "),
+    (u32::MAX, "28000 .* FATAL: +role .(conformance_(nobody|shut)|without rights' [0-9]+). "),
+    (u32::MAX, "3D000 .* FATAL: +database .(conformance_absent|no_such_database). "),
     // A case drops its own database.
     (u32::MAX, "57P01 jobs worker : FATAL: +terminating background worker"),
     (u32::MAX, "3D000 jobs worker : FATAL: +database [0-9]+ does not exist"),

@@ -48,6 +48,8 @@ pub(crate) async fn run(engine: Arc<Engine>) {
             Ok(()) => {
                 engine.before(Stage::Over, link.wait(WAIT, &[&options.name, &pace])).await;
             }
+            // Such as a name that no worker can have.
+            Err(Some(error)) if !has_worked && !link.passes(&error) => return engine.fail(error),
             Err(Some(error)) => {
                 engine.before(Stage::Over, link.pause("heartbeat", &error)).await;
             }
