@@ -49,7 +49,7 @@ select jobs.unschedule('nightly');
 select jobs.worker_beat('pooled', '{default}', 3, '{"version": "1"}');
 select jobs.quiet_worker('pooled', 'deploy'), jobs.stop_worker('pooled');
 select jobs.worker_beat('pooled', '{default}', 3);
-select jobs.resume_worker('pooled');
+select jobs.resume_worker('pooled'), jobs.worker_leave('pooled');
 select jobs.pause_maintenance() is not null;
 select jobs.resume_maintenance() is not null;
 select count(*) > 3, count(error) from jobs.maintain();

@@ -10,7 +10,7 @@ fn every_screen_is_there_for_every_role() {
     let things = [
         &*job,
         "/queue?name=mail",
-        "/worker?name=shop-1",
+        "/worker?name=mailer-2",
         "/periodic/job?name=stock",
     ];
     for role in ["viewer", "operator", "application", "admin"] {
