@@ -25,12 +25,15 @@ fn every_screen_is_there_for_every_role() {
 
 #[test]
 fn the_worst_findings_come_first_and_few_are_shown_at_once() {
-    run("select jobs.pause_queue(name, 'to be found') from
-            (select 'to be found ' || n as name from generate_series(1, 4) n) q,
-            jobs.insert('to.be.found', queue => name)");
+    // Beside discarded jobs a paused queue, and a kind and a queue that fail.
+    run("select jobs.pause_queue('to be found') from jobs.insert('to.be.found', queue => 'to be found');
+         select count(*) from jobs.insert_batch('to.fail', array_fill('1'::jsonb, '{20}'), queue => 'to fail');
+         select count(jobs.fail(id, token, 'to be found', '1 day')) from jobs.fetch('to fail', 20)");
     let console = Console::start_as("viewer", &[]);
     let body = console.visitor().page("/").body;
-    let (shown, more) = body.split_once("<details class=\"more-findings\"").unwrap();
+    let (shown, more) = body
+        .split_once("<details class=\"more-findings\"")
+        .expect(&body);
     let severities = |html: &str| -> Vec<usize> {
         let findings = html.split("<div class=\"finding ").skip(1);
         let rank = |finding: &str| {
