@@ -135,17 +135,27 @@ pub struct Database {
 pub struct View(pub Xids);
 
 impl View {
+    /// Whether the transaction is among these, or everybody sees what it wrote.
+    pub fn has(self, xid: Xid) -> bool {
+        xid == FROZEN || self.0 & only(xid) != 0
+    }
+
     /// Whether it sees this version.
     pub fn sees<T>(self, version: &Version<T>) -> bool {
-        let has = |xid: Xid| xid == FROZEN || self.0 & only(xid) != 0;
-        has(version.by) && !version.gone.is_some_and(has)
+        self.has(version.by) && !version.gone.is_some_and(|gone| self.has(gone))
+    }
+
+    /// Whether a version is there by a dirty look: inserts of others that are open count, their
+    /// deletes do not.
+    pub fn is_there<T>(self, version: &Version<T>) -> bool {
+        !version.gone.is_some_and(|gone| self.has(gone))
     }
 }
 
 impl Database {
     /// Whether a transaction is still open, and is none of these.
     pub fn is_open(&self, xid: Xid, own: Xids) -> bool {
-        xid != FROZEN && (self.committed | own) & only(xid) == 0
+        !View(self.committed | own).has(xid)
     }
 
     /// Whether somebody who is still open, and not one of these, has written the version or is
@@ -157,7 +167,7 @@ impl Database {
     /// Whether a version is there, whoever may see it: what a dirty snapshot shows, and what a
     /// unique index takes for a duplicate.
     pub fn is_there<T>(&self, version: &Version<T>, own: Xids) -> bool {
-        version.gone.is_none_or(|gone| self.is_open(gone, own))
+        View(self.committed | own).is_there(version)
     }
 
     /// Who keeps these from changing or locking a version: who has locked it or changes it.

@@ -1,11 +1,14 @@
 //! What may happen in a state: one session takes one step, or its transaction is rolled back, or it
 //! is gone.
 
+use std::fmt::Debug;
+use std::hash::Hash;
+
 use stateright::{Model, Property};
 
 use crate::database::{A, B, Id, KEYS, Key};
-use crate::properties::{self, PROPERTIES};
-use crate::scenario::{LAST_AT_START, Op, Scenario};
+use crate::properties::{self, Holds, PROPERTIES};
+use crate::scenario::{Fault, LAST_AT_START, Op, Scenario};
 use crate::session::{Decision, Session, Step};
 use crate::transaction::{Say, State, Turn};
 
@@ -36,19 +39,6 @@ impl Scenario {
     pub fn call(&self, session: usize, at: &Session) -> Option<Op> {
         let (_, calls) = self.programs[session].get(at.transaction as usize)?;
         calls.get(at.call as usize).copied()
-    }
-
-    /// How it begins.
-    pub fn begin(&self) -> State {
-        let session = |n: usize| Session {
-            step: if self.programs[n].is_empty() { Step::Ended } else { Step::Next },
-            ..Session::default()
-        };
-        State {
-            database: self.start.database(),
-            sessions: [session(0), session(1), session(2)],
-            wrong: None,
-        }
     }
 
     /// How many things may happen when a session takes its next step.
@@ -88,24 +78,6 @@ impl Scenario {
         say: &'a mut Say,
     ) -> Turn<'a> {
         Turn { scenario: self, state, session, choice: choice as usize, say }
-    }
-
-    /// Does it, and says what it was.
-    pub fn act(&self, state: &mut State, action: Action, say: &mut Say) {
-        match action {
-            Action::Step(session, choice) => {
-                self.turn(state, session as usize, choice, say).step();
-            }
-            Action::RollBack(session) => {
-                say.say(|| "is rolled back".into());
-                self.turn(state, session as usize, 0, say).roll_back();
-            }
-            Action::Crash(session) => {
-                say.say(|| "is gone, and rolled back".into());
-                self.turn(state, session as usize, 0, say).crash();
-            }
-        }
-        self.settle(state);
     }
 
     /// Who did not want to wait remembers who was at work meanwhile; and what makes no difference
@@ -220,35 +192,34 @@ impl Turn<'_> {
     }
 }
 
-/// What is explored, and which properties are asked for.
-pub struct Exploration {
-    /// The scenario to explore.
-    pub scenario: Scenario,
-    /// The only property to check. `None` checks all properties.
-    pub property: Option<&'static str>,
-}
-
-impl Model for Exploration {
+impl Protocol for Scenario {
     type State = State;
-    type Action = Action;
+    const PROPERTIES: &'static [(&'static str, Holds<Self>)] = PROPERTIES;
 
-    fn init_states(&self) -> Vec<State> {
-        vec![self.scenario.begin()]
+    fn begin(&self) -> State {
+        let session = |n: usize| Session {
+            step: if self.programs[n].is_empty() { Step::Ended } else { Step::Next },
+            ..Session::default()
+        };
+        State {
+            database: self.start.database(),
+            sessions: [session(0), session(1), session(2)],
+            wrong: None,
+        }
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let scenario = &self.scenario;
         for (n, session) in state.sessions.iter().enumerate() {
             if session.step == Step::Ended {
                 continue;
             }
             let number = n as u8;
             if session.wait.is_none() {
-                let choices = scenario.choices(state, n);
+                let choices = self.choices(state, n);
                 actions.extend((0..choices).map(|choice| Action::Step(number, choice)));
             }
             let has_begun = session.step != Step::Next || session.call > 0;
-            let has_more = session.transaction as usize + 1 < scenario.programs[n].len();
+            let has_more = session.transaction as usize + 1 < self.programs[n].len();
             if has_begun && has_more {
                 actions.push(Action::RollBack(number));
             }
@@ -258,7 +229,66 @@ impl Model for Exploration {
         }
     }
 
-    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+    fn act(&self, state: &mut State, action: Action, say: &mut Say) {
+        match action {
+            Action::Step(session, choice) => {
+                self.turn(state, session as usize, choice, say).step();
+            }
+            Action::RollBack(session) => {
+                say.say(|| "is rolled back".into());
+                self.turn(state, session as usize, 0, say).roll_back();
+            }
+            Action::Crash(session) => {
+                say.say(|| "is gone, and rolled back".into());
+                self.turn(state, session as usize, 0, say).crash();
+            }
+        }
+        self.settle(state);
+    }
+
+    fn without_fault(self) -> Self {
+        Scenario { fault: Fault::None, ..self }
+    }
+}
+
+/// A protocol that can be explored: one scenario of it.
+pub trait Protocol: Copy + Debug + Send + Sync + 'static {
+    /// What the sessions and the database are in.
+    type State: Clone + Debug + Eq + Hash + Send + Sync + 'static;
+    /// What must be true in every state.
+    const PROPERTIES: &'static [(&'static str, Holds<Self>)];
+
+    /// How it begins.
+    fn begin(&self) -> Self::State;
+    /// What may happen next.
+    fn actions(&self, state: &Self::State, actions: &mut Vec<Action>);
+    /// Does it, and says what it was.
+    fn act(&self, state: &mut Self::State, action: Action, say: &mut Say);
+    /// The scenario without its injected fault.
+    fn without_fault(self) -> Self;
+}
+
+/// What is explored, and which properties are asked for.
+pub struct Exploration<P> {
+    /// The scenario to explore.
+    pub scenario: P,
+    /// The only property to check. `None` checks all properties.
+    pub property: Option<&'static str>,
+}
+
+impl<P: Protocol> Model for Exploration<P> {
+    type State = P::State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<P::State> {
+        vec![self.scenario.begin()]
+    }
+
+    fn actions(&self, state: &P::State, actions: &mut Vec<Action>) {
+        self.scenario.actions(state, actions);
+    }
+
+    fn next_state(&self, state: &P::State, action: Action) -> Option<P::State> {
         let mut next = state.clone();
         self.scenario.act(&mut next, action, &mut Say::nothing());
         Some(next)
@@ -266,7 +296,7 @@ impl Model for Exploration {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let is_asked = |(name, _): &&(&str, _)| self.property.is_none_or(|asked| asked == *name);
-        let asked = PROPERTIES.iter().filter(is_asked);
+        let asked = P::PROPERTIES.iter().filter(is_asked);
         asked.map(|(name, holds)| Property::always(name, *holds)).collect()
     }
 }

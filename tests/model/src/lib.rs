@@ -1,6 +1,7 @@
 //! The protocol that keeps keys unique, as a model that [`stateright`] explores exhaustively: every
 //! order in which three sessions can take their steps, each of which may be rolled back or gone
-//! before each of them. `README.md` beside this says what is modelled and what is not.
+//! before each of them. [`limits`] is a second protocol. `README.md` beside this says what is
+//! modelled and what is not.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +9,7 @@ mod claim;
 pub mod database;
 pub mod explore;
 mod insert;
+pub mod limits;
 mod look;
 mod maintain;
 mod manage;

@@ -3,7 +3,7 @@
 use jobs_core::state::State as JobState;
 
 use crate::database::{Database, FROZEN, Job, Note, Version, View};
-use crate::explore::{Exploration, maintained};
+use crate::explore::{Exploration, Protocol, maintained};
 use crate::scenario::{Fault, Level, Op, Program, Scenario};
 use crate::session::{Session, Step, Wait};
 use crate::transaction::{State, Wrong};
@@ -13,7 +13,7 @@ pub const MAINTENANCE: Program =
     &[(Level::ReadCommitted, &[Op::Prune]), (Level::ReadCommitted, &[Op::Claims])];
 
 /// Whether a property is true in a state.
-pub type Holds = fn(&Exploration, &State) -> bool;
+pub type Holds<P> = fn(&Exploration<P>, &<P as Protocol>::State) -> bool;
 
 /// A property.
 pub const NEVER_TWO: &str = "there are never two jobs that conflict";
@@ -34,7 +34,7 @@ pub const SINGLES_WAIT_AT_THE_LOCK: &str =
     "single inserts wait for each other at the lock, before they write anything";
 
 /// Each with its name.
-pub const PROPERTIES: &[(&str, Holds)] = &[
+pub const PROPERTIES: &[(&str, Holds<Scenario>)] = &[
     (NEVER_TWO, never_two),
     (ANSWERS, answers),
     (ORDER, |_, state| state.wrong != Some(Wrong::Order)),
@@ -52,7 +52,7 @@ fn committed(state: &State) -> View {
 
 /// No job is inserted while another one conflicts; and no two jobs that were never retried are
 /// available under one key.
-fn never_two(_: &Exploration, state: &State) -> bool {
+fn never_two(_: &Exploration<Scenario>, state: &State) -> bool {
     let view = committed(state);
     let jobs = state.database.jobs.iter().filter(|version| view.sees(version));
     let live = jobs
@@ -64,12 +64,12 @@ fn never_two(_: &Exploration, state: &State) -> bool {
     keys.len() == all && state.wrong != Some(Wrong::Conflict)
 }
 
-fn answers(_: &Exploration, state: &State) -> bool {
+fn answers(_: &Exploration<Scenario>, state: &State) -> bool {
     !matches!(state.wrong, Some(Wrong::Answer | Wrong::Busy))
 }
 
 /// Somebody can go on, if anybody is still there.
-fn nobody_waits_for_ever(_: &Exploration, state: &State) -> bool {
+fn nobody_waits_for_ever(_: &Exploration<Scenario>, state: &State) -> bool {
     let mut left = state.sessions.iter().filter(|session| session.step != Step::Ended);
     match left.next() {
         None => true,
@@ -79,7 +79,7 @@ fn nobody_waits_for_ever(_: &Exploration, state: &State) -> bool {
 
 /// Every job that is committed is known to the claim of its key: it is in the list, or it was
 /// folded; and if it is not final any more since then, that is noted.
-fn no_job_is_lost(_: &Exploration, state: &State) -> bool {
+fn no_job_is_lost(_: &Exploration<Scenario>, state: &State) -> bool {
     let view = committed(state);
     let database = &state.database;
     let is_known = |job: &Job| {
@@ -99,7 +99,7 @@ fn no_job_is_lost(_: &Exploration, state: &State) -> bool {
 }
 
 /// The state once everybody has ended and maintenance has nothing left to do.
-fn at_rest(of: &Exploration, state: &State) -> Option<State> {
+fn at_rest(of: &Exploration<Scenario>, state: &State) -> Option<State> {
     let mut sessions = state.sessions.iter();
     let has_ended = |session: &Session| session.step == Step::Ended;
     sessions.all(has_ended).then(|| maintained(&of.scenario, state))
@@ -107,7 +107,7 @@ fn at_rest(of: &Exploration, state: &State) -> Option<State> {
 
 /// Then no claim is there that no job needs, and none is missing. And when the last jobs are
 /// deleted, nothing is left at all.
-fn no_claim_without_need(of: &Exploration, state: &State) -> bool {
+fn no_claim_without_need(of: &Exploration<Scenario>, state: &State) -> bool {
     let Some(state) = at_rest(of, state) else {
         return true;
     };
@@ -120,7 +120,7 @@ fn no_claim_without_need(of: &Exploration, state: &State) -> bool {
 }
 
 /// Then all notes name jobs that are there.
-fn no_note_of_no_use(of: &Exploration, state: &State) -> bool {
+fn no_note_of_no_use(of: &Exploration<Scenario>, state: &State) -> bool {
     let Some(state) = at_rest(of, state) else {
         return true;
     };
@@ -146,7 +146,7 @@ fn is_empty_without_jobs(scenario: &Scenario, state: &State) -> bool {
 
 /// Where nothing but single inserts that wait go on: `pg_locks` shows who waits for whom, and who
 /// waits has written nothing.
-fn singles_wait_at_the_lock(of: &Exploration, state: &State) -> bool {
+fn singles_wait_at_the_lock(of: &Exploration<Scenario>, state: &State) -> bool {
     let scenario = &of.scenario;
     let mut calls = scenario.programs.iter().flat_map(|program| program.iter());
     let is_single = |op: &Op| matches!(op, Op::Insert(new) if new.wait);

@@ -2,13 +2,12 @@
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::explore::{Action, Exploration};
-use crate::scenario::{Fault, Scenario};
-use crate::scenarios::{Control, Family};
+use crate::explore::{Action, Exploration, Protocol};
+use crate::scenarios::Control;
 use crate::transaction::Say;
 
 /// What came out.
@@ -19,19 +18,16 @@ pub struct Explored {
     pub found: Option<(&'static str, String)>,
 }
 
-/// What came out of a family.
 #[derive(Default)]
-pub struct Sum {
-    /// The number of scenarios.
-    pub scenarios: usize,
-    /// The total number of states.
-    pub states: usize,
+struct Sum {
+    scenarios: usize,
+    states: usize,
     /// The first violation.
-    pub found: Option<String>,
+    found: Option<String>,
 }
 
 /// Explores all of a scenario, up to the first state in which a property does not hold.
-pub fn explore(exploration: Exploration) -> Explored {
+pub fn explore<P: Protocol>(exploration: Exploration<P>) -> Explored {
     let scenario = exploration.scenario;
     let checker = exploration.checker().finish_when(HasDiscoveries::Any).spawn_bfs().join();
     let found = checker.discoveries().into_iter().next();
@@ -44,9 +40,8 @@ pub fn explore(exploration: Exploration) -> Explored {
     }
 }
 
-/// Explores the scenarios of a family, several at a time.
-pub fn explore_family(family: &Family, fault: Fault, every: usize) -> Sum {
-    let scenarios: Vec<Scenario> = family.scenarios(fault).step_by(every).collect();
+/// Explores scenarios, several at a time.
+fn explore_all<P: Protocol>(scenarios: &[P]) -> Sum {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut sum = Sum::default();
@@ -74,14 +69,13 @@ pub fn explore_family(family: &Family, fault: Fault, every: usize) -> Sum {
 }
 
 /// What a control finds: the way to a state in which its property does not hold.
-pub fn counterexample(control: &Control) -> Option<String> {
-    let explored =
-        explore(Exploration { scenario: control.scenario(), property: Some(control.property) });
-    explored.found.map(|(_, told)| told)
+pub fn counterexample<P: Protocol>(control: &Control<P>) -> Option<String> {
+    let &Control { scenario, property, .. } = control;
+    explore(Exploration { scenario, property: Some(property) }).found.map(|(_, told)| told)
 }
 
 /// A way through a scenario, a line a step.
-fn tell(scenario: &Scenario, property: &str, path: &[Action]) -> String {
+fn tell<P: Protocol>(scenario: &P, property: &str, path: &[Action]) -> String {
     let mut told = String::new();
     let mut state = scenario.begin();
     for (n, action) in path.iter().enumerate() {
@@ -94,12 +88,12 @@ fn tell(scenario: &Scenario, property: &str, path: &[Action]) -> String {
     told
 }
 
-/// A line of the table of what was explored.
-pub fn line(name: &str, sum: &Sum, time: Duration) -> String {
-    format!(
-        "{name:<20} {:>6} scenarios {:>9} states {:>6.1} s",
-        sum.scenarios,
-        sum.states,
-        time.as_secs_f64()
-    )
+/// Explores scenarios and prints a line about them. Returns the number of states, or the first
+/// violation.
+pub fn explored<P: Protocol>(name: &str, scenarios: &[P]) -> Result<usize, String> {
+    let begin = Instant::now();
+    let Sum { scenarios, states, found } = explore_all(scenarios);
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("{name:<20} {scenarios:>6} scenarios {states:>9} states {seconds:>6.1} s");
+    found.map_or(Ok(states), Err)
 }

@@ -255,57 +255,34 @@ impl Family {
 }
 
 /// A mistake, and what must be found because of it.
-pub struct Control {
+#[derive(Clone, Copy)]
+pub struct Control<P> {
     /// The name of the control.
     pub name: &'static str,
     /// A description of the fault.
     pub why: &'static str,
-    fault: Fault,
-    programs: [Program; 3],
-    start: Start,
-    kept: bool,
+    /// The scenario with the fault.
+    pub scenario: P,
     /// The property that the fault violates.
     pub property: &'static str,
 }
 
-impl Control {
-    /// This control without its mistake.
-    pub fn without_fault(&self) -> Control {
-        Control { fault: Fault::None, ..*self }
-    }
-
-    /// What is explored.
-    pub fn scenario(&self) -> Scenario {
-        Scenario {
-            programs: self.programs,
-            start: self.start,
-            kept: self.kept,
-            direct: true,
-            lock: true,
-            room: true,
-            fault: self.fault,
-        }
-    }
+const fn with(fault: Fault, programs: [Program; 3], start: Start, kept: bool) -> Scenario {
+    Scenario { programs, start, kept, direct: true, lock: true, room: true, fault }
 }
 
 /// Mistakes that were once made or argued about, and some that the model found.
-pub const CONTROLS: &[Control] = &[
+pub const CONTROLS: &[Control<Scenario>] = &[
     Control {
         name: "look-in-the-same-statement",
         why: "The look under the locked claim sees what the statement saw that locked it.",
-        fault: Fault::OuterSnapshot,
-        programs: [INSERT, BATCH, &[]],
-        start: Start::Empty,
-        kept: true,
+        scenario: with(Fault::OuterSnapshot, [INSERT, BATCH, &[]], Start::Empty, true),
         property: properties::NEVER_TWO,
     },
     Control {
         name: "reap-with-the-old-snapshot",
         why: "Claims are deleted by the statement that waits for their locks.",
-        fault: Fault::ReapInOneStatement,
-        programs: [INSERT, INSERT, PRUNE],
-        start: Start::Completed,
-        kept: false,
+        scenario: with(Fault::ReapInOneStatement, [INSERT, INSERT, PRUNE], Start::Completed, false),
         property: properties::NEVER_TWO,
     },
     Control {
@@ -313,83 +290,76 @@ pub const CONTROLS: &[Control] = &[
         why: "Single inserts take no advisory lock. The lock is not what keeps keys unique: the family \"without the lock\" has\n\
               all other properties. What is lost is that a waiter waits before it has taken an id or written anything, and that\n\
               pg_locks shows which key it waits for.",
-        fault: Fault::NoAdvisoryLock,
-        programs: [INSERT, INSERT, &[]],
-        start: Start::Empty,
-        kept: true,
+        scenario: with(Fault::NoAdvisoryLock, [INSERT, INSERT, &[]], Start::Empty, true),
         property: properties::SINGLES_WAIT_AT_THE_LOCK,
     },
     Control {
         name: "claim-deleted-while-a-job-returns",
         why: "Pruning deletes a claim that lists no other job, without a look at the notes on its key.",
-        fault: Fault::PruneWithoutLookAtNotes,
-        programs: [RETRY, PRUNE, INSERT],
-        start: Start::Folded,
-        kept: false,
+        scenario: with(
+            Fault::PruneWithoutLookAtNotes,
+            [RETRY, PRUNE, INSERT],
+            Start::Folded,
+            false,
+        ),
         property: properties::NEVER_TWO,
     },
     Control {
         name: "all-returns-forgotten",
         why: "A new list drops all notes of jobs that have returned, not only those that it was made from.",
-        fault: Fault::ForgetAllReturns,
-        programs: [INSERT, RETRY, &[]],
-        start: Start::Folded,
-        kept: true,
+        scenario: with(Fault::ForgetAllReturns, [INSERT, RETRY, &[]], Start::Folded, true),
         property: properties::NO_JOB_IS_LOST,
     },
     Control {
         name: "claims-out-of-order",
         why: "A batch takes its claims in the order in which the jobs were given.",
-        fault: Fault::Unordered,
-        programs: [BATCH, BATCH_BACKWARD, &[]],
-        start: Start::Empty,
-        kept: true,
+        scenario: with(Fault::Unordered, [BATCH, BATCH_BACKWARD, &[]], Start::Empty, true),
         property: properties::NOBODY_WAITS_FOR_EVER,
     },
     Control {
         name: "delete-without-note",
         why: "A delete leaves no note for maintenance.",
-        fault: Fault::DeleteWithoutNote,
-        programs: [DELETE, CLAIMS, &[]],
-        start: Start::Completed,
-        kept: true,
+        scenario: with(Fault::DeleteWithoutNote, [DELETE, CLAIMS, &[]], Start::Completed, true),
         property: properties::NO_CLAIM_WITHOUT_NEED,
     },
     Control {
         name: "prune-passes-over",
         why: "Pruning passes over a claim of which a look without a snapshot meets no version, since it is updated right then.",
-        fault: Fault::PrunePassesOver,
-        programs: [INSERT, PRUNE, &[]],
-        start: Start::Completed,
-        kept: false,
+        scenario: with(Fault::PrunePassesOver, [INSERT, PRUNE, &[]], Start::Completed, false),
         property: properties::NO_NOTE_OF_NO_USE,
     },
     Control {
         name: "prune-leaves-returns",
         why: "Pruning leaves the notes that the jobs once returned which it prunes.",
-        fault: Fault::PruneLeavesReturns,
-        programs: [RETRY_AND_COMPLETE, INSERT, CLAIMS],
-        start: Start::Completed,
-        kept: false,
+        scenario: with(
+            Fault::PruneLeavesReturns,
+            [RETRY_AND_COMPLETE, INSERT, CLAIMS],
+            Start::Completed,
+            false,
+        ),
         property: properties::NO_NOTE_OF_NO_USE,
     },
     Control {
         name: "no-note-by-an-old-snapshot",
         why: "An insert with an old snapshot folds jobs that are gone by now, and leaves no note for maintenance.",
-        fault: Fault::NoNoteByOldSnapshot,
-        programs: [INSERT_BY_OLD_SNAPSHOT, DELETE, CLAIMS],
-        start: Start::Folded,
-        kept: false,
+        scenario: with(
+            Fault::NoNoteByOldSnapshot,
+            [INSERT_BY_OLD_SNAPSHOT, DELETE, CLAIMS],
+            Start::Folded,
+            false,
+        ),
         property: properties::NO_NOTE_OF_NO_USE,
     },
     Control {
         name: "wait-without-a-subtransaction",
         why: "A batch that waits for one key and not for the other waits for both, since its transaction has no room for one\n\
               more subtransaction.",
-        fault: Fault::WaitWithoutSubtransaction,
-        programs: [ONE_WAITS, BATCH, INSERT],
-        start: Start::Empty,
-        kept: true,
+        scenario: with(
+            Fault::WaitWithoutSubtransaction,
+            [ONE_WAITS, BATCH, INSERT],
+            Start::Empty,
+            true,
+        ),
         property: properties::NOBODY_WAITS_FOR_EVER,
     },
 ];

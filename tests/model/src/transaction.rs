@@ -31,7 +31,11 @@ pub enum Wrong {
 
 /// Numbers of something, in words.
 pub fn numbers(of: &str, numbers: &[u8]) -> String {
-    let s = if numbers.len() == 1 { "" } else { "s" };
+    let s = match numbers {
+        [] => return format!("no {of}"),
+        [_] => "",
+        _ => "s",
+    };
     let numbers: Vec<String> = numbers.iter().map(u8::to_string).collect();
     format!("{of}{s} {}", numbers.join(" and "))
 }

@@ -1,0 +1,362 @@
+//! Jobs that are available, and that a limit holds back: rows of `scheduled` with a gate.
+//!
+//! A job is held by one gate at a time. The end of an attempt hands its places on in its own
+//! transaction: of each queue and kind that is held there, the first jobs go back to their lanes,
+//! where the next fetch has them take permits, or wait at another gate. What that cannot see, such
+//! as a rollback, the maintenance task `limits` finds.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use jobs_core::state::State;
+
+use super::effects::{self, Told};
+use super::job::{Common, NewJob};
+use super::permits::{self, Gate, Room, Subject};
+use super::queue::Queue;
+use super::rules::Rule;
+use super::spi::{Arg, Plan, Value, big, column, plans, rows, text};
+use super::types::*;
+use super::{config_cache, direct};
+use crate::pg::{invalidation, time};
+use crate::shmem::commit::{self, Work};
+
+/// A job that a limit holds back.
+pub struct Held {
+    pub job_id: i64,
+    /// Its position in its lane.
+    pub seq: i64,
+    pub scheduled_at: Option<i64>,
+    pub available_at: Option<i64>,
+    pub expires_at: Option<i64>,
+    pub attempt: i32,
+    pub priority: i16,
+    pub queue: Queue,
+    pub kind: String,
+    pub gate: i64,
+    /// The limit, and the job's key under it.
+    pub name: String,
+    pub key: Option<String>,
+}
+
+/// Has jobs held that are in no other place. Whoever is just ending an attempt does not see them,
+/// so the worker looks after the commit.
+pub fn hold(held: &[Held]) {
+    if held.is_empty() {
+        return;
+    }
+    commit::wake_worker(Work::Held);
+    if direct::permits::hold(held).is_some() {
+        return;
+    }
+    HOLD.execute(&[
+        column(INT8, held, |one| big(one.job_id)),
+        column(AT, held, |one| one.expires_at.and_then(big)),
+        column(INT4, held, |one| Some(one.attempt.into())),
+        column(TEXT, held, |one| text(one.queue.name())),
+        column(INT8, held, |one| big(one.gate)),
+        column(INT8, held, |one| big(one.seq)),
+        column(AT, held, |one| one.scheduled_at.and_then(big)),
+        column(AT, held, |one| one.available_at.and_then(big)),
+        column(INT4, held, |one| Some(i32::from(one.priority).into())),
+        column(TEXT, held, |one| text(&one.kind)),
+        column(TEXT, held, |one| text(&one.name)),
+        column(TEXT, held, |one| one.key.as_deref().and_then(text)),
+    ]);
+}
+
+/// Where new jobs go that are available: of each gate only as many are in the lane as may run.
+#[derive(Default)]
+pub struct OnInsert {
+    /// Of each job; nothing at all where no limit covers any.
+    judged: Vec<Judged>,
+    rules: Rc<Vec<Rule>>,
+}
+
+#[derive(Default)]
+struct Judged {
+    /// The gate that the job is held at, or that it counts for in its lane.
+    gate: Option<Gate>,
+    is_held: bool,
+}
+
+impl OnInsert {
+    pub fn of(jobs: &[(i64, &NewJob)]) -> OnInsert {
+        let rules = config_cache::rules();
+        if rules.is_empty() {
+            return OnInsert::default();
+        }
+        let mut known = Known::default();
+        let judged = jobs.iter().map(|(_, job)| judge(&rules, job, &mut known)).collect();
+        OnInsert { judged, rules }
+    }
+
+    pub fn is_held(&self, n: usize) -> bool {
+        self.judged.get(n).is_some_and(|judged| judged.is_held)
+    }
+
+    /// The gate that a job counts for in its lane.
+    pub fn gate(&self, n: usize) -> Option<i64> {
+        self.judged.get(n)?.gate.as_ref().map(|gate| gate.id)
+    }
+
+    /// Has those jobs held that are, whose rows of `job` are written.
+    pub fn hold(&self, jobs: &[(i64, &NewJob)]) {
+        let held = jobs.iter().zip(&self.judged).filter(|(_, judged)| judged.is_held);
+        let held = held.filter_map(|((id, job), judged)| {
+            let (gate, common) = (judged.gate.as_ref()?, &job.common);
+            Some(Held {
+                job_id: *id,
+                seq: *id,
+                scheduled_at: None,
+                available_at: None,
+                expires_at: common.expires_at,
+                attempt: 0,
+                priority: common.priority,
+                queue: common.queue.clone(),
+                kind: common.kind.clone(),
+                gate: gate.id,
+                name: self.rules[gate.rule].name.clone(),
+                key: gate.key.clone(),
+            })
+        });
+        hold(&held.collect::<Vec<_>>());
+    }
+}
+
+/// More jobs of a gate than these are not counted: fetches have them held as they meet them.
+const MOST_IN_LANE: usize = 100;
+
+/// What was looked up for a batch.
+#[derive(Default)]
+struct Known {
+    /// By gate, and what the jobs have in common.
+    first_held: HashMap<(i64, *const Common), Option<i16>>,
+    in_lane: HashMap<i64, usize>,
+}
+
+fn judge(rules: &[Rule], job: &NewJob, known: &mut Known) -> Judged {
+    if job.state != State::Available {
+        return Judged::default();
+    }
+    let common = &job.common;
+    let (queue, meta) = (common.queue.name(), common.meta.given().copied());
+    let subject = Subject { queue, kind: &common.kind, args: job.args, meta };
+    let gates = permits::gates(rules, &subject);
+    let mut is_behind = |gate: &Gate| {
+        let look = || first_held(gate.id, &common.queue, &common.kind);
+        let first = known.first_held.entry((gate.id, Rc::as_ptr(common))).or_insert_with(look);
+        first.is_some_and(|first| first <= common.priority)
+    };
+    if let Some(gate) = gates.iter().find(|gate| is_behind(gate)) {
+        return Judged { gate: Some(gate.clone()), is_held: true };
+    }
+    let most = |gate: &Gate| rules[gate.rule].setting_of(gate.id).most().unwrap_or(usize::MAX);
+    let Some(gate) = gates.into_iter().min_by_key(most) else {
+        return Judged::default();
+    };
+    let most = most(&gate);
+    let in_lane = known.in_lane.entry(gate.id).or_insert_with(|| match most <= MOST_IN_LANE {
+        true => in_lane(gate.id, most),
+        false => 0,
+    });
+    let is_held = *in_lane >= most && most <= MOST_IN_LANE;
+    *in_lane += 1;
+    Judged { gate: Some(gate), is_held }
+}
+
+fn first_held(gate: i64, queue: &Queue, kind: &str) -> Option<i16> {
+    let by_statement = || FIRST_PRIORITY.value(&[big(gate), queue.arg(), text(kind)]);
+    direct::permits::first_held(gate, queue, kind).unwrap_or_else(by_statement)
+}
+
+fn in_lane(gate: i64, most: usize) -> usize {
+    let by_statement = || IN_LANE.execute(&[big(gate), big(most as i64)]);
+    direct::permits::in_lane(gate, most).unwrap_or_else(by_statement)
+}
+
+/// So many places at a gate are free: has the first jobs that it holds back to their lanes.
+pub fn hand_over(gate: i64, count: i64) {
+    let rules = config_cache::rules();
+    let most = |name: &str| room(&rules, gate, name).map_or(usize::MAX, |room| room.left);
+    let promoted = direct::permits::promote(gate, count as usize, most);
+    match promoted {
+        Some(promoted) => tell(&promoted),
+        None => {
+            let holder: Option<String> = HOLDER.value(&[big(gate)]);
+            holder.map(|name| promote(gate, count, most(&name)));
+        }
+    }
+}
+
+fn tell(promoted: &[(Queue, (i16, i64))]) {
+    for (queue, lane) in promoted {
+        effects::promoted(queue, &[*lane], Told::All);
+    }
+}
+
+/// The room at a gate; `None`: the limit is gone.
+fn room(rules: &[Rule], gate: i64, name: &str) -> Option<Room> {
+    let rule = rules.iter().position(|rule| rule.name == name)?;
+    let most = rules[rule].setting_of(gate).most().unwrap_or(usize::MAX);
+    Some(Room::of(rules, &Gate { id: gate, rule, key: None }, time::now(), most))
+}
+
+/// Has the first jobs that a gate holds back to their lanes, up to so many of each queue and kind,
+/// and no more than have room beside those that are there already; how many.
+fn promote(gate: i64, most: i64, room: usize) -> usize {
+    if room == 0 {
+        return 0;
+    }
+    let room = room.try_into().unwrap_or(i64::MAX);
+    moved(&PROMOTE, &[big(gate), big(most), big(room)])
+}
+
+/// Runs a statement that has held jobs back to their lanes; how many.
+fn moved(plan: &Plan, args: &[Arg]) -> usize {
+    let promoted = plan.list(args, |rows, row| {
+        Some((
+            rows.get::<Queue>(row, "queue")?,
+            (rows.get::<i16>(row, "priority")?, rows.get::<i64>(row, "seq")?),
+        ))
+    });
+    tell(&promoted);
+    promoted.len()
+}
+
+/// Looks at up to so many gates that hold jobs, from the one after `after` on, and has jobs back to
+/// their lanes where there is room, or where the limit is no longer there. Returns how many jobs
+/// that were, and the last gate if there may be more.
+pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
+    if !permits::are_here() {
+        return (0, None);
+    }
+    let rules = config_cache::rules();
+    let heard = invalidation::heard();
+    let is_to_check = CHECKED.get() != heard;
+    let gates = GATES.list(&[big(after), big(most)], |rows, row| {
+        Some((rows.get::<i64>(row, "gate")?, rows.get::<String>(row, "limit_name")?))
+    });
+    let last = gates.last().map(|(gate, _)| *gate).filter(|_| gates.len() as i64 == most);
+    let mut next = i64::MAX;
+    let promoted = gates.iter().map(|(gate, name)| {
+        permits::cut_starts(*gate);
+        let mut released = 0;
+        if is_to_check {
+            released = release(&rules, *gate, name, most);
+        }
+        let room = room(&rules, *gate, name);
+        next = room.as_ref().and_then(|room| room.free_at).map_or(next, |at| next.min(at));
+        released + promote(*gate, most, room.map_or(usize::MAX, |room| room.left))
+    });
+    let promoted = promoted.sum();
+    NEXT_START.set(next);
+    if last.is_none() && is_to_check {
+        CHECKED.set(heard);
+    }
+    (promoted, last)
+}
+
+/// Where jobs are held, the gates are looked at so often, in microseconds.
+const LOOK_EVERY: i64 = 1_000_000;
+
+thread_local! {
+    /// When the first of the gates that were looked at has room for another start.
+    static NEXT_START: Cell<i64> = const { Cell::new(i64::MAX) };
+    /// What was heard of changes when all gates were last checked for jobs that limits no longer
+    /// cover.
+    static CHECKED: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// When to look at gates next, after a look at that time; `None`: no job is held.
+pub fn next_look(looked_at: i64) -> Option<i64> {
+    let soon = || looked_at.saturating_add(LOOK_EVERY).clamp(0, NEXT_START.get().max(0));
+    (permits::are_here() && ANY.execute(&[]) > 0).then(soon)
+}
+
+/// Has jobs back to their lanes that are not under this gate by now, whether or not it has room;
+/// how many.
+fn release(rules: &[Rule], gate: i64, name: &str, most: i64) -> usize {
+    let classes: Vec<Class> = CLASSES.rows(&[big(gate)]);
+    let is_stale = |class: &&Class| {
+        let covers = |rule: &&Rule| rule.name == name && rule.covers(&class.queue, &class.kind);
+        // All jobs of a gate have the same key.
+        rules.iter().find(covers).is_none() || {
+            let queue = Queue::named(&class.queue);
+            let first = permits::covered(rules, &queue, &[class.job_id]).pop().flatten();
+            first.is_some_and(|job| job.gates.iter().all(|other| other.id != gate))
+        }
+    };
+    let released = classes.iter().filter(is_stale).map(|class| {
+        let args = [big(gate), text(&class.queue), text(&class.kind), big(most)];
+        moved(&RELEASE, &args)
+    });
+    released.sum()
+}
+
+rows! {
+    /// A queue and kind of jobs that a gate holds, and the first of them.
+    pub struct Class {
+        pub queue: String,
+        pub kind: String,
+        pub job_id: i64,
+    }
+}
+
+plans! {
+    HOLD(INT8S, ATS, INT4S, TEXTS, INT8S, INT8S, ATS, ATS, INT4S, TEXTS, TEXTS, TEXTS) =
+        "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue, gate, seq, scheduled_at, available_at, priority, kind, limit_name, limit_key)
+         SELECT h.job_id, 'infinity', h.expires_at, h.attempt, 'available', h.queue, h.gate, h.seq, h.scheduled_at, h.available_at, h.priority::smallint, h.kind, h.name, h.key::jsonb
+           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+             AS h(job_id, expires_at, attempt, queue, gate, seq, scheduled_at, available_at, priority, kind, name, key)";
+    ANY() = "SELECT FROM jobs.scheduled s WHERE s.gate IS NOT NULL LIMIT 1";
+    HOLDER(INT8) = "SELECT s.limit_name FROM jobs.scheduled s WHERE s.gate = $1 LIMIT 1";
+    FIRST_PRIORITY(INT8, TEXT, TEXT) =
+        "SELECT s.priority FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = $2 AND s.kind = $3 ORDER BY s.priority LIMIT 1";
+    IN_LANE(INT8, INT8) = "SELECT FROM jobs.ready r WHERE r.gate = $1 LIMIT $2";
+    GATES(INT8, INT8) =
+        "WITH RECURSIVE g AS (
+           (SELECT s.gate, s.limit_name FROM jobs.scheduled s WHERE s.gate > $1 ORDER BY s.gate LIMIT 1)
+           UNION ALL
+           SELECT n.gate, n.limit_name FROM g,
+                  LATERAL (SELECT s.gate, s.limit_name FROM jobs.scheduled s WHERE s.gate > g.gate ORDER BY s.gate LIMIT 1) n)
+         SELECT g.gate, g.limit_name FROM g LIMIT $2";
+    CLASSES(INT8) =
+        "WITH RECURSIVE class AS (
+           (SELECT s.queue, s.kind, s.job_id FROM jobs.scheduled s WHERE s.gate = $1 ORDER BY s.queue, s.kind LIMIT 1)
+           UNION ALL
+           SELECT next.* FROM class c,
+                  LATERAL (SELECT s.queue, s.kind, s.job_id FROM jobs.scheduled s
+                            WHERE s.gate = $1 AND (s.queue, s.kind) > (c.queue, c.kind) ORDER BY s.queue, s.kind LIMIT 1) next)
+         SELECT c.queue, c.kind, c.job_id FROM class c LIMIT 1000";
+    RELEASE(INT8, TEXT, TEXT, INT8) =
+        "WITH free AS MATERIALIZED (
+           DELETE FROM jobs.scheduled WHERE ctid = ANY (ARRAY(
+             SELECT s.ctid FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = $2 AND s.kind = $3 ORDER BY s.priority, s.seq LIMIT $4 FOR UPDATE SKIP LOCKED))
+           RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, priority, queue)
+         INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
+         SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, f.priority, f.queue FROM free f
+         RETURNING queue, priority, seq";
+    // Walks from class to class along the index.
+    PROMOTE(INT8, INT8, INT8) =
+        "WITH RECURSIVE class AS (
+           (SELECT s.queue, s.kind, 1 AS n FROM jobs.scheduled s WHERE s.gate = $1 ORDER BY s.queue, s.kind LIMIT 1)
+           UNION ALL
+           SELECT next.queue, next.kind, c.n + 1 FROM class c,
+                  LATERAL (SELECT s.queue, s.kind FROM jobs.scheduled s
+                            WHERE s.gate = $1 AND (s.queue, s.kind) > (c.queue, c.kind) ORDER BY s.queue, s.kind LIMIT 1) next
+            WHERE c.n < 1000),
+         free AS MATERIALIZED (
+           DELETE FROM jobs.scheduled WHERE ctid = ANY (ARRAY(
+             SELECT f.ctid
+               FROM (SELECT c.queue, c.kind, LEAST($3, count(l.job_id)) AS in_lane FROM class c
+                       LEFT JOIN (SELECT r.queue, j.kind, r.job_id FROM jobs.ready r JOIN jobs.job j ON j.id = r.job_id WHERE r.gate = $1 LIMIT 200) l
+                         ON l.queue = c.queue AND l.kind = c.kind GROUP BY c.queue, c.kind) c,
+                    LATERAL (SELECT s.ctid FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = c.queue AND s.kind = c.kind
+                              ORDER BY s.priority, s.seq LIMIT LEAST($2, $3 - c.in_lane) FOR UPDATE SKIP LOCKED) f))
+           RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, priority, queue)
+         INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue, gate)
+         SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, f.priority, f.queue, $1 FROM free f
+         RETURNING queue, priority, seq";
+}
