@@ -11,7 +11,8 @@ Errors that many functions share are listed by code in their COMMENTs:
 - 25006: the transaction is read-only, or the server is a standby
 - 40001: another transaction has changed the same data, under REPEATABLE READ or SERIALIZABLE. Retry the transaction
 - 40P01: deadlock. Retry the transaction
-- P0002: no job has this id';
+- P0002: no job has this id
+- JB001: this cell does not take the queue or job, DETAIL {"cell": .., "queue": ..}, or is retired, DETAIL {"cell": .., "retired": true}; HINT is the address to use. Every function that writes can raise it';
 
 CREATE TYPE jobs.state AS ENUM (
   'available', 'scheduled', 'pending', 'running', 'retryable',

@@ -15,7 +15,8 @@
 --                    finished ------> deleted, when its retention ends
 --
 -- ready       available. A lane is a queue and a priority; a fetch takes the lowest seq of a lane.
--- scheduled   scheduled, retryable or pending (due_at is infinity), until due_at.
+-- scheduled   scheduled, retryable or pending (due_at is infinity), until due_at; or available, and
+--             held by a limit (gate is not null, due_at is infinity).
 -- running     a lease: the worker, its token, when the lease and the attempt end.
 -- finished    completed, cancelled or discarded, with the outcome.
 -- error       one row per failed attempt.
@@ -24,9 +25,11 @@
 -- A unique job has a third row. unique_claim has one row per key, and its primary key decides which
 -- of several inserts wins. unique_note says what later happened to jobs under a key.
 --
--- kind, queue, queue_slot, queue_start and retention_change hold settings and limits,
+-- kind, queue, queue_slot, queue_start and retention_change hold settings and limits, limit_rule
+-- and limit_key_rule limits by key, permit and limit_start jobs that run and start under those,
 -- periodic_schedule the schedules, worker and worker_command the workers, maintenance_* what
--- maintenance did, history_* and kept_* counts, audit_record every change made by a call.
+-- maintenance did, history_* and kept_* counts, audit_record every change made by a call, cell and
+-- placement what this database is among several, and where queues live.
 --
 -- jobs.check() tests what must hold between these tables. docs/architecture.md has more.
 --
@@ -85,15 +88,18 @@ CREATE TABLE jobs.ready (
   attempt      integer     NOT NULL,
   priority     smallint    NOT NULL,
   queue        text        COLLATE "C" NOT NULL,
+  gate         bigint,
   CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, seq)
 ) WITH (vacuum_truncate = off);
 -- A job that becomes available after its insertion gets a new seq. Only such rows need an index by
 -- job.
 CREATE INDEX ready_requeued ON jobs.ready (job_id) WHERE seq <> job_id;
 CREATE INDEX ready_expires ON jobs.ready (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX ready_gate ON jobs.ready (gate) WHERE gate IS NOT NULL;
 COMMENT ON TABLE jobs.ready IS 'Available jobs. Lanes (queue, priority) are first come, first served by seq.';
 COMMENT ON COLUMN jobs.ready.scheduled_at IS 'When the job was due, if not as in job; null: as in job.';
 COMMENT ON COLUMN jobs.ready.available_at IS 'When the job was activated, released, or moved to a time in the past; null: it has been available since it was inserted or due.';
+COMMENT ON COLUMN jobs.ready.gate IS 'Gate of the job''s key under its narrowest limit (limit_key_rule.gate); null: no limit covers the job.';
 
 CREATE TABLE jobs.scheduled (
   job_id       bigint      NOT NULL,
@@ -102,13 +108,30 @@ CREATE TABLE jobs.scheduled (
   attempt      integer     NOT NULL,
   state        jobs.state  NOT NULL,
   queue        text        COLLATE "C" NOT NULL,
+  gate         bigint,
+  seq          bigint,
+  scheduled_at timestamptz,
+  available_at timestamptz,
+  priority     smallint,
+  kind         text        COLLATE "C",
+  limit_name   text        COLLATE "C",
+  limit_key    jsonb,
   CONSTRAINT scheduled_pkey PRIMARY KEY (job_id)
 ) WITH (vacuum_truncate = off);
 -- Maintenance looks for due jobs of all queues, a fetch for those of its own.
 CREATE INDEX scheduled_next ON jobs.scheduled (due_at);
 CREATE INDEX scheduled_due ON jobs.scheduled (queue, due_at);
 CREATE INDEX scheduled_expires ON jobs.scheduled (expires_at) WHERE expires_at IS NOT NULL;
-COMMENT ON TABLE jobs.scheduled IS 'Jobs that are scheduled, retryable or pending (due at infinity).';
+CREATE INDEX scheduled_held ON jobs.scheduled (gate, queue, kind, priority, seq) WHERE gate IS NOT NULL;
+COMMENT ON TABLE jobs.scheduled IS 'Jobs that are scheduled, retryable or pending (due at infinity), and available jobs that a limit holds (likewise).';
+COMMENT ON COLUMN jobs.scheduled.gate IS 'Gate of the key that holds the job (limit_key_rule.gate); null, as are the following columns: no limit holds it.';
+COMMENT ON COLUMN jobs.scheduled.seq IS 'The job''s place in its lane, as in ready.';
+COMMENT ON COLUMN jobs.scheduled.scheduled_at IS 'As in ready.';
+COMMENT ON COLUMN jobs.scheduled.available_at IS 'As in ready.';
+COMMENT ON COLUMN jobs.scheduled.priority IS 'As in job.';
+COMMENT ON COLUMN jobs.scheduled.kind IS 'As in job.';
+COMMENT ON COLUMN jobs.scheduled.limit_name IS 'Limit that holds the job.';
+COMMENT ON COLUMN jobs.scheduled.limit_key IS 'Key of that limit; null: the limit has no keys.';
 
 CREATE TABLE jobs.running (
   job_id              bigint      NOT NULL,
@@ -127,12 +150,16 @@ CREATE TABLE jobs.running (
   cancel_reason       text,
   progress            jsonb,
   queue               text        COLLATE "C",
+  gates               bigint[],
+  permit              bigint,
   CONSTRAINT running_pkey PRIMARY KEY (job_id)
 ) WITH (fillfactor = 70, vacuum_truncate = off);
 COMMENT ON TABLE jobs.running IS 'Leases: which worker holds which job until when. Heartbeats update them in place.';
 COMMENT ON COLUMN jobs.running.hold_ends_at IS 'As in job, if completing the job releases its hold; else null.';
 COMMENT ON COLUMN jobs.running.slot IS 'Slot of queue_slot that the job takes; null: its queue had no limit.';
 COMMENT ON COLUMN jobs.running.queue IS 'Queue that the job was fetched from, and counts for, if job has another one by now; null: as in job.';
+COMMENT ON COLUMN jobs.running.gates IS 'Gates of the keys that the job runs under; null: no limit covers it.';
+COMMENT ON COLUMN jobs.running.permit IS 'The n of the job''s rows of permit, one for each of its gates; null: none.';
 COMMENT ON COLUMN jobs.running.history_key IS 'Hash of the queue and kind at the fetch. Sessions that know these can count the end of the attempt without reading job; null: fetched by a statement.';
 COMMENT ON COLUMN jobs.running.lease IS 'Lease that the fetch asked for; null: the timeout, or 1 hour without one.';
 
@@ -308,6 +335,71 @@ CREATE TABLE jobs.queue_start (
 CREATE INDEX queue_start_free ON jobs.queue_start (queue, free_at);
 COMMENT ON TABLE jobs.queue_start IS 'Rates of queues: a row per start within the period, and when it can be used again.';
 
+-- limits is the view.
+CREATE TABLE jobs.limit_rule (
+  paused_at    timestamptz,
+  concurrency  integer,
+  rate         integer,
+  per_cell     boolean  NOT NULL,
+  name         text     COLLATE "C" NOT NULL,
+  by           jsonb,
+  queues       text[]   COLLATE "C",
+  kinds        text[]   COLLATE "C",
+  rate_period  interval,
+  paused_by    text,
+  pause_reason text,
+  CONSTRAINT limit_rule_pkey PRIMARY KEY (name)
+);
+COMMENT ON TABLE jobs.limit_rule IS 'Limits, as jobs.define_limit set them. Sessions cache it: only functions of the extension write it.';
+COMMENT ON COLUMN jobs.limit_rule.by IS 'What of a job makes its key; null: one limit for all of its jobs together.';
+COMMENT ON COLUMN jobs.limit_rule.queues IS 'Sorted, each once; null: all.';
+COMMENT ON COLUMN jobs.limit_rule.kinds IS 'Likewise.';
+COMMENT ON COLUMN jobs.limit_rule.per_cell IS 'Whether it counts for each cell alone.';
+
+CREATE TABLE jobs.limit_key_rule (
+  gate         bigint   NOT NULL,
+  paused_at    timestamptz,
+  concurrency  integer,
+  rate         integer,
+  is_override  boolean  NOT NULL,
+  name         text     COLLATE "C" NOT NULL,
+  key          jsonb    NOT NULL,
+  rate_period  interval,
+  paused_by    text,
+  pause_reason text,
+  CONSTRAINT limit_key_rule_pkey PRIMARY KEY (gate)
+);
+COMMENT ON TABLE jobs.limit_key_rule IS 'Overrides and pauses of single keys of limits. Sessions cache it: only functions of the extension write it.';
+COMMENT ON COLUMN jobs.limit_key_rule.gate IS 'First 8 bytes of the SHA-256 of the limit''s name, a zero byte and the key''s canonical text; of a limit without keys that text is empty.';
+COMMENT ON COLUMN jobs.limit_key_rule.is_override IS 'Whether concurrency and rate replace those of the limit.';
+
+-- Of jobs that run, so it is dumped with running.
+CREATE TABLE jobs.permit (
+  gate   bigint NOT NULL,
+  n      bigint NOT NULL,
+  job_id bigint NOT NULL,
+  name   text   COLLATE "C" NOT NULL,
+  key    jsonb,
+  CONSTRAINT permit_pkey PRIMARY KEY (gate, n)
+) WITH (vacuum_truncate = off);
+COMMENT ON TABLE jobs.permit IS 'Running jobs under limits: a row per job and limit.';
+COMMENT ON COLUMN jobs.permit.gate IS 'Gate of the job''s key under the limit (limit_key_rule.gate).';
+COMMENT ON COLUMN jobs.permit.n IS 'Number of the attempt''s permits, as in running.permit.';
+COMMENT ON COLUMN jobs.permit.key IS 'Null: the limit has no keys.';
+
+CREATE TABLE jobs.limit_start (
+  gate bigint      NOT NULL,
+  n    bigint      NOT NULL,
+  at   timestamptz NOT NULL,
+  name text        COLLATE "C" NOT NULL,
+  key  jsonb,
+  CONSTRAINT limit_start_pkey PRIMARY KEY (gate, n)
+) WITH (vacuum_truncate = off);
+COMMENT ON TABLE jobs.limit_start IS 'Starts of jobs that count for the rate of a limit: a row per start and limit.';
+COMMENT ON COLUMN jobs.limit_start.gate IS 'Gate of the job''s key under the limit (limit_key_rule.gate).';
+COMMENT ON COLUMN jobs.limit_start.n IS 'Number of the attempt''s permits.';
+COMMENT ON COLUMN jobs.limit_start.key IS 'Null: the limit has no keys.';
+
 -- periodic is the view.
 CREATE TABLE jobs.periodic_schedule (
   defined_at   timestamptz NOT NULL,
@@ -391,7 +483,7 @@ CREATE TABLE jobs.maintenance_task (
 ) WITH (fillfactor = 30);
 COMMENT ON TABLE jobs.maintenance_task IS 'The latest run of each maintenance task that had something to do or failed. Other runs are not recorded, so that an idle database writes no WAL.';
 INSERT INTO jobs.maintenance_task (task)
-VALUES ('schedule'), ('periodic'), ('expire'), ('rescue'), ('prune'), ('claims'), ('statistics');
+VALUES ('schedule'), ('limits'), ('periodic'), ('expire'), ('rescue'), ('prune'), ('claims'), ('statistics');
 
 CREATE TABLE jobs.maintenance_pause (
   paused_at timestamptz NOT NULL,
@@ -488,6 +580,66 @@ CREATE INDEX audit_record_by_age ON jobs.audit_record (at);
 COMMENT ON TABLE jobs.audit_record IS 'Every change made by a managing call, in the transaction of the call. Kept for jobs.retention_audit.';
 COMMENT ON COLUMN jobs.audit_record.role IS 'Role that the session acted as: that of SET ROLE, or the login role.';
 COMMENT ON COLUMN jobs.audit_record.login_role IS 'Role that the session logged in as (session_user); SET ROLE does not change it.';
+
+-- Without it, a row that an outbox still has, or has again, would become a second job.
+CREATE TABLE jobs.forwarded (
+  taken_at   timestamptz NOT NULL,
+  deleted_at timestamptz,
+  key        uuid        NOT NULL,
+  source     uuid        NOT NULL,
+  CONSTRAINT forwarded_pkey PRIMARY KEY (key)
+);
+CREATE INDEX forwarded_by_deletion ON jobs.forwarded (deleted_at, source);
+COMMENT ON TABLE jobs.forwarded IS 'Rows of outboxes in other databases whose jobs were inserted here. Kept until the outbox has deleted the row and for jobs.retention_forwarded after.';
+COMMENT ON COLUMN jobs.forwarded.key IS 'Key of the row in the outbox.';
+COMMENT ON COLUMN jobs.forwarded.source IS 'The outbox, by the id in its jobs.outbox_source.';
+COMMENT ON COLUMN jobs.forwarded.deleted_at IS 'When its deletion from the outbox was reported; null: the outbox may still have the row.';
+
+CREATE TABLE jobs.forwarder (
+  seen_at   timestamptz NOT NULL,
+  waiting   bigint      NOT NULL,
+  oldest_at timestamptz,
+  refused   bigint      NOT NULL,
+  source    uuid        NOT NULL,
+  address   text        NOT NULL,
+  CONSTRAINT forwarder_pkey PRIMARY KEY (source)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE jobs.forwarder IS 'Outboxes in other databases, as pgjobs forward reported them last. Removed when not reported for jobs.retention_forwarded.';
+COMMENT ON COLUMN jobs.forwarder.source IS 'The outbox, by the id in its jobs.outbox_source.';
+COMMENT ON COLUMN jobs.forwarder.address IS 'Where the outbox is.';
+COMMENT ON COLUMN jobs.forwarder.seen_at IS 'When it was reported last.';
+COMMENT ON COLUMN jobs.forwarder.waiting IS 'How many rows were waiting.';
+COMMENT ON COLUMN jobs.forwarder.oldest_at IS 'When the oldest of them was inserted; null: none was waiting.';
+COMMENT ON COLUMN jobs.forwarder.refused IS 'How many rows the queue had refused.';
+
+CREATE TABLE jobs.cell (
+  retired_at        timestamptz,
+  system_identifier bigint,
+  database_id       bigint,
+  cell              integer NOT NULL,
+  is_self           boolean NOT NULL,
+  identity          uuid,
+  address           text,
+  moved_to          text,
+  CONSTRAINT cell_pkey PRIMARY KEY (cell)
+);
+-- Also refuses to restore a dump of another cell here.
+CREATE UNIQUE INDEX cell_self ON jobs.cell (is_self) WHERE is_self;
+COMMENT ON TABLE jobs.cell IS 'The cell that this database is, and others whose address was set. Sessions cache it: only functions of the extension write it.';
+COMMENT ON COLUMN jobs.cell.retired_at IS 'When jobs.retire_cell retired this cell.';
+COMMENT ON COLUMN jobs.cell.system_identifier IS 'The server that this cell is in, as in pg_control_system(). In another one the row is that of a copy, which takes no writes.';
+COMMENT ON COLUMN jobs.cell.database_id IS 'Likewise, the oid of its database.';
+COMMENT ON COLUMN jobs.cell.is_self IS 'Whether it is this database.';
+
+CREATE TABLE jobs.placement (
+  queue text      COLLATE "C" NOT NULL,
+  by    jsonb,
+  cells integer[] NOT NULL,
+  CONSTRAINT placement_pkey PRIMARY KEY (queue)
+);
+COMMENT ON TABLE jobs.placement IS 'Where queues live. Sessions cache it: only functions of the extension write it, while nobody inserts a job.';
+COMMENT ON COLUMN jobs.placement.queue IS '*: every queue that has no row.';
+COMMENT ON COLUMN jobs.placement.by IS 'Of a queue that is spread: the path that decides among the cells.';
 
 -- They have no primary key. In a publication (FOR ALL TABLES), rows could not be deleted otherwise.
 ALTER TABLE jobs.error REPLICA IDENTITY FULL;

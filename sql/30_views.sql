@@ -1,5 +1,5 @@
 -- The latest error is a subquery, evaluated only if selected; a join would find that of every job.
--- Each state is a branch (available has two) with a constant state and its own join, so that
+-- Each state is a branch (available has three) with a constant state and its own join, so that
 -- WHERE state = 'running' reads one table, and conditions on a job reach every branch.
 -- 1 minute is DEFAULT_TIMEOUT of src/store/fetch.rs.
 CREATE VIEW jobs.jobs AS
@@ -26,6 +26,10 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
     SELECT j.*, 'available', p.attempt, p.scheduled_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
            NULL, NULL
       FROM jobs.job j JOIN jobs.ready p ON p.job_id = j.id WHERE p.seq <> p.job_id
+    UNION ALL
+    SELECT j.*, 'available', p.attempt, p.scheduled_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           NULL, NULL
+      FROM jobs.job j JOIN jobs.scheduled p ON p.job_id = j.id WHERE p.state = 'available'
     UNION ALL
     SELECT j.*, 'scheduled', p.attempt, p.due_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
            NULL
@@ -306,7 +310,9 @@ COMMENT ON COLUMN jobs.maintenance.paused_at IS 'When maintenance was paused, th
 COMMENT ON COLUMN jobs.maintenance.paused_by IS 'Role that paused it.';
 
 CREATE VIEW jobs.audit AS
-SELECT a.at, a.role, a.login_role, a.application_name, a.action, a.target, a.arguments, a.jobs, a.reason
+SELECT a.at, a.role, a.login_role, a.application_name, a.action, a.target,
+       CASE WHEN a.arguments ? 'key' AND NOT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') THEN a.arguments - 'key' ELSE a.arguments END AS arguments,
+       a.jobs, a.reason
   FROM jobs.audit_record a;
 COMMENT ON VIEW jobs.audit IS
   'Every change made by a managing call, recorded in the call''s transaction. Calls that failed, were rolled back or changed nothing have no row, and neither have calls of producers and workers. The action "clock put back" means that maintenance corrected times ahead of the clock. Kept for jobs.retention_audit.';
@@ -316,7 +322,7 @@ COMMENT ON COLUMN jobs.audit.login_role IS 'Role that the session logged in as (
 COMMENT ON COLUMN jobs.audit.application_name IS 'application_name of the session.';
 COMMENT ON COLUMN jobs.audit.action IS 'Function that was called, or "clock put back".';
 COMMENT ON COLUMN jobs.audit.target IS 'Id of the job, or name of the kind, queue, periodic job, worker or role; null: a filter, or maintenance.';
-COMMENT ON COLUMN jobs.audit.arguments IS 'Other arguments, including defaults but not nulls. args and meta are true if given.';
+COMMENT ON COLUMN jobs.audit.arguments IS 'Other arguments, including defaults but not nulls. args and meta are true if given; the key of a limit is left out without SELECT on jobs.job.';
 COMMENT ON COLUMN jobs.audit.jobs IS 'Number of jobs changed; null: not about jobs.';
 COMMENT ON COLUMN jobs.audit.reason IS 'Reason given to the call.';
 

@@ -41,12 +41,13 @@ retry is the delay after a failed attempt:
 - "river": (previous errors + 1)^4 s, 10 % more or less
 - "oban": 15 + 2^n s, up to 10 % more; n is the attempt or, if max_attempts exceeds 20, attempt / max_attempts * 20
 - "faktory": n^4 + 15 + rand(30) (n + 1) s; n is the number of previous failures
-- {"strategy": "exponential", "initial": "1 s", "coefficient": 2, "max": "5 minutes", "jitter": true, "non_retryable": []}, with these defaults and Open Job Spec's formulas. strategy can also be linear, constant, polynomial or a name above. jitter can be a fraction; true means a factor from 0.5 to 1.5. non_retryable lists error types, such as "auth.*"
+- {"strategy": "exponential", "initial": "1 s", "coefficient": 2, "max": "5 minutes", "jitter": true, "non_retryable": []}, with these defaults and Open Job Spec's formulas; constant has no default max. strategy can also be linear, constant, polynomial or a name above. jitter can be a fraction; true means a factor from 0.5 to 1.5. non_retryable lists error types, such as "auth.*"
 - {"ojs": {"max_attempts": 3, "initial_interval": "PT1S", ..}}: Open Job Spec's RetryPolicy, whose max_attempts applies if the parameter is null
 An object can have "after_lease", the delay after an expired lease.
 Errors:
 - 23505: a duplicate is rejected
 - 54000: the queue is full (max_waiting of jobs.configure_queue); DETAIL is {"depth": .., "bound": ..}
+- JB001: another cell takes the job; DETAIL is {"cell": .., "queue": ..}, HINT the address of the cell
 - 54000: args and meta, tags, retry or unique_opts are longer than jobs.max_payload as text
 - 22004, 22023, 25006, 40001$$;
 

@@ -73,8 +73,8 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_for_wrapper';
 COMMENT ON PROCEDURE jobs.wait_for(bigint[], interval, text) IS
 $$Returns when all of the jobs (at most 10000) are over or, with want => 'any', one of them, at the latest after timeout (0: at once). A job is over when it is completed, cancelled or discarded, or does not exist: it was deleted, pruned or never committed. jobs.results returns the outcomes.
-ids can be empty, unordered and repeated. For locks, autocommit mode and preload, see jobs.wait.
-Errors: as jobs.wait; 22023 (want is neither all nor any).$$;
+ids can be empty, unordered and repeated. For locks, autocommit mode and preload, see jobs.wait. On a standby it polls 10 times a second.
+Errors: as jobs.wait but for 25006; 22023 (want is neither all nor any).$$;
 
 CREATE TYPE jobs.job_result AS (
   ord          integer,

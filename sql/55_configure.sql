@@ -7,8 +7,8 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'define_kind_wrapper';
 COMMENT ON FUNCTION jobs.define_kind(text, text, integer, integer, interval, jsonb, jsonb, text) IS
-$$Sets the defaults of a kind, for inserts by every client; null means the system's default. Replaces an earlier definition. Existing jobs are unaffected. An insert with unique_opts '{}' is not unique, whatever the kind's default.
-Errors: as jobs.insert.$$;
+$$Sets the defaults of a kind, for inserts by every client; null means the system's default. Replaces an earlier definition. Existing jobs are unaffected. An insert with unique_opts '{}' is not unique, whatever the kind's default. The queue may be another cell's.
+Errors: as jobs.insert, but JB001 only in a retired cell.$$;
 
 CREATE FUNCTION jobs.undefine_kind(
   kind text, reason text DEFAULT NULL)

@@ -7,10 +7,11 @@ AS 'MODULE_PATHNAME', 'maintain_wrapper';
 COMMENT ON FUNCTION jobs.maintain() IS
 $$Runs every maintenance task once. Returns a row per task. A task that fails, or a job that it fails at, is reported in error and does not stop the others.
 - schedule: makes due jobs available
+- limits: has jobs that limits held back fetched where there is room
 - periodic: inserts the jobs of elapsed ticks
 - expire: discards expired jobs
 - rescue: ends attempts whose lease has expired; corrects times ahead of a clock that was set back
-- prune: deletes final jobs after their retention, by_period and window; rows of jobs.audit after jobs.retention_audit; workers not seen for a day; commands of workers not seen for 30 days
+- prune: deletes final jobs after their retention, by_period and window; rows of jobs.audit after jobs.retention_audit; keys of jobs.forward, and outboxes, after jobs.retention_forwarded; workers not seen for a day; commands of workers not seen for 30 days
 - claims: removes keys that no job needs
 - statistics: counts long tables, and writes the minutes of jobs.history
 Work beyond one transaction is left to the next call. While maintenance is paused or the database is being restored, nothing is done. error says so in both cases.

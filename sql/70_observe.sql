@@ -5,7 +5,7 @@ CREATE FUNCTION jobs.health(
   old_snapshot interval DEFAULT '5 minutes', oldest_available interval DEFAULT '5 minutes', lock_wait interval DEFAULT '1 second',
   dead_rows bigint DEFAULT 100000)
 RETURNS TABLE (severity text, finding text, message text, hint text)
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$Returns what needs attention: a row per finding, the worst first; no row if all is well. severity is critical, warning or info. hint has a command that shows the cause or fixes it. The findings:
@@ -20,11 +20,17 @@ $$Returns what needs attention: a row per finding, the worst first; no row if al
 - mostly_failing: a kind or queue with at least 10 failed attempts in the last 10 minutes, and more than completed jobs; with the newest error. Not reported if completed jobs are kept for a shorter time
 - running_long: jobs that have run for at least a minute, 10 times the p95 of the latest jobs of their kind, and longer than any of these
 - queue_paused: a paused queue with jobs to fetch; info, or warning after an hour
+- limit_paused: a paused limit, or key of a limit, that holds jobs; info, or warning after an hour. Without SELECT on jobs.job the key is left out
 - no_worker: an unpaused queue whose jobs have waited for 5 minutes, with no fetch for as long
 - lost_worker: a worker that holds jobs and was not seen for a minute, and when its last lease ends
 - periodic_failed: a periodic job whose latest tick has no job because of an error
+- forward_behind: an outbox with rows that have waited for 5 minutes, or that pgjobs forward has not reported for as long (critical from an hour)
+- forward_refused: an outbox with rows that this queue refused
 - clock_moved: stored times are more than a minute ahead of the clock, or were corrected within the last day; how many, by how much
 - expired_leases: running jobs not rescued within a minute of the end of their lease
+- cell_retired: this cell refuses all writes, since it has moved, or is a copy
+- cell_unreplicated: this database has a cell number, and synchronous_standby_names is empty
+- placements_differ: a queue that this cell does not take has jobs here, or a periodic job that inserts into it
 - bloat: a table with more dead than live rows
 - lock_wait: a session that waits for a unique key, and for whom
 - table_changed: a change to a table that makes calls slower, or an unfinished index
@@ -40,7 +46,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
 $$Returns all metrics, for Prometheus and others: type (gauge or counter), labels as a JSON object, value (times in seconds) and help, its meaning.
-At most jobs.metrics_max_series rows are by queue and kind. The busiest queues have their own rows, as do pairs of queue and kind while there is room or in place of idle ones; the rest is summed as (others). Histograms without measurements are left out.
+At most jobs.metrics_max_series rows are by limit, queue and kind. The busiest limits and queues have their own rows, as do pairs of queue and kind while there is room or in place of idle ones; the rest is summed as (others). Histograms without measurements are left out.
 Counters without labels are server statistics: they include what was rolled back, and restart when statistics are reset. Counters by queue and kind, and the histograms jobs_wait_seconds and jobs_run_seconds, are those of jobs.history since the server started.$$;
 
 CREATE FUNCTION jobs.history(
@@ -85,6 +91,8 @@ BEGIN ATOMIC
      GROUP BY j.queue
   ), busy AS (
     SELECT COALESCE(r.queue, j.queue) AS queue, count(DISTINCT r.worker) AS workers FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id GROUP BY 1
+  ), held AS (
+    SELECT s.queue, count(*) AS n FROM jobs.scheduled s WHERE s.gate IS NOT NULL GROUP BY s.queue
   ), line AS MATERIALIZED (
     SELECT q.queue, q.available, (SELECT c.now FROM clock c) - q.oldest_available_at AS oldest, q.running, q.scheduled, q.retryable,
            q.paused, q.running >= q.concurrency AS is_full, q.estimated <> '{}' AS is_estimated
@@ -102,8 +110,8 @@ BEGIN ATOMIC
             FROM line l HAVING count(*) > 0
           UNION ALL
           SELECT 1, b.queue, b.available, b.oldest, b.running, COALESCE(w.workers, 0), b.scheduled, b.retryable, b.completed, COALESCE(f.n, 0),
-                 concat_ws(', ', CASE WHEN b.paused THEN 'paused' END, CASE WHEN b.is_full THEN 'full' END, CASE WHEN b.is_estimated THEN 'estimated' END)
-            FROM busiest b LEFT JOIN busy w ON w.queue = b.queue LEFT JOIN failed f ON f.queue = b.queue
+                 concat_ws(', ', CASE WHEN b.paused THEN 'paused' END, CASE WHEN b.is_full THEN 'full' END, h.n || ' held', CASE WHEN b.is_estimated THEN 'estimated' END)
+            FROM busiest b LEFT JOIN busy w ON w.queue = b.queue LEFT JOIN failed f ON f.queue = b.queue LEFT JOIN held h ON h.queue = b.queue
          ) a(part, queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note), span s
    ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue;
 END;
@@ -114,7 +122,7 @@ $$Returns the current activity, for \watch in psql: a row for all queues, then o
 - workers: how many hold jobs
 - completed_per_s: over the last minute, or the part of it with the latest 10,000; jobs kept for less than a minute may be missing
 - failed_per_s: failed attempts over the last minute, at most 10,000 counted
-- note: paused, full (concurrency is reached), estimated (some counts are older, see jobs.queues)$$;
+- note: paused, full (concurrency is reached), how many jobs limits hold, estimated (some counts are older, see jobs.queues)$$;
 
 CREATE FUNCTION jobs.last_id() RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -139,6 +147,7 @@ LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'explain_wrapper';
 COMMENT ON FUNCTION jobs.explain(bigint) IS
 $$Returns why a job is not running, or since when it is: a row per reason, the decisive one first, from one snapshot. detail is the reason in words, until is when it ends by itself (null: unknown), by_ids are the jobs that it is about, at most 10. reason is one of:
+- wrong cell: its queue lives in another cell, or this one is retired
 - final, expired, pending, scheduled, retryable, queue paused
 - running: with worker, lease (also in until), deadline, cancel request and, with SELECT on jobs.job, progress
 - queue limit: the queue's concurrency is reached; by_ids are the running jobs

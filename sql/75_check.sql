@@ -28,7 +28,8 @@ BEGIN ATOMIC
     SELECT 'attempts', f.job_id FROM jobs.finished f WHERE f.attempt < 0 OR f.state = 'completed' AND f.attempt < 1
     UNION ALL
     SELECT 'state', s.job_id FROM jobs.scheduled s
-     WHERE s.state NOT IN ('scheduled', 'retryable', 'pending') OR (s.state = 'pending') <> (s.due_at = 'infinity')
+     WHERE s.state NOT IN ('scheduled', 'retryable', 'pending', 'available')
+        OR (s.state IN ('pending', 'available')) <> (s.due_at = 'infinity') OR (s.state = 'available') <> (s.gate IS NOT NULL)
     UNION ALL
     SELECT 'state', f.job_id FROM jobs.finished f WHERE f.state NOT IN ('completed', 'cancelled', 'discarded')
     UNION ALL
@@ -53,19 +54,33 @@ BEGIN ATOMIC
     UNION ALL
     SELECT 'slot', r.job_id FROM jobs.running r JOIN jobs.queue_slot q ON q.slot = r.slot WHERE q.job_id IS DISTINCT FROM r.job_id
     UNION ALL
+    SELECT 'permit', p.job_id FROM jobs.permit p
+     WHERE NOT EXISTS (SELECT FROM jobs.running r WHERE r.job_id = p.job_id AND r.permit = p.n AND p.gate = ANY (r.gates))
+    UNION ALL
+    SELECT 'permit', r.job_id FROM jobs.running r, unnest(r.gates) g(gate)
+     WHERE NOT EXISTS (SELECT FROM jobs.permit p WHERE p.gate = g.gate AND p.n = r.permit)
+    UNION ALL
     SELECT 'sequence', j.id FROM jobs.job j, jobs.job_seq s WHERE j.id > s.last_value
     UNION ALL
     SELECT 'sequence', r.job_id FROM jobs.ready r, jobs.job_seq s WHERE r.seq > s.last_value
+    UNION ALL
+    SELECT 'cell', j.id FROM jobs.job j, jobs.cell c WHERE c.is_self AND j.id >> 43 <> c.cell
+    UNION ALL
+    SELECT 'cell', j.id FROM jobs.job j
+     WHERE EXISTS (SELECT FROM jobs.cell c WHERE c.is_self)
+       AND j.queue IN (SELECT q.queue FROM (SELECT DISTINCT n.queue FROM jobs.job n) q WHERE NOT jobs.takes_queue(q.queue))
   ), rule(n, invariant, rule) AS (VALUES
     (1, 'one_place', 'Every job has one row, in ready, scheduled, running or finished, and these tables have no other rows.'),
     (2, 'same_queue', 'A row of ready or scheduled has the queue, priority and expiry of its job.'),
     (3, 'attempts', 'Attempts are not negative, and at least 1 for running and completed jobs.'),
-    (4, 'state', 'Every state belongs to its table, and only pending jobs are never due.'),
+    (4, 'state', 'Every state belongs to its table, and only pending and held jobs are never due.'),
     (5, 'lease', 'A lease ends at the deadline of its attempt or before, and its token is below 2^53.'),
     (6, 'error', 'Every error belongs to a job that exists.'),
     (7, 'claim', 'A unique job is listed under its key, and a key lists only its own jobs.'),
     (8, 'slot', 'A taken slot of a queue with a limit belongs to a job that runs in the queue.'),
-    (9, 'sequence', 'The ids of jobs and of their places are no higher than their sequences, so that none repeats.'))
+    (9, 'permit', 'A permit belongs to a job that runs under its limit, and a running job has those of its limits.'),
+    (10, 'sequence', 'The ids of jobs and of their places are no higher than their sequences, so that none repeats.'),
+    (11, 'cell', 'In a database with a cell number, the ids of jobs are those of the cell, and their queues are placed in it.'))
   SELECT r.invariant, count(*), ARRAY(SELECT DISTINCT x.job_id FROM broken x WHERE x.invariant = r.invariant AND x.job_id IS NOT NULL ORDER BY x.job_id LIMIT 10), r.rule
     FROM rule r JOIN broken b ON b.invariant = r.invariant
    GROUP BY r.n, r.invariant, r.rule ORDER BY r.n;

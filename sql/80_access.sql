@@ -5,14 +5,14 @@ CREATE FUNCTION jobs.grant_producer(role text, reason text DEFAULT NULL) RETURNS
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_producer_wrapper';
 COMMENT ON FUNCTION jobs.grant_producer(text, text) IS
-$$Lets a role, named as in pg_roles, insert jobs and wait for them: insert, insert_many, insert_batch, wait_for, results, unique_key, ojs_manifest. It can skip, replace or update jobs that its own policy conflicts with. It cannot read jobs: jobs.results shows it how a job ended, but not output and error.
+$$Lets a role, named as in pg_roles, insert jobs and wait for them: insert, insert_many, insert_batch, wait_for, results, unique_key, cell_for, ojs_manifest, and what pgjobs forward calls: forward, forwarded_open, forward_report. It can skip, replace or update jobs that its own policy conflicts with. It can read jobs.cells and jobs.placements. It cannot read jobs: jobs.results shows it how a job ended, but not output and error.
 Errors: 42501 (unless the caller owns the extension or is a superuser), 42704 (no such role), 22004, 25006.$$;
 
 CREATE FUNCTION jobs.grant_worker(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_worker_wrapper';
 COMMENT ON FUNCTION jobs.grant_worker(text, text) IS
-$$Lets a role fetch and finish jobs: fetch, fetch_any, wait, wait_any, wait_for, results, heartbeat, heartbeat_many, complete, complete_many, finish_many, fail, fail_many, snooze, release, worker_beat, worker_leave, ojs_manifest. A worker that inserts jobs also needs jobs.grant_producer.
+$$Lets a role fetch and finish jobs: fetch, fetch_any, wait, wait_any, wait_for, results, heartbeat, heartbeat_many, complete, complete_many, finish_many, fail, fail_many, snooze, release, worker_beat, worker_leave, ojs_manifest. It can read jobs.cells and jobs.placements. A worker that inserts jobs also needs jobs.grant_producer.
 Errors: as jobs.grant_producer.$$;
 
 CREATE FUNCTION jobs.grant_viewer(role text, reason text DEFAULT NULL) RETURNS void
@@ -26,14 +26,14 @@ CREATE FUNCTION jobs.grant_application(role text, reason text DEFAULT NULL) RETU
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_application_wrapper';
 COMMENT ON FUNCTION jobs.grant_application(text, text) IS
-$$Lets a role do what a trusted program needs: all that a producer, a worker and a viewer can; see args, meta, progress and output; explain_unique; cancel, retry, activate, update and delete by id; schedule, unschedule and run_periodic; define_kind, undefine_kind, configure_queue and reset_queue. It cannot manage jobs by a filter, pause, maintain or grant.
+$$Lets a role do what a trusted program needs: all that a producer, a worker and a viewer can; see args, meta, progress and output; explain_unique; cancel, retry, activate, update and delete by id; schedule, unschedule and run_periodic; define_kind, undefine_kind, configure_queue and reset_queue; define, override, pause, resume and drop limits. It cannot manage jobs by a filter, pause queues or periodic jobs, maintain or grant.
 Errors: as jobs.grant_producer.$$;
 
 CREATE FUNCTION jobs.grant_operator(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_operator_wrapper';
 COMMENT ON FUNCTION jobs.grant_operator(text, text) IS
-$$Lets a role do what people on call need: all that a viewer can; see args, meta, progress and output; explain_unique; cancel, retry, activate, cancel_many and retry_many; pause and resume queues and periodic jobs; quiet, stop and resume workers. It cannot insert, change or delete jobs.
+$$Lets a role do what people on call need: all that a viewer can; see args, meta, progress and output; explain_unique; cancel, retry, activate, cancel_many and retry_many; pause and resume queues, periodic jobs and limits; quiet, stop and resume workers. It cannot insert, change or delete jobs.
 Errors: as jobs.grant_producer.$$;
 
 CREATE FUNCTION jobs.grant_admin(role text, reason text DEFAULT NULL) RETURNS void

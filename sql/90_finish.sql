@@ -14,9 +14,17 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.queue', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.retention_change', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_start', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.limit_rule', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.limit_key_rule', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.permit', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.limit_start', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.periodic_schedule', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.worker_command', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.maintenance_pause', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.forwarded', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.forwarder', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.cell', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.placement', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.audit_record', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.history_bucket', '');
 

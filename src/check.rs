@@ -9,6 +9,7 @@ use jobs_core::state::State;
 use jobs_core::text::nfc;
 use pgrx::pg_sys::{self, Datum};
 
+use crate::cell;
 use crate::error::{Error, Result};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::{self, Jsonb};
@@ -20,10 +21,18 @@ use crate::store::queue::Queue;
 const MOST_JOBS: usize = 10_000;
 /// The longest kind or queue, in characters.
 const LONGEST_NAME: usize = 127;
+/// The longest address of a database, in characters.
+const LONGEST_ADDRESS: usize = 1000;
 /// The longest reason, in characters.
 const LONGEST_REASON: usize = 2000;
 
 pub fn writable() -> Result<()> {
+    writable_if_retired()?;
+    cell::keep_serving()
+}
+
+/// Also in a cell that is retired, for what says that it is.
+pub fn writable_if_retired() -> Result<()> {
     primary()?;
     refuse_if(transaction::is_read_only(), || Error::read_only(false))
 }
@@ -81,6 +90,18 @@ pub fn queues(names: Option<Array>) -> Result<Vec<Queue>> {
     Ok(names.iter().map(|name| Queue::named(name)).collect())
 }
 
+/// Where a database is found: whatever programs make of it.
+pub fn address<'a>(parameter: &str, value: Option<&'a str>) -> Result<&'a str> {
+    let value = given(parameter, value)?;
+    let length = value.chars().count();
+    let is_wrong = !(1..=LONGEST_ADDRESS).contains(&length) || value.chars().any(char::is_control);
+    let rule = format!(
+        "{parameter} must have 1 to {LONGEST_ADDRESS} characters and no control characters."
+    );
+    let message = || format!("{parameter} {} is not an address", quoted(value));
+    refuse_if(is_wrong, || Error::invalid(parameter, message(), rule)).map(|()| value)
+}
+
 /// `what` is what it is called in messages.
 fn named<'a>(parameter: &str, what: &str, noun: &str, value: &'a str) -> Result<Cow<'a, str>> {
     let value = nfc(value);
@@ -111,13 +132,7 @@ pub fn priority(value: i32) -> Result<i16> {
 
 pub fn max_attempts(value: i32) -> Result<i32> {
     let rule = "max_attempts must be at least 1; it includes the first attempt.";
-    let error = || {
-        Error::invalid(
-            "max_attempts",
-            format!("max_attempts {value} is too low"),
-            rule,
-        )
-    };
+    let error = || Error::invalid("max_attempts", format!("max_attempts {value} is too low"), rule);
     refuse_if(value < 1, error).map(|()| value)
 }
 
@@ -230,11 +245,7 @@ fn not_too_long(part: &str, values: &[Option<Jsonb>]) -> Result<()> {
 }
 
 pub fn tags(tags: Option<&[String]>) -> Result<()> {
-    let length = tags
-        .unwrap_or_default()
-        .iter()
-        .map(|tag| tag.len() as u64)
-        .sum();
+    let length = tags.unwrap_or_default().iter().map(|tag| tag.len() as u64).sum();
     let most = settings::max_payload();
     refuse_if(length > most, || Error::too_long("tags", length, most))
 }
@@ -338,15 +349,9 @@ pub fn ids(value: Option<Array>) -> Result<Vec<i64>> {
 pub fn not_too_many(parameter: &str, count: usize) -> Result<()> {
     let message = || format!("{parameter} has {count} elements");
     let rule = || format!("{parameter} must have at most {MOST_JOBS} elements.");
-    refuse_if(count > MOST_JOBS, || {
-        Error::invalid(parameter, message(), rule())
-    })
+    refuse_if(count > MOST_JOBS, || Error::invalid(parameter, message(), rule()))
 }
 
 pub fn interval(value: pgrx::datum::Interval) -> Interval {
-    Interval {
-        months: value.months(),
-        days: value.days(),
-        micros: value.micros(),
-    }
+    Interval { months: value.months(), days: value.days(), micros: value.micros() }
 }

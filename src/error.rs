@@ -1,17 +1,22 @@
 //! Errors that users see: SQLSTATE, message, DETAIL with the rule, HINT with the fix.
 
+use std::ffi::CStr;
 use std::fmt;
 
 use jobs_core::error::{Invalid, did_you_mean, quoted};
 use jobs_core::state::State;
+use jobs_core::words::many;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
+use serde_json::Value;
 
 use crate::pg::report;
 
 #[derive(Debug)]
 pub struct Error {
     code: Code,
+    /// The SQLSTATE, where pgrx has no name for it.
+    own_code: Option<&'static CStr>,
     /// The parameter or member that it is about: every 22023 and 22004 has one.
     column: Option<String>,
     message: String,
@@ -25,6 +30,7 @@ impl Error {
     fn new(code: Code, message: impl Into<String>) -> Error {
         Error {
             code,
+            own_code: None,
             column: None,
             message: message.into(),
             detail: None,
@@ -83,6 +89,16 @@ impl Error {
         Error::new(Code::ERRCODE_NO_DATA_FOUND, message).hint(
             did_you_mean(name, known).unwrap_or_else(|| "Use jobs.schedule to define it.".into()),
         )
+    }
+
+    /// P0002: no limit has this name. `known` are those that there are.
+    pub fn unknown_limit(name: &str, known: &[String]) -> Error {
+        let message = format!("limit {} does not exist", quoted(name));
+        Error::new(Code::ERRCODE_NO_DATA_FOUND, message).hint(match name.strip_prefix("queue/") {
+            Some(_) => "Use jobs.configure_queue or jobs.pause_queue.".into(),
+            None => did_you_mean(name, known)
+                .unwrap_or_else(|| "Use jobs.define_limit to define it.".into()),
+        })
     }
 
     /// 42704: no role has this name. `known` are those that there are.
@@ -158,9 +174,8 @@ impl Error {
         let state = state.map_or("null".into(), |state| format!("\"{}\"", state.as_str()));
         let index = index.map_or(String::new(), |index| format!(",\"index\":{index}"));
         let message = "a job with the same unique key exists";
-        Error::new(Code::ERRCODE_UNIQUE_VIOLATION, message).detail(format!(
-            "{{\"existing_job_id\":{id},\"existing_job_state\":{state}{index}}}"
-        ))
+        Error::new(Code::ERRCODE_UNIQUE_VIOLATION, message)
+            .detail(format!("{{\"existing_job_id\":{id},\"existing_job_state\":{state}{index}}}"))
     }
 
     /// 54000: a queue has no room for so many new jobs.
@@ -179,12 +194,105 @@ impl Error {
     pub fn too_long(part: &str, length: u64, most: u64) -> Error {
         let message = format!("the text of {part} is too long: {length} bytes");
         Error::new(Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
-            .detail(format!(
-                "jobs.max_payload limits the text of {part} to {most} bytes."
-            ))
+            .detail(format!("jobs.max_payload limits the text of {part} to {most} bytes."))
             .hint(
                 "Store large data elsewhere and pass a reference to it, or raise jobs.max_payload.",
             )
+    }
+
+    /// JB001 (wrong_cell): this cell does not take jobs of the queue, or not this job of a queue
+    /// that is spread. `cell`: where they live; `None`: nowhere.
+    pub fn wrong_cell(
+        queue: &str,
+        is_spread: bool,
+        cell: Option<i32>,
+        address: Option<String>,
+    ) -> Error {
+        let what = if is_spread { "this job of queue" } else { "queue" };
+        let lives = cell.map_or("in no cell".into(), |cell| format!("in cell {cell}"));
+        let number = cell.map_or("null".into(), |cell| cell.to_string());
+        let error = Error::of_cells(format!("{what} {} lives {lives}", quoted(queue)))
+            .detail(format!("{{\"cell\": {number}, \"queue\": {}}}", Value::from(queue)));
+        match (cell, address) {
+            (_, Some(address)) => error.hint(address),
+            (Some(_), None) => error,
+            (None, None) => error.hint("Use jobs.place_queue or jobs.spread_queue."),
+        }
+    }
+
+    /// JB001 (wrong_cell): this cell takes no writes any more.
+    pub fn retired(cell: i32, moved_to: Option<&str>) -> Error {
+        Error::of_cells(format!("cell {cell} is retired"))
+            .detail(format!("{{\"cell\": {cell}, \"retired\": true}}"))
+            .hint(
+                moved_to.unwrap_or(
+                    "If no other copy of this cell takes writes, use jobs.reinstate_cell.",
+                ),
+            )
+    }
+
+    fn of_cells(message: String) -> Error {
+        let own_code = Some(c"JB001");
+        Error { own_code, ..Error::new(Code::ERRCODE_INTERNAL_ERROR, message) }
+    }
+
+    /// 55000: what only a database with a cell number can do.
+    pub fn no_cell(operation: &str) -> Error {
+        let message = format!("cannot {operation}: this database has no cell number");
+        Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .hint("Use jobs.set_cell first.")
+    }
+
+    /// 55000: an id of another cell than this one is in use.
+    pub fn ids_of_another_cell(cell: i32, id: i64) -> Error {
+        let message = format!("cannot become cell {cell}: id {id} belongs to another cell");
+        Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .detail("The ids of jobs begin with the number of their cell.")
+            .hint("A database that has jobs already can become cell 0.")
+    }
+
+    /// 55000: the cell has another identity than the one that it is said to have.
+    pub fn another_identity(cell: i32, identity: &str) -> Error {
+        let message = format!("cell {cell} has another identity: {identity}");
+        Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .detail("Two databases with one number are copies of each other, or a mistake.")
+    }
+
+    /// 55000: a queue with a limit cannot be spread.
+    pub fn limited_queue(queue: &str, limit: Option<&str>) -> Error {
+        let queue = quoted(queue);
+        let (why, hint) = match limit {
+            None => (
+                "it has a concurrency or rate".into(),
+                "Remove the limit with jobs.configure_queue.",
+            ),
+            Some(limit) => (
+                format!("limit {} does not contain the path", quoted(limit)),
+                "Add it to by of the limit, or define that with per_cell => true.",
+            ),
+        };
+        let message = format!("cannot spread queue {queue}: {why}");
+        Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .detail("A limit of the queue would span cells.")
+            .hint(hint)
+    }
+
+    /// 55006: this cell has jobs that would live elsewhere. `queue`: of this one; `None`: of those
+    /// that are named nowhere.
+    pub fn cell_in_use(queue: Option<&str>, jobs: i64) -> Error {
+        let what = match queue {
+            Some(queue) => format!("queue {} has", quoted(queue)),
+            None => "queues that are named nowhere have".into(),
+        };
+        let message = format!("{what} jobs in this cell, which would no longer be its own");
+        Error::new(Code::ERRCODE_OBJECT_IN_USE, message)
+            .detail(format!("{}, final ones included.", many(jobs, "job")))
+            .hint("Finish and delete them, use a new queue name, or move the whole cell.")
+    }
+
+    /// 40001: what says where jobs live has changed since it was read.
+    pub fn moved_cells() -> Error {
+        Error::could_not_serialize("access: the placement of the queue changed concurrently".into())
     }
 
     /// 25006: writing where it is not possible.
@@ -192,10 +300,7 @@ impl Error {
         let (message, hint) = if recovery {
             ("cannot write jobs on a standby", "Connect to the primary.")
         } else {
-            (
-                "cannot write jobs in a read-only transaction",
-                "Use a read-write transaction.",
-            )
+            ("cannot write jobs in a read-only transaction", "Use a read-write transaction.")
         };
         Error::new(Code::ERRCODE_READ_ONLY_SQL_TRANSACTION, message).hint(hint)
     }
@@ -216,6 +321,10 @@ impl Error {
     /// 40001: what the transaction's snapshot shows is over.
     pub fn serialization(id: i64) -> Error {
         Error::could_not_serialize(format!("access to job {id} due to a concurrent change"))
+    }
+
+    pub fn serialization_of_limits() -> Error {
+        Error::could_not_serialize("access to running jobs due to a concurrent change".into())
     }
 
     /// 40001: a key is taken by somebody whom the transaction's snapshot does not show.
@@ -239,9 +348,7 @@ impl Error {
         let message = format!("row-level security is forced on table jobs.{table}");
         Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
             .detail("Jobs would be lost if policies hid rows from the extension's owner.")
-            .hint(format!(
-                "ALTER TABLE jobs.{table} NO FORCE ROW LEVEL SECURITY;"
-            ))
+            .hint(format!("ALTER TABLE jobs.{table} NO FORCE ROW LEVEL SECURITY;"))
     }
 
     /// 53200: there is no room for so many bytes.
@@ -252,7 +359,7 @@ impl Error {
 
     /// Names the element of a batch (from 1) in DETAIL.
     pub fn at(mut self, index: usize) -> Error {
-        if self.code != Code::ERRCODE_UNIQUE_VIOLATION {
+        if self.code != Code::ERRCODE_UNIQUE_VIOLATION && self.own_code.is_none() {
             let rule = self.detail.map_or(".".into(), |rule| format!(": {rule}"));
             self.detail = Some(format!("Element {index}{rule}"));
         }
@@ -261,8 +368,8 @@ impl Error {
 
     /// Raises the error in Postgres; Rust values on the way are dropped.
     pub fn raise(self) -> ! {
-        if let Some(column) = self.column {
-            report::name_column(self.code, &self.message, &column);
+        if self.own_code.is_some() || self.column.is_some() {
+            report::complete(self.code, self.own_code, &self.message, self.column.as_deref());
         }
         let mut report = ErrorReport::new(self.code, self.message, "jobs");
         if let Some(detail) = self.detail {

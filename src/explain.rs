@@ -4,8 +4,9 @@
 use jobs_core::state::State;
 use jobs_core::words::{behind_colon, by, duration, many, quoted_name};
 
+use crate::cell::{self, Home};
 use crate::pg::time::shown;
-use crate::store::explain::{self, Facts, Waiting};
+use crate::store::explain::{self, Facts, HeldBy, Waiting};
 
 pub struct Reason {
     pub reason: String,
@@ -18,12 +19,7 @@ pub struct Reason {
 
 impl Reason {
     fn new(reason: impl Into<String>, detail: String) -> Reason {
-        Reason {
-            reason: reason.into(),
-            detail,
-            until: None,
-            by_ids: None,
-        }
+        Reason { reason: reason.into(), detail, until: None, by_ids: None }
     }
 }
 
@@ -33,12 +29,15 @@ const REASONS: [fn(&Facts) -> Option<Reason>; 3] = [is_final, running, expired];
 type ToWait = fn(&Facts, &Waiting) -> Option<Reason>;
 
 /// Those of a job that waits, each with whether it keeps the next fetch from taking the job.
-const REASONS_TO_WAIT: [(ToWait, bool); 8] = [
+const REASONS_TO_WAIT: [(ToWait, bool); 11] = [
+    (wrong_cell, true),
     (pending, true),
     (due_later, true),
     (queue_paused, true),
     (queue_limit, true),
     (queue_rate, true),
+    (limit_paused, true),
+    (limit, true),
     (no_worker, false),
     (kind_not_asked_for, true),
     (behind, true),
@@ -58,10 +57,8 @@ pub fn reasons(id: i64, now: i64, sees_payload: bool) -> Option<Vec<Reason>> {
         reasons.extend(reason);
     }
     if is_next {
-        let detail = format!(
-            "the next fetch from queue {} returns it",
-            quoted_name(&facts.job.queue)
-        );
+        let detail =
+            format!("the next fetch from queue {} returns it", quoted_name(&facts.job.queue));
         reasons.push(Reason::new("next", detail + &made_available(&facts)));
     }
     Some(reasons)
@@ -71,10 +68,9 @@ fn is_final(facts: &Facts) -> Option<Reason> {
     let at = shown(facts.job.finalized_at?);
     let because = |text: &Option<String>| behind_colon(text.as_deref());
     let detail = match facts.job.state {
-        State::Completed => format!(
-            "completed at {at} by worker {}",
-            quoted_name(&facts.job.worker)
-        ),
+        State::Completed => {
+            format!("completed at {at} by worker {}", quoted_name(&facts.job.worker))
+        }
         State::Cancelled => format!("cancelled at {at}{}", because(&facts.job.cancel_reason)),
         _ => format!("discarded at {at}{}", because(&facts.job.last_error)),
     };
@@ -126,6 +122,18 @@ fn expired(facts: &Facts) -> Option<Reason> {
     Some(Reason::new("expired", detail))
 }
 
+fn wrong_cell(facts: &Facts, _: &Waiting) -> Option<Reason> {
+    if let Err(retired) = cell::serving() {
+        return Some(Reason::new("wrong cell", retired.to_string()));
+    }
+    let lives = match cell::elsewhere(facts.job.id)? {
+        Home::Cell(cell) => format!("in cell {cell}"),
+        Home::Here | Home::Nowhere => "in no cell".into(),
+    };
+    let queue = quoted_name(&facts.job.queue);
+    Some(Reason::new("wrong cell", format!("this job of queue {queue} lives {lives}")))
+}
+
 fn pending(facts: &Facts, _: &Waiting) -> Option<Reason> {
     let detail = format!("waiting for jobs.activate({})", facts.job.id);
     (facts.job.state == State::Pending).then(|| Reason::new("pending", detail))
@@ -151,24 +159,15 @@ fn due_later(facts: &Facts, _: &Waiting) -> Option<Reason> {
 }
 
 fn queue_paused(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let (queue, at) = (
-        quoted_name(&facts.job.queue),
-        shown(waiting.limits.paused_at?),
-    );
-    let by = by(
-        waiting.limits.paused_by.as_deref(),
-        waiting.limits.pause_reason.as_deref(),
-    );
+    let (queue, at) = (quoted_name(&facts.job.queue), shown(waiting.limits.paused_at?));
+    let by = by(waiting.limits.paused_by.as_deref(), waiting.limits.pause_reason.as_deref());
     let detail = format!("queue {queue} was paused at {at}{by}; jobs.resume_queue resumes it");
     Some(Reason::new("queue paused", detail))
 }
 
 fn queue_limit(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
-    let (most, taken, queue) = (
-        waiting.limits.concurrency?,
-        waiting.limits.taken,
-        quoted_name(&facts.job.queue),
-    );
+    let (most, taken, queue) =
+        (waiting.limits.concurrency?, waiting.limits.taken, quoted_name(&facts.job.queue));
     let jobs = many(taken, "running job");
     let detail = format!("queue {queue} has {jobs}, and its concurrency is {most}");
     (taken >= i64::from(most)).then(|| Reason {
@@ -183,19 +182,48 @@ fn queue_rate(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let jobs = many(limits.rate?.into(), "job");
     let period = duration(limits.rate_period?);
     let detail = format!("queue {queue} has reached its rate of {jobs} in {period}");
-    Some(Reason {
-        until: Some(free_at),
-        ..Reason::new("queue rate", detail)
-    })
+    Some(Reason { until: Some(free_at), ..Reason::new("queue rate", detail) })
+}
+
+fn limit_paused(_: &Facts, waiting: &Waiting) -> Option<Reason> {
+    let held_by = waiting.held_by.as_ref()?;
+    let at = shown(held_by.paused_at?);
+    let by = by(held_by.paused_by.as_deref(), held_by.pause_reason.as_deref());
+    let detail = format!("{} was paused at {at}{by}; jobs.resume_limit resumes it", named(held_by));
+    Some(Reason::new("limit paused", detail))
+}
+
+/// Why a limit holds the job back, or that it is about to let it go.
+fn limit(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
+    let held_by = waiting.held_by.as_ref().filter(|limit| limit.paused_at.is_none())?;
+    let name = named(held_by);
+    if let Some(most) = held_by.concurrency.filter(|most| held_by.taken >= i64::from(*most)) {
+        let jobs = many(held_by.taken, "running job");
+        let detail = format!("{name} has {jobs}, and its concurrency is {most}");
+        let by_ids = Some(held_by.running.clone());
+        return Some(Reason { by_ids, ..Reason::new("limit", detail) });
+    }
+    let used_up = held_by.free_at.filter(|at| *at > facts.now);
+    if let (Some(until), Some(rate), Some(period)) = (used_up, held_by.rate, held_by.rate_period) {
+        let (jobs, period) = (many(rate.into(), "job"), duration(period));
+        let detail = format!("{name} has reached its rate of {jobs} in {period}");
+        return Some(Reason { until: Some(until), ..Reason::new("limit", detail) });
+    }
+    let detail =
+        format!("{name} has held the job back, and returns it to its queue within seconds");
+    Some(Reason::new("limit", detail))
+}
+
+/// A limit, and the key under which it holds a job back.
+fn named(held_by: &HeldBy) -> String {
+    let key = held_by.key.as_ref().map(|key| format!(" with key {key}")).unwrap_or_default();
+    format!("limit {}{key}", quoted_name(&held_by.name))
 }
 
 fn no_worker(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let queue = quoted_name(&facts.job.queue);
     let left = waiting.is_left.then(|| match waiting.fetched_at {
-        Some(at) => format!(
-            "no worker has fetched from queue {queue} since {}",
-            shown(at)
-        ),
+        Some(at) => format!("no worker has fetched from queue {queue} since {}", shown(at)),
         None => format!("no worker has fetched from queue {queue}"),
     });
     let quiet = waiting.quiet.as_ref().map(|names| {
@@ -208,11 +236,8 @@ fn no_worker(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 
 fn kind_not_asked_for(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let at = waiting.passed_over_at.filter(|_| waiting.is_due)?;
-    let (queue, at, kind) = (
-        quoted_name(&facts.job.queue),
-        shown(at),
-        quoted_name(&facts.job.kind),
-    );
+    let (queue, at, kind) =
+        (quoted_name(&facts.job.queue), shown(at), quoted_name(&facts.job.kind));
     let detail = format!(
         "workers fetched from queue {queue}, most recently at {at}, but none asked for kind {kind} in the last 5 minutes"
     );
@@ -239,10 +264,7 @@ fn behind(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
 fn made_available(facts: &Facts) -> String {
     let due_at = facts.job.due_at.filter(|at| *at <= facts.now);
     due_at.map_or_else(String::new, |at| {
-        format!(
-            "; it was due at {}, and a fetch makes it available",
-            shown(at)
-        )
+        format!("; it was due at {}, and a fetch makes it available", shown(at))
     })
 }
 

@@ -50,6 +50,12 @@ faults! {
     /// A session that waits for a job does not look by itself. Harmless: it shows tests that a
     /// commit woke the session.
     NoLooks = "no_looks";
+    /// A cell takes jobs and queues of others.
+    AnyCell = "any_cell";
+    /// The end of an attempt hands its places on to nobody.
+    KeepPlaces = "keep_places";
+    /// Fetches count permits without taking turns.
+    PermitOutOfTurn = "permit_out_of_turn";
     /// Few waiting sessions can be woken. Harmless: it lets tests have more than that.
     FewSeats = "few_seats";
     /// Few databases get a place in shared memory. Harmless: it lets tests have more than that.
@@ -78,10 +84,7 @@ pub fn is_on(fault: Fault) -> bool {
         let set = *crate::settings::FAULT.as_ptr();
         let is = |one: &[u8]| one == name.as_bytes();
         !set.is_null()
-            && std::ffi::CStr::from_ptr(set)
-                .to_bytes()
-                .split(|byte| *byte == b',')
-                .any(is)
+            && std::ffi::CStr::from_ptr(set).to_bytes().split(|byte| *byte == b',').any(is)
     }
 }
 
@@ -101,6 +104,13 @@ pub fn stop(fault: Fault) {
         }
         // SAFETY: a function of the C library.
         unsafe { raise(SIGSTOP) };
+    }
+}
+
+/// Takes a moment, if this fault is on, so that others come between.
+pub fn pause(fault: Fault) {
+    if is_on(fault) {
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }
 

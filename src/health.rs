@@ -7,7 +7,8 @@ use jobs_core::words::{behind_colon, by, duration, literal, many, number, quoted
 
 use crate::pg::time::read_interval;
 use crate::settings;
-use crate::store::health::{Facts, Failing, LockWait, Session, Table, Told};
+use crate::store::forwarded::Outbox;
+use crate::store::health::{Cell, Facts, Failing, LockWait, Session, Table, Told};
 use crate::store::health_work::{self, COUNTED, Completed, Failed, Long, Usual};
 
 /// How bad a finding is, the worst first.
@@ -39,11 +40,7 @@ pub struct Finding {
 
 impl Finding {
     fn new(severity: Severity, message: impl Into<String>, hint: impl Into<String>) -> Finding {
-        Finding {
-            severity,
-            message: message.into(),
-            hint: hint.into(),
-        }
+        Finding { severity, message: message.into(), hint: hint.into() }
     }
 }
 
@@ -59,7 +56,9 @@ type Look = fn(&Facts) -> Vec<Finding>;
 const FINDINGS: &[(&str, Look)] = by_name! {
     worker_not_running no_place maintenance_paused restoring maintenance_failing
     old_snapshot oldest_available discarded expired_leases clock_moved
-    mostly_failing running_long queue_paused lost_worker no_worker periodic_failed
+    mostly_failing running_long queue_paused limit_paused lost_worker no_worker periodic_failed
+    forward_behind forward_refused
+    cell_retired cell_unreplicated placements_differ
     bloat table_changed lock_wait foreign_right foreign_trigger foreign_owner
 };
 
@@ -79,11 +78,7 @@ const MINUTE: i64 = 60_000_000;
 
 /// What has lasted for so many times as long as makes it a finding is critical.
 fn by_age(age: i64, from: i64, times: i64) -> Severity {
-    if age > from * times {
-        Critical
-    } else {
-        Warning
-    }
+    if age > from * times { Critical } else { Warning }
 }
 
 /// Findings of a kind as they are shown. More than a few are one, with the worst of them.
@@ -101,11 +96,7 @@ fn grouped<T>(
     let worst: Vec<Finding> = all.iter().take(WORST).map(single).collect();
     let messages: Vec<&str> = worst.iter().map(|one| one.message.as_str()).collect();
     let count = all.len();
-    let at_least = if count as i64 >= COUNTED {
-        "at least "
-    } else {
-        ""
-    };
+    let at_least = if count as i64 >= COUNTED { "at least " } else { "" };
     vec![Finding {
         message: format!(
             "{at_least}{} {many}; the worst: {}",
@@ -161,7 +152,11 @@ fn worker_not_running(facts: &Facts) -> Vec<Finding> {
         true => (upkeep.first_job_at, SOON),
         false => (Some(i64::MIN), FOR_LONG),
     };
-    let is_to_run = !upkeep.is_standby && upkeep.paused_at.is_none() && !upkeep.is_being_restored;
+    let is_retired = facts.cell.as_ref().is_some_and(|cell| cell.is_retired);
+    let is_to_run = !upkeep.is_standby
+        && upkeep.paused_at.is_none()
+        && !upkeep.is_being_restored
+        && !is_retired;
     let last = upkeep.last_run_at.or(never);
     let is_late = is_to_run && last.is_some_and(|at| at < facts.now - tolerated);
     let found = is_late.then(|| Finding::new(Critical, message, hint));
@@ -182,10 +177,8 @@ fn no_place(facts: &Facts) -> Vec<Finding> {
 fn maintenance_paused(facts: &Facts) -> Vec<Finding> {
     let upkeep = &facts.upkeep;
     let single = |(since, who): (i64, &String)| {
-        let message = format!(
-            "maintenance was paused by {who} {} ago",
-            duration(facts.now - since)
-        );
+        let message =
+            format!("maintenance was paused by {who} {} ago", duration(facts.now - since));
         Finding::new(Warning, message, "SELECT jobs.resume_maintenance();")
     };
     let pause = upkeep.paused_at.zip(upkeep.paused_by.as_ref());
@@ -202,11 +195,7 @@ fn restoring(facts: &Facts) -> Vec<Finding> {
 
 fn maintenance_failing(facts: &Facts) -> Vec<Finding> {
     let single = |task: &Failing| {
-        let severity = if task.failures < 10 {
-            Warning
-        } else {
-            Critical
-        };
+        let severity = if task.failures < 10 { Warning } else { Critical };
         let message = format!(
             "task {} has failed {} in a row, most recently {} ago: {}",
             task.task,
@@ -237,11 +226,7 @@ fn old_snapshot(facts: &Facts) -> Vec<Finding> {
             let Some(age) = old(*since) else { continue };
             add(
                 age,
-                format!(
-                    "a transaction has been open for {}: {}",
-                    duration(age),
-                    who(session)
-                ),
+                format!("a transaction has been open for {}: {}", duration(age), who(session)),
                 format!(
                     "It keeps the dead rows of every table until it ends. To end it: SELECT pg_terminate_backend({});",
                     session.pid
@@ -315,10 +300,7 @@ fn oldest_available(facts: &Facts) -> Vec<Finding> {
                 ),
             )
         },
-        &format!(
-            "queues have jobs that have been available for more than {}",
-            duration(from)
-        ),
+        &format!("queues have jobs that have been available for more than {}", duration(from)),
         "SELECT queue, available, oldest_available_at FROM jobs.queues WHERE NOT paused ORDER BY oldest_available_at LIMIT 20;",
     )
 }
@@ -404,13 +386,7 @@ fn mostly_failing(facts: &Facts) -> Vec<Finding> {
     let mut found: Vec<MostlyFailing> = kinds.into_iter().chain(queues).collect();
     found.sort_by_key(|one| -one.attempts);
     let single = |one: &MostlyFailing| {
-        let MostlyFailing {
-            what,
-            name,
-            attempts,
-            completed,
-            latest,
-        } = one;
+        let MostlyFailing { what, name, attempts, completed, latest } = one;
         let error = behind_colon(health_work::error_of(latest).as_deref());
         let (attempts, completed) = (number(*attempts), many(*completed, "job"));
         let quoted_name = quoted_name(name);
@@ -476,11 +452,7 @@ fn running_long(facts: &Facts) -> Vec<Finding> {
     let usual: HashMap<&str, &Usual> = usual.map(|usual| (&usual.kind[..], usual)).collect();
     let single = |long: &Long| {
         let usual = duration(usual.get(&long.kind[..])?.mostly);
-        let (id, kind, age) = (
-            long.job_id,
-            &long.kind,
-            duration(facts.now - long.attempted_at),
-        );
+        let (id, kind, age) = (long.job_id, &long.kind, duration(facts.now - long.attempted_at));
         let jobs = match long.jobs {
             1 => format!("1 {kind} job has"),
             jobs => format!("{} {kind} jobs have", number(jobs)),
@@ -498,34 +470,57 @@ fn queue_paused(facts: &Facts) -> Vec<Finding> {
     grouped(
         &facts.work.paused,
         |one| {
-            let age = facts.now - one.paused_at;
-            let severity = if age > 60 * MINUTE { Warning } else { Info };
-            let jobs = match one.jobs {
-                1 => "1 job is".into(),
-                jobs => up_to(jobs, COUNTED) + " jobs are",
-            };
-            let message = format!(
-                "queue {} has been paused for {}{}; {jobs} waiting",
-                quoted_name(&one.queue),
-                duration(age),
-                by(one.paused_by.as_deref(), one.pause_reason.as_deref())
-            );
+            let queue = format!("queue {}", quoted_name(&one.queue));
+            let by = by(one.paused_by.as_deref(), one.pause_reason.as_deref());
             let hint = format!("SELECT jobs.resume_queue({});", literal(&one.queue));
-            Finding::new(severity, message, hint)
+            paused(&queue, facts.now - one.paused_at, &by, one.jobs, "waiting", hint)
         },
         "paused queues have waiting jobs",
         "SELECT queue, paused_at, paused_by, pause_reason FROM jobs.queues WHERE paused ORDER BY paused_at LIMIT 20;",
     )
 }
 
+fn limit_paused(facts: &Facts) -> Vec<Finding> {
+    grouped(
+        &facts.work.limits_paused,
+        |one| {
+            let (limit, name) = (format!("limit {}", quoted_name(&one.name)), literal(&one.name));
+            let (what, hint) = match &one.key {
+                Some(key) => (
+                    format!("key {key} of {limit}"),
+                    format!("SELECT jobs.resume_limit({name}, {});", literal(key)),
+                ),
+                None if one.is_key => (
+                    format!("a key of {limit}"),
+                    format!(
+                        "SELECT * FROM jobs.limit_keys WHERE name = {name} AND paused_at IS NOT NULL;"
+                    ),
+                ),
+                None => (limit, format!("SELECT jobs.resume_limit({name});")),
+            };
+            let by = by(one.paused_by.as_deref(), one.pause_reason.as_deref());
+            paused(&what, facts.now - one.paused_at, &by, one.jobs, "held", hint)
+        },
+        "paused limits and keys of limits hold jobs",
+        "SELECT name, key, held, paused_at FROM jobs.limit_keys WHERE held > 0 ORDER BY paused_at LIMIT 20; SELECT * FROM jobs.limits WHERE paused_at IS NOT NULL;",
+    )
+}
+
+/// So many jobs do not start since something was paused.
+fn paused(what: &str, age: i64, by: &str, jobs: i64, are: &str, hint: String) -> Finding {
+    let severity = if age > 60 * MINUTE { Warning } else { Info };
+    let jobs = match jobs {
+        1 => "1 job is".into(),
+        jobs => up_to(jobs, COUNTED) + " jobs are",
+    };
+    let message = format!("{what} has been paused for {}{by}; {jobs} {are}", duration(age));
+    Finding::new(severity, message, hint)
+}
+
 fn lost_worker(facts: &Facts) -> Vec<Finding> {
     let lost = &facts.work.lost;
     let jobs: i64 = lost.iter().map(|one| one.running).sum();
-    let last = lost
-        .iter()
-        .map(|one| one.last_lease_expires_at)
-        .max()
-        .unwrap_or(0);
+    let last = lost.iter().map(|one| one.last_lease_expires_at).max().unwrap_or(0);
     let left = |until: i64| duration(until - facts.now);
     grouped(
         lost,
@@ -556,9 +551,8 @@ fn no_worker(facts: &Facts) -> Vec<Finding> {
     grouped(
         &facts.work.unattended,
         |(queue, fetched_at)| {
-            let for_long = fetched_at.map_or_else(String::new, |at| {
-                format!(" for {}", duration(facts.now - at))
-            });
+            let for_long = fetched_at
+                .map_or_else(String::new, |at| format!(" for {}", duration(facts.now - at)));
             let message = format!(
                 "no worker has fetched from queue {}{for_long}; its jobs are waiting",
                 quoted_name(queue)
@@ -591,6 +585,108 @@ fn periodic_failed(facts: &Facts) -> Vec<Finding> {
         },
         "periodic jobs have a latest tick that inserted no job",
         "SELECT name, last_error, next_run_at FROM jobs.periodic WHERE last_error IS NOT NULL;",
+    )
+}
+
+// An outbox that is not reported may have rows that nobody knows of.
+fn forward_behind(facts: &Facts) -> Vec<Finding> {
+    const TOLERATED: i64 = 5 * MINUTE;
+    let mut found = Vec::new();
+    for one in &facts.outboxes {
+        let (silent, address) = (facts.now - one.seen_at, quoted_name(&one.address));
+        let behind = one.oldest_at.map_or(0, |oldest| one.seen_at - oldest);
+        let (age, message) = if silent > TOLERATED {
+            let of = format!("no forwarder has reported outbox {address} for");
+            (silent, format!("{of} {}", duration(silent)))
+        } else if behind > TOLERATED {
+            let of = format!("the oldest of {} waiting in outbox", many(one.waiting, "row"));
+            (behind, format!("{of} {address} is {} old", duration(behind)))
+        } else {
+            continue;
+        };
+        let hint = format!(
+            "Start pgjobs forward, or see its log. Last report: {OF_OUTBOXES} If the outbox no longer exists: DELETE FROM jobs.forwarder WHERE source = '{}';",
+            one.source
+        );
+        found.push(Finding::new(by_age(age, TOLERATED, 12), message, hint));
+    }
+    found
+}
+
+const OF_OUTBOXES: &str =
+    "SELECT metric, labels, value FROM jobs.metrics() WHERE metric LIKE 'jobs_forward%';";
+
+fn forward_refused(facts: &Facts) -> Vec<Finding> {
+    let refused = facts.outboxes.iter().filter(|one| one.refused > 0);
+    let single = |one: &Outbox| {
+        let (rows, address) = (many(one.refused, "row"), quoted_name(&one.address));
+        let message = format!("this queue refuses {rows} of outbox {address}");
+        let hint = format!(
+            "Errors: pgjobs forward --status. In that database, jobs.retry_outbox() retries rows and jobs.drop_outbox(ids) deletes them. All outboxes: {OF_OUTBOXES}"
+        );
+        Finding::new(Warning, message, hint)
+    };
+    refused.map(single).collect()
+}
+
+fn cell_retired(facts: &Facts) -> Vec<Finding> {
+    let single = |cell: &Cell| {
+        let number = cell.cell;
+        let message = match &cell.moved_to {
+            Some(moved_to) => format!("cell {number} is retired: it has moved to {moved_to}"),
+            None => format!("cell {number} is retired: this database is a copy of it"),
+        };
+        let hint =
+            "It refuses all writes. If no other copy takes them: SELECT jobs.reinstate_cell();";
+        Finding::new(Warning, message, hint)
+    };
+    facts.cell.iter().filter(|cell| cell.is_retired).map(single).collect()
+}
+
+fn cell_unreplicated(facts: &Facts) -> Vec<Finding> {
+    let single = |cell: &Cell| {
+        let message = format!(
+            "cell {} has no synchronous standby: a failover can lose jobs, and their unique keys with them",
+            cell.cell
+        );
+        let hint = "Name standbys in synchronous_standby_names: SELECT * FROM pg_settings WHERE name = 'synchronous_standby_names';";
+        Finding::new(Warning, message, hint)
+    };
+    let is_alone =
+        |cell: &&Cell| !cell.is_replicated && !cell.is_retired && !facts.upkeep.is_standby;
+    facts.cell.iter().filter(is_alone).map(single).collect()
+}
+
+// What this cell alone can tell.
+fn placements_differ(facts: &Facts) -> Vec<Finding> {
+    let strays = facts.cell.as_ref().map_or(&[][..], |cell| &cell.strays);
+    grouped(
+        strays,
+        |stray| {
+            let queue = quoted_name(&stray.queue);
+            let (message, hint) = match &stray.periodic {
+                Some(name) => (
+                    format!(
+                        "periodic job {} inserts into queue {queue}, which this cell does not take",
+                        quoted_name(name)
+                    ),
+                    format!(
+                        "Define it in the cell of the queue. SELECT * FROM jobs.periodic WHERE name = {};",
+                        literal(name)
+                    ),
+                ),
+                None => (
+                    format!("queue {queue} has jobs in this cell, which does not take it"),
+                    format!(
+                        "Place it here with jobs.place_queue, or delete its jobs: SELECT * FROM jobs.jobs WHERE queue = {} LIMIT 10;",
+                        literal(&stray.queue)
+                    ),
+                ),
+            };
+            Finding::new(Warning, message, hint)
+        },
+        "queues are used in this cell, which does not take them",
+        "SELECT * FROM jobs.placements; SELECT queue FROM jobs.queues;",
     )
 }
 
@@ -645,10 +741,7 @@ fn lock_wait(facts: &Facts) -> Vec<Finding> {
 /// Which process a session is, and whose.
 fn who(session: &Session) -> String {
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
-    let name = session
-        .application_name
-        .iter()
-        .filter(|name| !name.is_empty());
+    let name = session.application_name.iter().filter(|name| !name.is_empty());
     let name: String = name.map(|name| format!(", {name}")).collect();
     format!(
         "process {} ({}, user {}{name}, {})",
@@ -695,11 +788,7 @@ mod tests {
                 is_to_come: true,
                 ..Worker::default()
             },
-            upkeep: Upkeep {
-                has_launcher: true,
-                last_run_at: Some(now),
-                ..Upkeep::default()
-            },
+            upkeep: Upkeep { has_launcher: true, last_run_at: Some(now), ..Upkeep::default() },
             ..Facts::default()
         }
     }
@@ -726,10 +815,7 @@ mod tests {
         assert_eq!(found.severity, Severity::Critical);
         facts.worker.is_enabled = true;
         let found = only(&facts, "worker_not_running");
-        assert!(
-            found.hint.contains("max_worker_processes = 8;"),
-            "{found:?}"
-        );
+        assert!(found.hint.contains("max_worker_processes = 8;"), "{found:?}");
         facts.upkeep.is_standby = true;
         assert_eq!(findings(&facts), []);
     }
@@ -746,9 +832,7 @@ mod tests {
         let found = only(&facts, "old_snapshot");
         assert_eq!(found.severity, Severity::Critical);
         assert!(
-            found
-                .hint
-                .ends_with(r"COMMIT PREPARED E'it''s\\'; or ROLLBACK PREPARED E'it''s\\';")
+            found.hint.ends_with(r"COMMIT PREPARED E'it''s\\'; or ROLLBACK PREPARED E'it''s\\';")
         );
     }
 
@@ -812,11 +896,7 @@ mod tests {
     #[pg_test]
     fn jobs_run_long_by_their_kind() {
         let mut facts = well();
-        facts.work.usual.push(Usual {
-            kind: "k".into(),
-            mostly: MINUTE,
-            longest: 2 * MINUTE,
-        });
+        facts.work.usual.push(Usual { kind: "k".into(), mostly: MINUTE, longest: 2 * MINUTE });
         facts.work.long.push(Long {
             kind: "k".into(),
             jobs: 2,
@@ -828,10 +908,7 @@ mod tests {
             found.message,
             "2 k jobs have been running more than 10 times longer than usual (p95 1 min); the oldest is job 1, 11 min"
         );
-        assert_eq!(
-            found.hint,
-            "SELECT jobs.show(1); To stop it: SELECT jobs.cancel(1);"
-        );
+        assert_eq!(found.hint, "SELECT jobs.show(1); To stop it: SELECT jobs.cancel(1);");
     }
 
     #[pg_test]

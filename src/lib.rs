@@ -3,6 +3,7 @@
 use pgrx::prelude::*;
 
 mod api;
+mod cell;
 mod check;
 mod error;
 mod explain;
@@ -32,11 +33,14 @@ behind! {
     "schema": "tables" in "../sql/20_tables.sql",
     "tables": "views" in "../sql/30_views.sql",
     "views": "produce" in "../sql/40_produce.sql",
-    "produce": "work" in "../sql/50_work.sql",
-    "work": "configure" in "../sql/55_configure.sql",
+    "produce": "forward" in "../sql/45_forward.sql",
+    "forward": "work" in "../sql/50_work.sql",
+    "work": "limits" in "../sql/54_limits.sql",
+    "limits": "configure" in "../sql/55_configure.sql",
     "configure": "periodic" in "../sql/56_periodic.sql",
     "periodic": "workers" in "../sql/57_workers.sql",
-    "workers": "maintain" in "../sql/60_maintain.sql",
+    "workers": "cells" in "../sql/58_cells.sql",
+    "cells": "maintain" in "../sql/60_maintain.sql",
     "maintain": "observe" in "../sql/70_observe.sql",
     "observe": "check" in "../sql/75_check.sql",
     "check": "access" in "../sql/80_access.sql",

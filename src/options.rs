@@ -7,6 +7,7 @@ use jobs_core::policy::Policy;
 use jobs_core::retry::Attempts;
 use jobs_core::state::State;
 
+use crate::cell;
 use crate::check;
 use crate::error::Result;
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
@@ -55,13 +56,15 @@ impl Options {
             .or(attempts.default())
             .unwrap_or(DEFAULT_MAX_ATTEMPTS);
         let queue = given.queue.as_deref().or(defaults.queue.as_deref());
+        let queue = Queue::named(queue.unwrap_or(DEFAULT_QUEUE));
+        let law = cell::law(queue.name(), policy.as_deref())?;
         let priority = given.priority.or(defaults.priority);
         Ok(Checked {
             scheduled_at: given.scheduled_at,
             pending: given.pending == Some(true),
             common: Rc::new(Common {
                 kind: kind.to_string(),
-                queue: Queue::named(queue.unwrap_or(DEFAULT_QUEUE)),
+                queue,
                 priority: priority.unwrap_or(DEFAULT_PRIORITY),
                 expires_at: given.expires_at,
                 max_attempts,
@@ -70,6 +73,7 @@ impl Options {
                 timeout: given.timeout.or(defaults.timeout).into(),
                 retry: given.retry.or(default_of(&defaults.retry)).into(),
                 hold: policy.as_ref().and_then(|policy| policy.hold),
+                law,
                 _defaults: defaults,
             }),
             policy,
@@ -119,6 +123,8 @@ impl Checked {
         };
         let key = |policy| policy::key(policy, &self.subject(args, now));
         let unique_key = self.policy().map(key).transpose()?;
+        let meta = self.common.meta.given().copied();
+        let home = cell::home(self.common.law.as_ref(), args, meta)?;
         Ok(Candidate {
             job: NewJob {
                 common: self.common.clone(),
@@ -134,6 +140,7 @@ impl Checked {
                     .map(Box::new),
             },
             policy: self.policy.clone(),
+            home,
         })
     }
 }

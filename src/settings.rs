@@ -77,6 +77,11 @@ settings! {
         define_int_guc(c"jobs.retention_history",
             c"How long minutes of jobs.history are kept; -1: forever.", c"",
             -1, i32::MAX; Sighup GucFlags::UNIT_S);
+    RETENTION_FORWARDED: i32 = 7 * 24 * 3600;
+        define_int_guc(c"jobs.retention_forwarded",
+            c"How long keys of jobs.forward are kept after the outbox deleted their rows; -1: forever.",
+            c"An outbox restored from an older backup than that inserts jobs again.",
+            -1, i32::MAX; Sighup GucFlags::UNIT_S);
     MAX_PAYLOAD: i32 = 64 * 1024;
         define_int_guc(c"jobs.max_payload",
             c"Maximum size, as text, of args and meta together.",
@@ -84,7 +89,7 @@ settings! {
             1, HIGHEST_PAYLOAD; Sighup GucFlags::UNIT_KB);
     METRICS_MAX_SERIES: i32 = 50_000;
         define_int_guc(c"jobs.metrics_max_series",
-            c"Maximum number of series of jobs.metrics() by queue and kind. The rest is summed as (others).",
+            c"Maximum number of series of jobs.metrics() by limit, queue and kind. The rest is summed as (others).",
             c"", 1000, i32::MAX; Sighup PLAIN);
     pub DIRECT_ACCESS: bool = true;
         define_bool_guc(c"jobs.direct_access",
@@ -142,6 +147,12 @@ pub fn retention_audit() -> Option<i64> {
     kept(&RETENTION_AUDIT)
 }
 
+/// How long keys of outboxes are kept once their rows were deleted, in microseconds; `None`: for
+/// ever.
+pub fn retention_forwarded() -> Option<i64> {
+    kept(&RETENTION_FORWARDED)
+}
+
 /// How long final jobs are kept, in microseconds, a time for each final state; `None`: for ever.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention([Option<i64>; State::FINAL.len()]);
@@ -153,11 +164,7 @@ impl Retention {
     }
 
     pub fn current() -> Retention {
-        let settings = [
-            &RETENTION_COMPLETED,
-            &RETENTION_CANCELLED,
-            &RETENTION_DISCARDED,
-        ];
+        let settings = [&RETENTION_COMPLETED, &RETENTION_CANCELLED, &RETENTION_DISCARDED];
         Retention(settings.map(kept))
     }
 }

@@ -140,10 +140,7 @@ pub fn cut(now: i64) -> usize {
         }
         is_ahead
     };
-    periodic_schedule::names()
-        .iter()
-        .filter(|name| cut(name))
-        .count()
+    periodic_schedule::names().iter().filter(|name| cut(name)).count()
 }
 
 /// Whether a tick is late because nobody looked at the definition when it was to be looked at. One
@@ -155,17 +152,11 @@ fn is_missed(due: &Periodic, tick: i64, now: i64) -> bool {
 
 /// Inserts the job of a tick, in a subtransaction.
 fn insert(definition: &Definition, tick: i64) -> Decided {
-    let options = Options {
-        scheduled_at: Some(tick),
-        ..definition.options.clone()
-    };
+    let options = Options { scheduled_at: Some(tick), ..definition.options.clone() };
     if let Err(error) = check::args_and_meta(Some(definition.args), options.meta) {
         // Unlike a queue that is full it stays as it is.
         let error = Some(error.to_string());
-        return Decided::Done(Outcome {
-            error,
-            ..Outcome::default()
-        });
+        return Decided::Done(Outcome { error, ..Outcome::default() });
     }
     let work = || {
         let kind = &*check::name("kind", Some(&definition.kind))?;
@@ -185,10 +176,7 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
         Ok((unique::Outcome::Busy, true)) => Decided::Busy,
         Ok((outcome, _)) => Decided::Done(came_of(&outcome)),
         Err((code, message)) if may_pass(code) => Decided::Later(message),
-        Err((_, message)) => Decided::Done(Outcome {
-            error: Some(message),
-            ..Outcome::default()
-        }),
+        Err((_, message)) => Decided::Done(Outcome { error: Some(message), ..Outcome::default() }),
     }
 }
 
@@ -196,10 +184,7 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
 /// there, and whether anything has changed.
 pub fn insert_now(definition: Definition) -> Result<(Option<i64>, bool)> {
     let kind = &*check::name("kind", Some(&definition.kind))?;
-    let candidate = definition
-        .options
-        .checked(kind)?
-        .candidate(definition.args)?;
+    let candidate = definition.options.checked(kind)?.candidate(definition.args)?;
     let outcome = unique::insert_one(&candidate)?;
     let Outcome { job, skipped, .. } = came_of(&outcome);
     let is_updated = matches!(outcome, unique::Outcome::Updated(_));
@@ -220,11 +205,7 @@ fn came_of(outcome: &unique::Outcome) -> Outcome {
         Inserted::Existing(holder) | Inserted::Updated(holder) => (Some(holder.id), true),
         Inserted::Earlier(_) | Inserted::Busy => (None, true),
     };
-    Outcome {
-        job,
-        skipped,
-        error: None,
-    }
+    Outcome { job, skipped, error: None }
 }
 
 #[cfg(any(test, feature = "pg_test"))]
@@ -259,21 +240,13 @@ mod tests {
             "30 2 * * *",
             "Europe/Berlin",
             "2024-03-30 00:00Z",
-            &[
-                "2024-03-30 01:30Z",
-                "2024-03-31 01:00Z",
-                "2024-04-01 00:30Z",
-            ],
+            &["2024-03-30 01:30Z", "2024-03-31 01:00Z", "2024-04-01 00:30Z"],
         );
         assert_ticks(
             "30 2 * * *",
             "America/New_York",
             "2024-03-09 00:00Z",
-            &[
-                "2024-03-09 07:30Z",
-                "2024-03-10 07:00Z",
-                "2024-03-11 06:30Z",
-            ],
+            &["2024-03-09 07:30Z", "2024-03-10 07:00Z", "2024-03-11 06:30Z"],
         );
         assert_ticks(
             "15 2 * * *",
@@ -289,21 +262,13 @@ mod tests {
             "30 2 * * *",
             "Europe/Berlin",
             "2024-10-26 00:00Z",
-            &[
-                "2024-10-26 00:30Z",
-                "2024-10-27 00:30Z",
-                "2024-10-28 01:30Z",
-            ],
+            &["2024-10-26 00:30Z", "2024-10-27 00:30Z", "2024-10-28 01:30Z"],
         );
         assert_ticks(
             "30 1 * * *",
             "America/New_York",
             "2024-11-02 00:00Z",
-            &[
-                "2024-11-02 05:30Z",
-                "2024-11-03 05:30Z",
-                "2024-11-04 06:30Z",
-            ],
+            &["2024-11-02 05:30Z", "2024-11-03 05:30Z", "2024-11-04 06:30Z"],
         );
     }
 
@@ -313,21 +278,13 @@ mod tests {
             "*/30 * * * *",
             "Europe/Berlin",
             "2024-03-31 00:00Z",
-            &[
-                "2024-03-31 00:30Z",
-                "2024-03-31 01:00Z",
-                "2024-03-31 01:30Z",
-            ],
+            &["2024-03-31 00:30Z", "2024-03-31 01:00Z", "2024-03-31 01:30Z"],
         );
         assert_ticks(
             "@hourly",
             "America/New_York",
             "2024-11-03 04:30Z",
-            &[
-                "2024-11-03 05:00Z",
-                "2024-11-03 06:00Z",
-                "2024-11-03 07:00Z",
-            ],
+            &["2024-11-03 05:00Z", "2024-11-03 06:00Z", "2024-11-03 07:00Z"],
         );
     }
 

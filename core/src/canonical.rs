@@ -8,9 +8,11 @@ use crate::error::quoted;
 use crate::paths::Paths;
 
 pub(crate) mod absent;
+mod listed;
 mod number;
 mod writer;
 
+pub use listed::Listed;
 pub use writer::Writer;
 
 /// Why a value has no canonical JSON, wherever it stands.

@@ -128,9 +128,7 @@ impl Counts {
     /// What is to be stored: the places that have something, each with its count.
     pub fn to_store(&self) -> Vec<i64> {
         let places = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
-        places
-            .flat_map(|(place, count)| [place as i64, *count as i64])
-            .collect()
+        places.flat_map(|(place, count)| [place as i64, *count as i64]).collect()
     }
 
     /// How often something happened.

@@ -27,12 +27,7 @@ impl Invalid {
     pub fn new(path: &str, message: impl Into<String>, detail: impl Into<String>) -> Self {
         let name = path.rsplit('.').next().unwrap_or(path);
         assert!(!name.is_empty(), "a refusal is about something");
-        Self {
-            name: name.into(),
-            message: message.into(),
-            detail: detail.into(),
-            hint: None,
-        }
+        Self { name: name.into(), message: message.into(), detail: detail.into(), hint: None }
     }
 
     /// The refusal of a name that is none of those `known`. `noun` is what they are.
@@ -58,10 +53,7 @@ impl Invalid {
     /// This refusal with the likely fix.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
-        Self {
-            hint: Some(hint.into()),
-            ..self
-        }
+        Self { hint: Some(hint.into()), ..self }
     }
 
     /// This refusal, asking for the candidate that looks most like `word`, if one does.
@@ -127,12 +119,7 @@ pub fn nearest<'a>(word: &str, candidates: &'a [impl AsRef<str>]) -> Option<&'a 
             let length = candidate.chars().take(letters + limit + 1).count();
             length.abs_diff(letters) <= limit
         })
-        .map(|candidate| {
-            (
-                strsim::osa_distance(&word, &candidate.to_lowercase()),
-                candidate,
-            )
-        })
+        .map(|candidate| (strsim::osa_distance(&word, &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -154,13 +141,7 @@ mod tests {
 
     #[test]
     fn other_words_find_none() {
-        for word in [
-            "",
-            "x",
-            "priority",
-            "by_something_else",
-            &"a".repeat(1_000_000),
-        ] {
+        for word in ["", "x", "priority", "by_something_else", &"a".repeat(1_000_000)] {
             assert_eq!(nearest(word, &FIELDS), None);
         }
         assert_eq!(nearest("by_args", &[""; 0]), None);
@@ -168,11 +149,9 @@ mod tests {
 
     #[test]
     fn a_refusal_is_about_something() {
-        for (path, name) in [
-            ("max_attempts", "max_attempts"),
-            ("oban.keys", "keys"),
-            ("on_conflict.update.*", "*"),
-        ] {
+        for (path, name) in
+            [("max_attempts", "max_attempts"), ("oban.keys", "keys"), ("on_conflict.update.*", "*")]
+        {
             assert_eq!(Invalid::new(path, "m", "d").name(), name);
         }
         for path in ["", "oban."] {

@@ -54,19 +54,12 @@ impl<'a> Given<'a> {
 
     /// The first of these fields that is given.
     pub fn first_of(&self, fields: &[&'static str]) -> Option<&'static str> {
-        fields
-            .iter()
-            .copied()
-            .find(|field| self.get(field).is_some())
+        fields.iter().copied().find(|field| self.get(field).is_some())
     }
 
     /// A field's name in messages: `by_args`, `oban.keys`.
     pub fn path(&self, field: &str) -> String {
-        if self.name == ROOT {
-            field.to_string()
-        } else {
-            format!("{}.{field}", self.name)
-        }
+        if self.name == ROOT { field.to_string() } else { format!("{}.{field}", self.name) }
     }
 
     /// A field that is true or left out.
@@ -81,11 +74,7 @@ impl<'a> Given<'a> {
             Some(Value::Bool(value)) => Ok(Some(*value)),
             Some(other) => {
                 let path = self.path(field);
-                Err(wrong_type(
-                    &path,
-                    other,
-                    format!("{path} must be true or false."),
-                ))
+                Err(wrong_type(&path, other, format!("{path} must be true or false.")))
             }
         }
     }
@@ -96,11 +85,8 @@ impl<'a> Given<'a> {
             return Ok(None);
         };
         let path = self.path(field);
-        let rule = format!(
-            "{path} must be a number between {} and {}.",
-            range.start(),
-            range.end()
-        );
+        let rule =
+            format!("{path} must be a number between {} and {}.", range.start(), range.end());
         let Value::Number(number) = value else {
             return Err(wrong_type(&path, value, rule));
         };
@@ -126,12 +112,10 @@ impl<'a> Given<'a> {
         };
         match meaning(given, words) {
             Some(meaning) => Ok(Some(meaning)),
-            None => Err(Invalid::new(
-                &path,
-                format!("{path} {} is not known", quoted(given)),
-                rule(),
-            )
-            .did_you_mean(given, &names(words))),
+            None => {
+                Err(Invalid::new(&path, format!("{path} {} is not known", quoted(given)), rule())
+                    .did_you_mean(given, &names(words)))
+            }
         }
     }
 
@@ -261,11 +245,7 @@ pub(crate) fn together(one: &str, other: &str, rule: &str) -> Invalid {
 
 /// The refusal of a value of the wrong type.
 pub(crate) fn wrong_type(path: &str, value: &Value, rule: impl Into<String>) -> Invalid {
-    Invalid::new(
-        path,
-        format!("{path} must not be {}", json::what(value)),
-        rule,
-    )
+    Invalid::new(path, format!("{path} must not be {}", json::what(value)), rule)
 }
 
 /// The refusal of a duration that is none.
@@ -280,19 +260,12 @@ pub(crate) fn not_positive(path: &str, value: &Value) -> Invalid {
 
 /// The word that means this.
 pub(crate) fn word_for<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) -> &'static str {
-    words
-        .iter()
-        .find(|(_, other)| *other == meaning)
-        .expect("every meaning has a word")
-        .0
+    words.iter().find(|(_, other)| *other == meaning).expect("every meaning has a word").0
 }
 
 /// What a word means, if it is one of these.
 pub(crate) fn meaning<T: Copy>(given: &str, words: &[(&str, T)]) -> Option<T> {
-    words
-        .iter()
-        .find(|(word, _)| *word == given)
-        .map(|(_, meaning)| *meaning)
+    words.iter().find(|(word, _)| *word == given).map(|(_, meaning)| *meaning)
 }
 
 fn names<'w, T>(words: &[(&'w str, T)]) -> Vec<&'w str> {
@@ -301,10 +274,7 @@ fn names<'w, T>(words: &[(&'w str, T)]) -> Vec<&'w str> {
 
 /// `"a", "b" or "c"`.
 fn alternatives<T>(words: &[(&str, T)]) -> String {
-    let quoted: Vec<_> = words
-        .iter()
-        .map(|(word, _)| format!("\"{word}\""))
-        .collect();
+    let quoted: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
     match quoted.as_slice() {
         [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         all => all.concat(),

@@ -41,11 +41,7 @@ pub type ReadInterval<'a> = &'a dyn Fn(&str) -> Option<Interval>;
 impl Interval {
     /// A duration of fixed length.
     pub const fn of_micros(micros: i64) -> Self {
-        Self {
-            months: 0,
-            days: 0,
-            micros,
-        }
+        Self { months: 0, days: 0, micros }
     }
 
     /// The length in microseconds as Postgres compares intervals: a month is 30 days, a day 24
@@ -85,9 +81,7 @@ impl Interval {
         if self.months != 0 {
             return None;
         }
-        i64::from(self.days)
-            .checked_mul(MICROS_PER_DAY)?
-            .checked_add(self.micros)
+        i64::from(self.days).checked_mul(MICROS_PER_DAY)?.checked_add(self.micros)
     }
 }
 
@@ -137,19 +131,13 @@ pub fn from_json(value: &Value, field: &str, read: ReadInterval) -> Result<Inter
             )
         }),
         Value::String(text) => from_text(text, read).ok_or_else(|| {
-            Invalid::new(
-                field,
-                format!("{field} {} is not a duration", quoted(text)),
-                RULE,
-            )
-            .hint(EXAMPLE)
+            Invalid::new(field, format!("{field} {} is not a duration", quoted(text)), RULE)
+                .hint(EXAMPLE)
         }),
-        other => Err(Invalid::new(
-            field,
-            format!("{field} must not be {}", json::what(other)),
-            RULE,
-        )
-        .hint(EXAMPLE)),
+        other => {
+            Err(Invalid::new(field, format!("{field} must not be {}", json::what(other)), RULE)
+                .hint(EXAMPLE))
+        }
     }
 }
 
@@ -208,9 +196,7 @@ fn is_clock(text: &str) -> bool {
 /// Whether the text is a number: digits with at most one point among them.
 fn is_decimal(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
         && text.bytes().filter(|byte| *byte == b'.').count() <= 1
 }
 
@@ -373,23 +359,13 @@ mod tests {
             ("{}", "by_period must not be an object"),
         ] {
             let value = serde_json::from_str(text).unwrap();
-            assert_eq!(
-                from_json(&value, "by_period", &read).unwrap_err().message,
-                message
-            );
+            assert_eq!(from_json(&value, "by_period", &read).unwrap_err().message, message);
         }
     }
 
     #[test]
     fn positive_is_longer_than_nothing() {
-        let positive = |months, days, micros| {
-            Interval {
-                months,
-                days,
-                micros,
-            }
-            .is_positive()
-        };
+        let positive = |months, days, micros| Interval { months, days, micros }.is_positive();
         assert!(!positive(0, 0, 0));
         for sign in [-1, 1] {
             assert_eq!(positive(sign, 0, 0), sign > 0);
@@ -405,14 +381,7 @@ mod tests {
 
     #[test]
     fn a_calendar_takes_no_huge_parts_of_different_signs() {
-        let fits = |months, days, micros| {
-            Interval {
-                months,
-                days,
-                micros,
-            }
-            .fits_a_calendar()
-        };
+        let fits = |months, days, micros| Interval { months, days, micros }.fits_a_calendar();
         assert!(fits(0, 0, 0));
         assert!(fits(1, -29, -3_600_000_000));
         assert!(fits(i32::MAX, i32::MAX, i64::MAX));
@@ -443,11 +412,7 @@ mod tests {
             (0, 0, i64::MAX, "PT2562047788H54.775807S"),
             (0, 0, i64::MIN, "PT-2562047788H-54.775808S"),
         ] {
-            let interval = Interval {
-                months,
-                days,
-                micros,
-            };
+            let interval = Interval { months, days, micros };
             assert_eq!(interval.to_string(), text);
         }
     }
@@ -455,23 +420,9 @@ mod tests {
     #[test]
     fn only_days_and_less_have_a_fixed_length() {
         assert_eq!(HOUR.fixed_micros(), Some(3_600_000_000));
-        assert_eq!(
-            Interval { days: 7, ..HOUR }.fixed_micros(),
-            Some(608_400_000_000)
-        );
-        assert_eq!(
-            Interval { days: -1, ..HOUR }.fixed_micros(),
-            Some(-82_800_000_000)
-        );
+        assert_eq!(Interval { days: 7, ..HOUR }.fixed_micros(), Some(608_400_000_000));
+        assert_eq!(Interval { days: -1, ..HOUR }.fixed_micros(), Some(-82_800_000_000));
         assert_eq!(Interval { months: 1, ..HOUR }.fixed_micros(), None);
-        assert_eq!(
-            Interval {
-                months: 0,
-                days: i32::MAX,
-                micros: i64::MAX
-            }
-            .fixed_micros(),
-            None
-        );
+        assert_eq!(Interval { months: 0, days: i32::MAX, micros: i64::MAX }.fixed_micros(), None);
     }
 }

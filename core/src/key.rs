@@ -106,12 +106,10 @@ impl Key {
 
     /// The key as 64 lower-case hexadecimal digits.
     pub fn hex(&self) -> String {
-        self.0
-            .iter()
-            .fold(String::with_capacity(64), |mut hex, byte| {
-                write!(hex, "{byte:02x}").expect("a String takes everything");
-                hex
-            })
+        self.0.iter().fold(String::with_capacity(64), |mut hex, byte| {
+            write!(hex, "{byte:02x}").expect("a String takes everything");
+            hex
+        })
     }
 
     /// The id of the advisory lock on the key: its first 8 bytes, big-endian, or, if `prefix` (the

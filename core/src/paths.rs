@@ -33,9 +33,7 @@ impl Paths {
     /// name and `\\` a backslash. Refused are empty names and a backslash before anything else.
     /// `list` is the list's name in messages.
     pub fn parse(paths: &[String], list: &str) -> Result<Paths, Invalid> {
-        let mut tree = Paths {
-            nodes: vec![Node::default()],
-        };
+        let mut tree = Paths { nodes: vec![Node::default()] };
         for path in paths {
             interrupt::check();
             tree.insert(&split(path, list)?);
@@ -84,10 +82,7 @@ impl Paths {
                 Ok(child) => child,
                 Err(place) => {
                     let child = self.nodes.len();
-                    self.nodes.push(Node {
-                        name: name.clone(),
-                        ..Node::default()
-                    });
+                    self.nodes.push(Node { name: name.clone(), ..Node::default() });
                     self.nodes[node].children.insert(place, child);
                     child
                 }
@@ -183,10 +178,7 @@ fn empty_name(path: &str, list: &str) -> Invalid {
 fn lone_backslash(path: &str, list: &str) -> Invalid {
     Invalid::new(
         list,
-        format!(
-            "path {} of {list} has a backslash that escapes nothing",
-            quoted(path)
-        ),
+        format!("path {} of {list} has a backslash that escapes nothing", quoted(path)),
         "In a path, a backslash may only precede a dot or another backslash.",
     )
     .hint("Write \"\\\\\" for a backslash in a name.")
@@ -201,14 +193,8 @@ mod tests {
     }
 
     fn tree(paths: &[&str]) -> Paths {
-        Paths::parse(
-            &paths
-                .iter()
-                .map(|path| path.to_string())
-                .collect::<Vec<_>>(),
-            "by_args",
-        )
-        .unwrap()
+        Paths::parse(&paths.iter().map(|path| path.to_string()).collect::<Vec<_>>(), "by_args")
+            .unwrap()
     }
 
     #[test]
@@ -258,10 +244,7 @@ mod tests {
         for (paths, list) in [
             (&[][..], &[][..]),
             (&["b", "a"], &["a", "b"]),
-            (
-                &["a.c.d", "b", "a.b", "a.c.d.e", "b"],
-                &["a.b", "a.c.d", "b"],
-            ),
+            (&["a.c.d", "b", "a.b", "a.c.d.e", "b"], &["a.b", "a.c.d", "b"]),
             (&[r"a\.b.c\\", "cafe\u{301}"], &[r"a\.b.c\\", "caf\u{e9}"]),
         ] {
             assert_eq!(tree(paths).to_list(), list);

@@ -34,16 +34,9 @@ pub fn start_of(at: i64, period: i64) -> String {
     let (seconds, fraction) = (micros / MICROS_PER_SECOND, micros % MICROS_PER_SECOND);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
 
-    let year = if (1..=9999).contains(&year) {
-        format!("{year:04}")
-    } else {
-        format!("{year:+05}")
-    };
-    let fraction = if fraction == 0 {
-        String::new()
-    } else {
-        format!(".{fraction:06}")
-    };
+    let year =
+        if (1..=9999).contains(&year) { format!("{year:04}") } else { format!("{year:+05}") };
+    let fraction = if fraction == 0 { String::new() } else { format!(".{fraction:06}") };
     let fraction = fraction.trim_end_matches('0');
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }
@@ -65,11 +58,7 @@ fn civil(day: i128) -> (i128, i128, i128) {
     // March is 0. Five months from March on have 153 days, and so have the next five.
     let month = (5 * day_of_year + 2) / 153;
     let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
+    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     (era * 400 + year_of_era + next_year, month, day_of_month)
 }
 
@@ -96,24 +85,15 @@ mod tests {
             );
         }
         assert_eq!(end_of(i64::MAX, DAY), i64::MAX);
-        assert_eq!(
-            end_of(0, i64::MAX),
-            i64::MAX - (FIRST_TO_POSTGRES_EPOCH as i64)
-        );
+        assert_eq!(end_of(0, i64::MAX), i64::MAX - (FIRST_TO_POSTGRES_EPOCH as i64));
     }
 
     #[test]
     fn rounds_down_to_a_multiple() {
         assert_eq!(start_of(AT, SECOND), "2026-02-12T15:21:00Z");
         assert_eq!(start_of(AT, 15 * MINUTE), "2026-02-12T15:15:00Z");
-        assert_eq!(
-            start_of(AT - MINUTE * 6, 15 * MINUTE),
-            "2026-02-12T15:15:00Z"
-        );
-        assert_eq!(
-            start_of(AT - MINUTE * 6 - 1, 15 * MINUTE),
-            "2026-02-12T15:00:00Z"
-        );
+        assert_eq!(start_of(AT - MINUTE * 6, 15 * MINUTE), "2026-02-12T15:15:00Z");
+        assert_eq!(start_of(AT - MINUTE * 6 - 1, 15 * MINUTE), "2026-02-12T15:00:00Z");
         assert_eq!(start_of(AT, DAY), "2026-02-12T00:00:00Z");
     }
 
@@ -138,9 +118,7 @@ mod tests {
         assert_eq!(start_of(2_999_999, period), "2000-01-01T00:00:01.5Z");
         assert_eq!(start_of(3_000_000, period), "2000-01-01T00:00:03Z");
         assert_eq!(
-            start_of(1_000_001, 1_000_001)
-                .split_once('.')
-                .map(|(_, fraction)| fraction.len()),
+            start_of(1_000_001, 1_000_001).split_once('.').map(|(_, fraction)| fraction.len()),
             Some(7)
         );
     }
@@ -152,10 +130,7 @@ mod tests {
         assert_eq!(start_of(first - 1, DAY), "+0000-12-31T00:00:00Z");
         assert_eq!(start_of(first - 367 * DAY, DAY), "-0001-12-31T00:00:00Z");
         // 8000 years are 20 eras of 146097 days.
-        assert_eq!(
-            start_of(20 * 146_097 * DAY - 1, DAY),
-            "9999-12-31T00:00:00Z"
-        );
+        assert_eq!(start_of(20 * 146_097 * DAY - 1, DAY), "9999-12-31T00:00:00Z");
         assert_eq!(start_of(20 * 146_097 * DAY, DAY), "+10000-01-01T00:00:00Z");
         // Neither end of what an i64 holds overflows; a period longer than all time before starts
         // below it.
@@ -169,11 +144,7 @@ mod tests {
     fn every_day_has_its_date() {
         let (mut year, mut month, mut day) = (-399, 1, 1);
         for days in -146_097..=146_097 {
-            assert_eq!(
-                civil(days),
-                (year, month, day),
-                "{days} days from 0001-01-01"
-            );
+            assert_eq!(civil(days), (year, month, day), "{days} days from 0001-01-01");
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
             let last = match month {
                 2 if leap => 29,

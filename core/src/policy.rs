@@ -17,6 +17,7 @@ mod ojs;
 mod on_conflict;
 
 use crate::given::{Given, ROOT, together, word_for, wrong_type};
+pub(crate) use native::{by_args, by_meta};
 pub use on_conflict::{Field, Fields, OnConflict, Replace, Updates};
 
 /// What makes a job unique, and what happens to a duplicate.
@@ -35,7 +36,7 @@ pub struct Policy {
     pub by_state: States,
     /// Whether the kind is left out of the key.
     pub exclude_kind: bool,
-    /// A key given by the caller, instead of args, meta, queue and period.
+    /// A key given by the caller, instead of args, meta and period.
     pub key: Option<String>,
     /// How young an existing job has to be to count by its state; any age if there is none.
     pub window: Option<Window>,
@@ -133,10 +134,8 @@ const DIALECTS: [&str; 3] = ["oban", "faktory", "ojs"];
 /// The fields that the native form and the dialects have in common.
 const COMMON: [&str; 2] = ["on_conflict", "wait"];
 
-const WINDOW_FROM: [(&str, WindowFrom); 2] = [
-    ("created_at", WindowFrom::CreatedAt),
-    ("scheduled_at", WindowFrom::ScheduledAt),
-];
+const WINDOW_FROM: [(&str, WindowFrom); 2] =
+    [("created_at", WindowFrom::CreatedAt), ("scheduled_at", WindowFrom::ScheduledAt)];
 const HOLD_UNTIL: [(&str, HoldUntil); 2] =
     [("success", HoldUntil::Success), ("start", HoldUntil::Start)];
 
@@ -158,9 +157,7 @@ pub fn parse(value: &Value, read: ReadInterval) -> Result<Option<Policy>, Invali
     let on_conflict = on_conflict::parse(&given)?;
     let wait = given.bool("wait")?.unwrap_or(true);
 
-    let dialect = DIALECTS
-        .into_iter()
-        .find_map(|dialect| Some((dialect, given.get(dialect)?)));
+    let dialect = DIALECTS.into_iter().find_map(|dialect| Some((dialect, given.get(dialect)?)));
     let policy = match dialect {
         None => native::parse(&given, on_conflict, read)?,
         Some((dialect, options)) => {
@@ -173,10 +170,7 @@ pub fn parse(value: &Value, read: ReadInterval) -> Result<Option<Policy>, Invali
                 return Err(together(
                     dialect,
                     other,
-                    &format!(
-                        "{dialect} can be combined only with {}.",
-                        COMMON.join(" and ")
-                    ),
+                    &format!("{dialect} can be combined only with {}.", COMMON.join(" and ")),
                 ));
             }
             match dialect {
@@ -231,10 +225,7 @@ impl Policy {
                 Part::None | Part::All | Part::Paths(_) => {}
             }
         }
-        if let OnConflict::Replace(Replace {
-            reject_final: true, ..
-        }) = self.on_conflict
-        {
+        if let OnConflict::Replace(Replace { reject_final: true, .. }) = self.on_conflict {
             json["final_conflict"] = json!("reject");
         }
         json
@@ -242,7 +233,15 @@ impl Policy {
 }
 
 impl Part {
-    fn to_json(&self) -> Value {
+    /// What may also be absent.
+    pub(crate) fn optional(self) -> Part {
+        match self {
+            Part::Paths(paths) => Part::Optional(paths),
+            other => other,
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
         match self {
             Part::None => json!(false),
             Part::All => json!(true),

@@ -82,11 +82,8 @@ pub struct Tried {
     pub max_attempts: u32,
 }
 
-const NAMES: [(&str, Delay); 3] = [
-    ("river", Delay::River),
-    ("oban", Delay::Oban),
-    ("faktory", Delay::Faktory),
-];
+const NAMES: [(&str, Delay); 3] =
+    [("river", Delay::River), ("oban", Delay::Oban), ("faktory", Delay::Faktory)];
 const RULE: &str = "retry must be \"river\", \"oban\", \"faktory\" or an object such as {\"strategy\": \"exponential\", \"initial\": 1, \"max\": \"PT5M\"}.";
 
 /// Reads a policy; durations in text go through `read`.
@@ -95,16 +92,10 @@ const RULE: &str = "retry must be \"river\", \"oban\", \"faktory\" or an object 
 pub fn parse(value: &Value, read: ReadInterval) -> Result<Retry, Invalid> {
     match value {
         Value::String(name) => match meaning(name, &NAMES) {
-            Some(delay) => Ok(Retry {
-                delay,
-                ..Retry::default()
-            }),
+            Some(delay) => Ok(Retry { delay, ..Retry::default() }),
             None => {
-                let invalid = Invalid::new(
-                    "retry",
-                    format!("retry {} is not known", quoted(name)),
-                    RULE,
-                );
+                let invalid =
+                    Invalid::new("retry", format!("retry {} is not known", quoted(name)), RULE);
                 Err(match meaning(name, &backoff::STRATEGIES) {
                     Some(_) => invalid.hint(format!("Write {{\"strategy\": \"{name}\"}}.")),
                     None => invalid.did_you_mean(name, &NAMES.map(|(name, _)| name)),
@@ -163,11 +154,7 @@ fn length(
         return Ok(None);
     };
     let path = given.path(field);
-    let bound = if shortest > 0 {
-        "longer than 0 and at most"
-    } else {
-        "between 0 and"
-    };
+    let bound = if shortest > 0 { "longer than 0 and at most" } else { "between 0 and" };
     let rule = format!(
         "{path} must have a fixed length {bound} {LONGEST_YEARS} years; months and years vary in length."
     );
@@ -178,16 +165,12 @@ fn length(
             rule,
         )
         .hint("Write it in days, such as \"30 days\".")),
-        Some(micros) if micros < shortest => Err(Invalid::new(
-            &path,
-            format!("{path} {} is too short", json::shown(value)),
-            rule,
-        )),
-        Some(micros) if micros > LONGEST_MICROS => Err(Invalid::new(
-            &path,
-            format!("{path} {} is too long", json::shown(value)),
-            rule,
-        )),
+        Some(micros) if micros < shortest => {
+            Err(Invalid::new(&path, format!("{path} {} is too short", json::shown(value)), rule))
+        }
+        Some(micros) if micros > LONGEST_MICROS => {
+            Err(Invalid::new(&path, format!("{path} {} is too long", json::shown(value)), rule))
+        }
         Some(micros) => Ok(Some(micros)),
     }
 }

@@ -83,20 +83,15 @@ pub fn parse(text: &str, read: ReadInterval) -> Result<Schedule, Invalid> {
 }
 
 fn named(name: &str) -> Result<Cron, Invalid> {
-    match NAMED
-        .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(name))
-    {
+    match NAMED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
         Some((_, fields)) => {
             let fields: Vec<_> = fields.split(' ').collect();
             Cron::parse(fields.try_into().expect("they are five"), name)
         }
-        None => Err(Invalid::new(
-            "cron",
-            format!("cron {} is not a schedule", quoted(name)),
-            rule(),
-        )
-        .did_you_mean(name, &names())),
+        None => {
+            Err(Invalid::new("cron", format!("cron {} is not a schedule", quoted(name)), rule())
+                .did_you_mean(name, &names()))
+        }
     }
 }
 
@@ -105,10 +100,7 @@ fn no_schedule(text: &str, fields: &[&str], read: ReadInterval) -> Invalid {
     let message = match fields.len() {
         0 => "cron must not be empty".to_string(),
         1 => format!("cron {} is not a schedule", quoted(text)),
-        count => format!(
-            "cron {} has {count} fields instead of {FIELDS}",
-            quoted(text)
-        ),
+        count => format!("cron {} has {count} fields instead of {FIELDS}", quoted(text)),
     };
     let invalid = Invalid::new("cron", message, rule());
     match fields {
@@ -179,11 +171,7 @@ fn with_zone<'a>(fields: &[&'a str]) -> Option<(String, &'a str)> {
 /// empty.
 fn without_seconds(fields: &[&str]) -> String {
     let days = |field: &&str| {
-        if *field == "?" {
-            "*".to_string()
-        } else {
-            (*field).to_string()
-        }
+        if *field == "?" { "*".to_string() } else { (*field).to_string() }
     };
     match fields {
         [before @ .., "*" | "?"] if before.len() > FIELDS => without_seconds(before),

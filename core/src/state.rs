@@ -141,9 +141,7 @@ impl States {
 
     /// The states in order.
     pub fn iter(self) -> impl Iterator<Item = State> {
-        State::ALL
-            .into_iter()
-            .filter(move |state| self.contains(*state))
+        State::ALL.into_iter().filter(move |state| self.contains(*state))
     }
 }
 
@@ -184,16 +182,10 @@ mod tests {
 
     #[test]
     fn three_states_are_final() {
-        let last: Vec<_> = State::ALL
-            .into_iter()
-            .filter(|state| state.is_final())
-            .collect();
+        let last: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final()).collect();
         assert_eq!(last, [State::Completed, State::Cancelled, State::Discarded]);
         assert_eq!(last, State::FINAL);
-        let numbers: Vec<_> = State::ALL
-            .into_iter()
-            .filter_map(State::final_number)
-            .collect();
+        let numbers: Vec<_> = State::ALL.into_iter().filter_map(State::final_number).collect();
         assert_eq!(numbers, [0, 1, 2]);
     }
 
@@ -205,15 +197,9 @@ mod tests {
         states.insert(State::Available);
         states.insert(State::Running);
         assert!(!states.is_empty());
-        assert_eq!(
-            states.iter().collect::<Vec<_>>(),
-            [State::Available, State::Running]
-        );
+        assert_eq!(states.iter().collect::<Vec<_>>(), [State::Available, State::Running]);
         assert_eq!(states, States::of(&[State::Running, State::Available]));
-        assert_eq!(
-            States::of(&State::ALL).iter().collect::<Vec<_>>(),
-            State::ALL
-        );
+        assert_eq!(States::of(&State::ALL).iter().collect::<Vec<_>>(), State::ALL);
     }
 
     #[test]

@@ -59,10 +59,7 @@ mod tests {
     #[test]
     fn escapes_are_those_of_rfc_8785() {
         assert_eq!(quoted(""), r#""""#);
-        assert_eq!(
-            quoted("plain /\u{7f}\u{2028}€😀"),
-            "\"plain /\u{7f}\u{2028}€😀\""
-        );
+        assert_eq!(quoted("plain /\u{7f}\u{2028}€😀"), "\"plain /\u{7f}\u{2028}€😀\"");
         assert_eq!(quoted("\u{8}\t\n\u{c}\r\"\\"), r#""\b\t\n\f\r\"\\""#);
         assert_eq!(quoted("\0a\u{b}€\u{1f}"), r#""\u0000a\u000b€\u001f""#);
     }

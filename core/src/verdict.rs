@@ -131,18 +131,11 @@ impl Verdict {
 /// caller's: only later jobs are young enough. Without it every job is: there is no window, or it
 /// goes back further than time does.
 pub fn decide(policy: &Policy, holders: &[Holder], cutoff: Option<i64>) -> Verdict {
-    let conflicting = || {
-        holders
-            .iter()
-            .filter(|holder| holder.conflicts(policy, cutoff))
-    };
+    let conflicting = || holders.iter().filter(|holder| holder.conflicts(policy, cutoff));
     let Some(newest) = conflicting().max_by_key(|holder| holder.id) else {
         return Verdict::Insert;
     };
-    let existing = Existing {
-        id: newest.id,
-        state: newest.state(),
-    };
+    let existing = Existing { id: newest.id, state: newest.state() };
     match policy.on_conflict {
         OnConflict::Skip => Verdict::Skip(existing),
         OnConflict::Reject => Verdict::Reject(existing),
@@ -161,11 +154,9 @@ pub fn decide(policy: &Policy, holders: &[Holder], cutoff: Option<i64>) -> Verdi
             }
         }
         OnConflict::Update(updates) => match existing.state {
-            Some(state) if !updates.of(state).is_empty() => Verdict::Update {
-                id: existing.id,
-                state,
-                fields: updates.of(state),
-            },
+            Some(state) if !updates.of(state).is_empty() => {
+                Verdict::Update { id: existing.id, state, fields: updates.of(state) }
+            }
             _ => Verdict::Skip(existing),
         },
     }

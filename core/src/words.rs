@@ -102,11 +102,7 @@ mod tests {
 
     #[test]
     fn literals_are_read_whatever_is_set() {
-        for (text, sql) in [
-            ("q", "'q'"),
-            ("nobody's", "'nobody''s'"),
-            (r"a\'b", r"E'a\\''b'"),
-        ] {
+        for (text, sql) in [("q", "'q'"), ("nobody's", "'nobody''s'"), (r"a\'b", r"E'a\\''b'")] {
             assert_eq!(literal(text), sql);
         }
     }

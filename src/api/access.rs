@@ -12,7 +12,9 @@ use crate::store::privileges::{self, Role};
 use crate::store::{audit, members, run_log};
 
 // Names, separated by spaces.
-const PRODUCER: &str = "insert insert_many insert_batch wait_for results unique_key ojs_manifest";
+const PRODUCER: &str = "\
+    insert insert_many insert_batch wait_for results unique_key ojs_manifest forward \
+    forwarded_open forward_report cell_for";
 const WORKER: &str = "\
     fetch fetch_any wait wait_any wait_for results heartbeat heartbeat_many complete \
     complete_many finish_many fail fail_many snooze release worker_beat worker_leave \
@@ -20,15 +22,19 @@ const WORKER: &str = "\
 /// And those that the views call.
 const VIEWER: &str = "\
     explain health metrics history top last_id show check wait_for results count_queues \
-    idle_runs is_preloaded";
+    idle_runs is_preloaded takes_queue";
+/// What the views of cells call.
+const MAP: &str = "is_copy_of_cell settings_digest";
 /// What a trusted program does beyond producing, working and looking: by id, and what it defines.
 const APPLICATION: &str = "\
     explain_unique cancel retry activate update delete schedule unschedule run_periodic \
-    define_kind undefine_kind configure_queue reset_queue";
+    define_kind undefine_kind configure_queue reset_queue define_limit override_limit \
+    pause_limit resume_limit drop_limit";
 /// What people on call do beyond looking: nothing that inserts, changes or deletes a job.
 const OPERATOR: &str = "\
     explain_unique cancel cancel_many retry retry_many activate pause_queue resume_queue \
-    pause_periodic resume_periodic quiet_worker stop_worker resume_worker";
+    pause_periodic resume_periodic pause_limit resume_limit quiet_worker stop_worker \
+    resume_worker";
 const NOBODY: &str = "\
     grant_producer grant_worker grant_viewer grant_application grant_operator grant_admin revoke \
     installed";
@@ -38,28 +44,28 @@ const LOOK_AT_ALL: [fn(&Role); 2] = [privileges::grant_views, privileges::grant_
 
 #[pg_extern(sql = false)]
 fn grant_producer(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, reason, fcinfo, &[PRODUCER], &[]);
+    grant(role, reason, fcinfo, &[PRODUCER, MAP], &[privileges::grant_map]);
 }
 
 #[pg_extern(sql = false)]
 fn grant_worker(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, reason, fcinfo, &[WORKER], &[]);
+    grant(role, reason, fcinfo, &[WORKER, MAP], &[privileges::grant_map]);
 }
 
 #[pg_extern(sql = false)]
 fn grant_viewer(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, reason, fcinfo, &[VIEWER], &[privileges::grant_views]);
+    grant(role, reason, fcinfo, &[VIEWER, MAP], &[privileges::grant_views]);
 }
 
 #[pg_extern(sql = false)]
 fn grant_application(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    let functions = [PRODUCER, WORKER, VIEWER, APPLICATION];
+    let functions = [PRODUCER, WORKER, VIEWER, MAP, APPLICATION];
     grant(role, reason, fcinfo, &functions, &LOOK_AT_ALL);
 }
 
 #[pg_extern(sql = false)]
 fn grant_operator(role: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
-    grant(role, reason, fcinfo, &[VIEWER, OPERATOR], &LOOK_AT_ALL);
+    grant(role, reason, fcinfo, &[VIEWER, MAP, OPERATOR], &LOOK_AT_ALL);
 }
 
 #[pg_extern(sql = false)]

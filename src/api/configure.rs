@@ -5,6 +5,7 @@ use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use super::parameters::{Parameters, given};
+use crate::cell;
 use crate::check;
 use crate::error::{Error, Result, or_raise};
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
@@ -13,12 +14,16 @@ use crate::shmem::commit::{self, Work};
 use crate::store::config as store;
 use crate::store::config::{FOR_EVER, Kind, QueueSettings};
 use crate::store::queue::Queue;
+use crate::store::rules::Setting;
 use crate::store::{audit, config_cache, effects, limits, retention};
 use crate::unique::policy;
 
 /// The most that concurrency and rate can be: each is a row.
 const MOST_SLOTS: i32 = 10_000;
 const MOST_STARTS: i32 = 100_000;
+
+/// What stops fetching from a queue.
+const PAUSE: &str = "jobs.pause_queue";
 
 #[pg_extern(sql = false)]
 fn define_kind(
@@ -37,7 +42,8 @@ fn define_kind(
         let kind = &*check::name("kind", kind)?;
         let given = given! { queue, priority, max_attempts, timeout, retry, unique_opts };
         let (valid, attempts) = given?.valid()?;
-        policy::parse(valid.unique_opts)?;
+        let policy = policy::parse(valid.unique_opts)?;
+        cell::of_kind(valid.queue.as_deref(), policy.as_deref())?;
         let defaults = Kind {
             queue: valid.queue,
             priority: valid.priority,
@@ -71,7 +77,7 @@ fn undefine_kind(kind: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
 fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     or_raise(|| {
         check::managing(reason)?;
-        let queue = check::queue(queue)?;
+        let queue = own(queue)?;
         if store::pause(queue.name(), time::now(), &role::caller(), reason) {
             config_cache::changed();
             commit::wake_worker(Work::MayBeDue);
@@ -85,7 +91,7 @@ fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
 fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) {
     or_raise(|| {
         check::managing(reason)?;
-        let queue = check::queue(queue)?;
+        let queue = own(queue)?;
         if store::resume(queue.name(), time::now()) {
             config_cache::changed();
             effects::opened(&queue);
@@ -112,22 +118,22 @@ fn configure_queue(
     or_raise(|| {
         check::managing(reason)?;
         let queue = check::queue(queue)?;
-        match (rate, rate_period) {
-            (Some(_), None) => return Err(half_a_rate("rate", "rate_period")),
-            (None, Some(_)) => return Err(half_a_rate("rate_period", "rate")),
-            _ => {}
-        }
-        let period = |given| check::positive("rate_period", check::interval(given));
+        let limits = setting(concurrency, rate, rate_period, PAUSE)?;
+        let (rate, rate_period) = limits.rate.unzip();
         let settings = QueueSettings {
-            concurrency: up_to("concurrency", concurrency, MOST_SLOTS)?,
-            rate: up_to("rate", rate, MOST_STARTS)?,
-            rate_period: rate_period.map(period).transpose()?,
-            max_waiting: up_to("max_waiting", max_waiting, i32::MAX)?,
+            concurrency: limits.concurrency,
+            rate,
+            rate_period,
+            max_waiting: up_to("max_waiting", max_waiting, i32::MAX, PAUSE)?,
             retention_completed: retention("retention_completed", retention_completed)?,
             retention_cancelled: retention("retention_cancelled", retention_cancelled)?,
             retention_discarded: retention("retention_discarded", retention_discarded)?,
             ..QueueSettings::default()
         };
+        if settings.concurrency.is_some() || settings.rate.is_some() {
+            cell::not_spread(queue.name())?;
+        }
+        cell::own_queue(queue.name())?;
         set(&queue, &settings, fcinfo);
         Ok(())
     })
@@ -137,9 +143,15 @@ fn configure_queue(
 fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     or_raise(|| {
         check::managing(reason)?;
-        let queue = check::queue(queue)?;
+        let queue = own(queue)?;
         Ok(set(&queue, &QueueSettings::default(), fcinfo))
     })
+}
+
+/// A queue of which jobs live in this cell.
+fn own(queue: Option<&str>) -> Result<Queue> {
+    let queue = check::queue(queue)?;
+    cell::own_queue(queue.name()).map(|()| queue)
 }
 
 /// Sets a queue to what is given, and has everything go by that; whether it was set otherwise.
@@ -162,13 +174,34 @@ fn set(queue: &Queue, settings: &QueueSettings, fcinfo: FunctionCallInfo) -> boo
     true
 }
 
+/// What a limit allows; `pause` is what stops fetching, as a limit of 0 would.
+pub(super) fn setting(
+    concurrency: Option<i32>,
+    rate: Option<i32>,
+    period: Option<pgrx::datum::Interval>,
+    pause: &str,
+) -> Result<Setting> {
+    let rate = match (rate, period) {
+        (Some(_), None) => return Err(half_a_rate("rate", "rate_period")),
+        (None, Some(_)) => return Err(half_a_rate("rate_period", "rate")),
+        (rate, period) => rate.zip(period),
+    };
+    let concurrency = up_to("concurrency", concurrency, MOST_SLOTS, pause)?;
+    let Some((rate, period)) = rate else {
+        return Ok(Setting { concurrency, rate: None });
+    };
+    let rate = up_to("rate", Some(rate), MOST_STARTS, pause)?;
+    let period = check::positive("rate_period", check::interval(period))?;
+    Ok(Setting { concurrency, rate: rate.map(|rate| (rate, period)) })
+}
+
 fn half_a_rate(given: &str, other: &str) -> Error {
     let rule = "At most rate jobs start within any rate_period.";
     Error::invalid(given, format!("{given} requires {other}"), rule)
         .hint("Give both, or leave both out for no limit.")
 }
 
-fn up_to(parameter: &str, limit: Option<i32>, most: i32) -> Result<Option<i32>> {
+fn up_to(parameter: &str, limit: Option<i32>, most: i32, pause: &str) -> Result<Option<i32>> {
     let Some(limit) = limit.filter(|limit| !(1..=most).contains(limit)) else {
         return Ok(limit);
     };
@@ -178,7 +211,7 @@ fn up_to(parameter: &str, limit: Option<i32>, most: i32) -> Result<Option<i32>> 
         format!("{parameter} must be between 1 and {most}, or null for no limit."),
     );
     Err(match (limit, parameter) {
-        (0, "concurrency" | "rate") => error.hint("Use jobs.pause_queue to stop fetching."),
+        (0, "concurrency" | "rate") => error.hint(format!("Use {pause} to stop fetching.")),
         _ => error,
     })
 }

@@ -39,11 +39,7 @@ fn maintain_all(fcinfo: pg_sys::FunctionCallInfo) -> Result<Rows> {
             let _reserve = subxact::Reserve::of((FOR_EACH_TASK * behind) as u32);
             let run = match is_to_do {
                 true => run_until_done(task, &mut over),
-                false => Run {
-                    at: time::now(),
-                    is_clean: true,
-                    ..Run::default()
-                },
+                false => Run { at: time::now(), is_clean: true, ..Run::default() },
             };
             (task.name, run)
         })
@@ -77,8 +73,7 @@ fn run_until_done(task: &Task, over: &mut PassedOver) -> Run {
         if !subxact::has_room() {
             run.error = Some(format!(
                 "there is more to do: call jobs.maintain() again, in another transaction{}",
-                run.error
-                    .map_or(String::new(), |error| format!(" ({error})"))
+                run.error.map_or(String::new(), |error| format!(" ({error})"))
             ));
             break;
         }

@@ -9,7 +9,10 @@
 #![allow(clippy::too_many_arguments)]
 
 mod access;
+mod cells;
 mod configure;
+mod forward;
+mod limits;
 mod maintain;
 mod observe;
 mod parameters;

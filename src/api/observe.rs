@@ -56,12 +56,7 @@ fn queues(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
             table.count(None)
         };
         for ((queue, state), count) in counts {
-            *queues
-                .entry(queue)
-                .or_default()
-                .counts
-                .entry(state)
-                .or_default() += count;
+            *queues.entry(queue).or_default().counts.entry(state).or_default() += count;
         }
     }
     for (queue, oldest) in count::oldest_available() {
@@ -132,20 +127,17 @@ fn health(
             lock_wait: threshold("lock_wait", lock_wait)?,
             dead_rows,
         };
-        Ok(findings(from, fcinfo))
+        // Asked before the rights are the owner's.
+        let sees_payload = store::explain::sees_payload();
+        Ok(as_definer(called(fcinfo), || findings(from, sees_payload, fcinfo)))
     })
 }
 
-fn findings(from: Thresholds, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+fn findings(from: Thresholds, sees_payload: bool, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     let mut rows = Rows::new(fcinfo);
     let line = |text: &str| Cell::Text(visible::line(text).into_owned());
-    for (name, finding) in health::findings(&store::health::facts(from)) {
-        let texts = [
-            finding.severity.as_str(),
-            name,
-            &finding.message,
-            &finding.hint,
-        ];
+    for (name, finding) in health::findings(&store::health::facts(from, sees_payload)) {
+        let texts = [finding.severity.as_str(), name, &finding.message, &finding.hint];
         rows.push(texts.map(line).into());
     }
     rows
@@ -180,11 +172,9 @@ fn explain(id: Option<i64>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     or_raise(|| {
         let id = check::given("id", id)?;
         let mut rows = Rows::new(fcinfo);
-        // Asked before the rights are the owner's.
         let sees_payload = store::explain::sees_payload();
-        let reasons = as_definer(called(fcinfo), || {
-            explain::reasons(id, time::now(), sees_payload)
-        });
+        let reasons =
+            as_definer(called(fcinfo), || explain::reasons(id, time::now(), sees_payload));
         for one in reasons.ok_or_else(|| Error::unknown_job(id))? {
             rows.push(vec![
                 Cell::Text(one.reason),
@@ -207,8 +197,7 @@ fn history(
 ) -> Rows {
     or_raise(|| {
         let name = |parameter, name: Option<_>| {
-            name.map(|name| check::name(parameter, Some(name)))
-                .transpose()
+            name.map(|name| check::name(parameter, Some(name))).transpose()
         };
         let (queue, kind) = (name("queue", queue)?, name("kind", kind)?);
         let since = check::interval(check::given("since", since)?);
@@ -242,10 +231,7 @@ fn whole_minutes(parameter: &str, value: Interval) -> Result<i64> {
     if value.months == 0 && micros % i128::from(MINUTE) == 0 {
         return Ok(micros as i64);
     }
-    let message = format!(
-        "{parameter} {:?} is not a number of whole minutes",
-        time::show(value)
-    );
+    let message = format!("{parameter} {:?} is not a number of whole minutes", time::show(value));
     let rule = format!("{parameter} must be one or more whole minutes, hours or days.");
     Err(Error::invalid(parameter, message, rule))
 }

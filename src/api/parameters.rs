@@ -142,9 +142,7 @@ fn wrong_type(field: &str, value: Jsonb, rule: &str) -> Error {
 
 /// A string, as long as the document lives.
 pub fn string(field: &str, value: Jsonb) -> Result<&'static str> {
-    value
-        .as_str()
-        .ok_or_else(|| wrong_type(field, value, "a string"))
+    value.as_str().ok_or_else(|| wrong_type(field, value, "a string"))
 }
 
 /// A duration, which may be negative.

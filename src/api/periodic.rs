@@ -56,16 +56,13 @@ fn schedule(
             options: given?,
         };
         // What an insert would refuse is refused now.
-        definition.options.clone().checked(kind)?.candidate(args)?;
+        definition.options.clone().checked(kind)?.candidate(args)?.own()?;
         let (outcome, next) = define(&definition, &ticks);
         if outcome != UNCHANGED {
             audit::note(fcinfo, None);
             commit::wake_worker(Work::MayBeDue);
         }
-        Ok(Record(vec![
-            Cell::Text(outcome.into()),
-            next.map_or(Cell::Null, Cell::At),
-        ]))
+        Ok(Record(vec![Cell::Text(outcome.into()), next.map_or(Cell::Null, Cell::At)]))
     })
 }
 

@@ -54,14 +54,27 @@ fn insert(
 fn insert_many(jobs: Option<Jsonb>, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
     or_raise(|| {
         check::writable()?;
-        let jobs = check::given("jobs", jobs)?;
-        let (count, elements) = jobs.elements().ok_or_else(|| {
-            let rule = "jobs must be an array with an object for each job.";
-            check::wrong_type("jobs", "jobs", jobs, rule).hint("Use jobs.insert for a single job.")
-        })?;
-        let mut parser = Parser::default();
-        insert_all(count, elements, |element| parser.candidate(element), fcinfo)
+        let (count, elements) = elements(jobs)?;
+        Ok(insert_elements(count, elements.enumerate())?.rows(fcinfo))
     })
+}
+
+/// The elements of `jobs`, and how many.
+pub(super) fn elements(jobs: Option<Jsonb>) -> Result<(usize, impl Iterator<Item = Jsonb>)> {
+    let jobs = check::given("jobs", jobs)?;
+    jobs.elements().ok_or_else(|| {
+        let rule = "jobs must be an array with an object for each job.";
+        check::wrong_type("jobs", "jobs", jobs, rule).hint("Use jobs.insert for a single job.")
+    })
+}
+
+/// Inserts a job for each of these elements, which come with their indexes.
+pub(super) fn insert_elements(
+    count: usize,
+    elements: impl Iterator<Item = (usize, Jsonb)>,
+) -> Result<Inserted> {
+    let mut parser = Parser::default();
+    insert_all(count, elements, |element| parser.candidate(element))
 }
 
 #[pg_extern(sql = false)]
@@ -93,33 +106,44 @@ fn insert_batch(
         let elements = elements.into_iter();
         let args = elements.map(|element| element.map(Jsonb::from_datum));
         let candidate = |args| checked.candidate(check::given("args", args)?);
-        insert_all(args.len(), args, candidate, fcinfo)
+        Ok(insert_all(args.len(), args.enumerate(), candidate)?.rows(fcinfo))
     })
 }
 
-/// Inserts a job for each element; an error names the element, from 1. What it takes to read one is
-/// given back before the next.
+/// Inserts a job for each element; an error names the element by its index, from 1. What it takes
+/// to read one is given back before the next.
 fn insert_all<T>(
     count: usize,
-    elements: impl Iterator<Item = T>,
+    elements: impl Iterator<Item = (usize, T)>,
     mut candidate: impl FnMut(T) -> Result<Candidate>,
-    fcinfo: pg_sys::FunctionCallInfo,
-) -> Result<Rows> {
+) -> Result<Inserted> {
     let mut candidates = memory::room(count)?;
     let scratch = Scratch::new();
-    for (index, element) in elements.enumerate() {
+    for (index, element) in elements {
         pgrx::check_for_interrupts!();
         let candidate = scratch.within(|| candidate(element));
         candidates.push(candidate.map_err(|error| error.at(index + 1))?);
     }
-    let mut rows = Rows::new(fcinfo);
     let outcomes = unique::insert_many(&candidates)?;
-    for index in 0..outcomes.len() {
-        let mut cells = vec![Cell::Int(index as i32 + 1)];
-        cells.extend(row(index, &candidates, &outcomes));
-        rows.push(cells);
+    Ok(Inserted { candidates, outcomes })
+}
+
+/// What became of each of many jobs.
+pub(super) struct Inserted {
+    candidates: Vec<Candidate>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Inserted {
+    fn rows(&self, fcinfo: pg_sys::FunctionCallInfo) -> Rows {
+        let mut rows = Rows::new(fcinfo);
+        for index in 0..self.outcomes.len() {
+            let mut cells = vec![Cell::Int(index as i32 + 1)];
+            cells.extend(row(index, &self.candidates, &self.outcomes));
+            rows.push(cells);
+        }
+        rows
     }
-    Ok(rows)
 }
 
 fn row(index: usize, candidates: &[Candidate], outcomes: &[Outcome]) -> Vec<Cell> {

@@ -58,9 +58,7 @@ fn explain_unique(
             Cell::Text(key.hex()),
             Cell::Big(key.lock_id(settings::ADVISORY_LOCK_PREFIX.get())),
             Cell::Json(policy.to_json().to_string()),
-            holder
-                .as_ref()
-                .map_or(Cell::Null, |holder| Cell::Big(holder.id)),
+            holder.as_ref().map_or(Cell::Null, |holder| Cell::Big(holder.id)),
             holder.and_then(|holder| holder.state()).into(),
             Cell::Text(would.into()),
         ]))

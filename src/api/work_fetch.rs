@@ -3,6 +3,7 @@
 use jobs_core::text::nfc;
 use pgrx::prelude::*;
 
+use crate::cell;
 use crate::check;
 use crate::error::{Result, or_raise};
 use crate::pg::array::Array;
@@ -60,9 +61,7 @@ fn start(
     check::writable()?;
     let wanted = check::max_jobs(max_jobs)?;
     let lease = check::lease(lease)?;
-    let kinds = kinds
-        .map(|kinds| check::texts("kinds", kinds))
-        .transpose()?;
+    let kinds = kinds.map(|kinds| check::texts("kinds", kinds)).transpose()?;
     let kinds: Option<Vec<String>> =
         kinds.map(|kinds| kinds.iter().map(|kind| nfc(kind).into_owned()).collect());
     let least = least.checked(wanted)?;
@@ -71,12 +70,8 @@ fn start(
         Some(worker) => check::name("worker", Some(worker))?.into_owned(),
         None => session_name(),
     };
-    let fetch = Fetch {
-        now: time::now(),
-        worker: &worker,
-        lease,
-        kinds: kinds.as_deref(),
-    };
+    cell::own_queues(queues)?;
+    let fetch = Fetch { now: time::now(), worker: &worker, lease, kinds: kinds.as_deref() };
     let mut rows = Rows::new(fcinfo);
     rows.expect(fetch::FETCHED_JOB);
     start::attempts(queues, &fetch, wanted, least, &mut rows);

@@ -129,9 +129,7 @@ fn refusal(
     let is_held = |place: Place| place.token == Some(id);
     let is_swapped = place::locate(token).is_some_and(is_held) || used::by(token, id).is_some();
     if is_swapped {
-        error.hint(format!(
-            "The arguments are swapped: {id} is the token of job {token}."
-        ))
+        error.hint(format!("The arguments are swapped: {id} is the token of job {token}."))
     } else {
         error
     }
@@ -139,8 +137,5 @@ fn refusal(
 
 fn state_and_time(run: impl FnOnce() -> Result<Became>) -> Record {
     let became = or_raise(run);
-    Record(vec![
-        Cell::State(became.state),
-        became.scheduled_at.map_or(Cell::Null, Cell::At),
-    ])
+    Record(vec![Cell::State(became.state), became.scheduled_at.map_or(Cell::Null, Cell::At)])
 }

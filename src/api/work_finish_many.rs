@@ -33,11 +33,7 @@ fn complete_many(
 ) -> Rows {
     or_raise(|| {
         let pairs = pairs(ids, tokens)?;
-        let outputs = jsonbs(
-            ["outputs", "output", "an output or null"],
-            outputs,
-            pairs.len(),
-        )?;
+        let outputs = jsonbs(["outputs", "output", "an output or null"], outputs, pairs.len())?;
         let said = pairs
             .iter()
             .enumerate()
@@ -74,11 +70,7 @@ fn fail_many(
         let pairs = pairs(ids, tokens)?;
         let errors = check::texts("errors", check::given("errors", errors)?)?;
         same_length("errors", "an error", errors.len(), pairs.len())?;
-        let details = jsonbs(
-            ["details", "details", "details or null"],
-            details,
-            pairs.len(),
-        )?;
+        let details = jsonbs(["details", "details", "details or null"], details, pairs.len())?;
         let retry_in = check::duration("retry_in", retry_in)?;
         let said = pairs
             .iter()
@@ -276,18 +268,7 @@ fn read(element: Jsonb) -> Result<Finishing<'static>> {
         // JSON null is a value of an output, and leaves every other field out.
         values[n] = Some(value).filter(|value| name == "output" || !value.is_null());
     }
-    let [
-        id,
-        token,
-        call,
-        output,
-        error,
-        details,
-        retry_in,
-        retryable,
-        delay,
-        reason,
-    ] = values;
+    let [id, token, call, output, error, details, retry_in, retryable, delay, reason] = values;
     let call = check::given("do", call.map(|call| string("do", call)).transpose()?)?;
     let takes = takes(call)?;
     for (name, value) in FIELDS[3..].iter().zip(&values[3..]) {
@@ -307,10 +288,7 @@ fn read(element: Jsonb) -> Result<Finishing<'static>> {
     let ending = match call {
         "complete" => Ending::Complete(check::payload("output", output)?),
         "fail" => Ending::Fail(Failure {
-            error: check::given(
-                "error",
-                error.map(|error| string("error", error)).transpose()?,
-            )?,
+            error: check::given("error", error.map(|error| string("error", error)).transpose()?)?,
             details: check::payload("details", details)?,
             retry_in: span("retry_in", retry_in)?,
             retryable: retryable.map_or(Ok(true), |flag| boolean("retryable", flag))?,

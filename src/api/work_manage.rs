@@ -7,6 +7,7 @@ use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use super::parameters::{Parameters, given};
+use crate::cell;
 use crate::check;
 use crate::error::{Error, Result, or_raise};
 use crate::pg::array::Array;
@@ -81,11 +82,7 @@ fn update(
         given?.valid()
     };
     let (options, _) = or_raise(run);
-    let changes = Changes {
-        args,
-        options,
-        ..Changes::default()
-    };
+    let changes = Changes { args, options, ..Changes::default() };
     let differs = |place: &Place| by_id::differs(place, &changes);
     let act = |place: &Place| by_id::update(place, &changes);
     manage(id, reason, fcinfo, differs, act)
@@ -128,10 +125,7 @@ fn retry_many(
     fcinfo: FunctionCallInfo,
 ) -> i64 {
     let reset = reset.unwrap_or(false);
-    let failed = Failed {
-        error_like,
-        after: failed_after.map(i64::from),
-    };
+    let failed = Failed { error_like, after: failed_after.map(i64::from) };
     let filter = || filter(queue, kind, states, tag, older_than, max_jobs, Some(failed));
     let act = |place: &Place| by_id::retry(place, reset);
     manage_many(reason, fcinfo, filter, by_id::can_be_retried, act)
@@ -188,12 +182,14 @@ fn filter<'a>(
     let states = match states {
         Some(states) => check::states("states", states)?,
         // Who asks for errors means jobs that did not get over them.
-        None => State::ALL
-            .into_iter()
-            .filter(|state| !by_error || *state != State::Completed)
-            .collect(),
+        None => {
+            State::ALL.into_iter().filter(|state| !by_error || *state != State::Completed).collect()
+        }
     };
     let older_than = check::duration("older_than", older_than)?;
+    if let Some(queue) = queue {
+        cell::own_queue(&nfc(queue))?;
+    }
     Ok(Filter {
         queue: queue.map(nfc),
         kind: kind.map(nfc),
@@ -202,9 +198,7 @@ fn filter<'a>(
         // Nothing is older than time.
         created_before: older_than.map(|age| time::ago(time::now(), age).unwrap_or(i64::MIN)),
         error_like: error_like.map(check::pattern).transpose()?,
-        failed_after: after
-            .map(|at| check::finite("failed_after", at))
-            .transpose()?,
+        failed_after: after.map(|at| check::finite("failed_after", at)).transpose()?,
         with_cancel_requested: true,
         max_jobs: check::max_jobs(max_jobs)?,
     })

@@ -12,8 +12,9 @@ use crate::error::{Error, Result, or_raise};
 use crate::pg::array::Array;
 use crate::pg::reply::{Cell, Rows};
 use crate::pg::role::{self, as_definer, called};
+use crate::pg::server;
 use crate::shmem::things;
-use crate::shmem::waiters::{self, FEW, JOBS};
+use crate::shmem::waiters::{self, FEW, JOBS, Taken};
 use crate::store::{results, wait};
 use jobs_core::error::quoted;
 
@@ -29,7 +30,6 @@ fn wait_for(
     fcinfo: pg_sys::FunctionCallInfo,
 ) {
     or_raise(|| {
-        check::primary()?;
         let ids: BTreeSet<i64> = check::ids(ids)?.into_iter().collect();
         let ids: Vec<i64> = ids.into_iter().collect();
         let wants_all = wants_all(want)?;
@@ -59,7 +59,7 @@ fn wants_all(want: Option<&str>) -> Result<bool> {
 /// one is waited for. It is the one in the middle, so that there are few looks whatever the order
 /// in which the jobs end.
 fn until_all(mut left: Vec<i64>, wait: &Wait) {
-    let seat = waiters::take_seat(JOBS);
+    let seat = take_seat();
     let seat = seat.as_ref();
     while !wait.is_over() {
         let Some(awaited) = left.get(left.len() / 2).copied() else {
@@ -77,7 +77,7 @@ fn until_all(mut left: Vec<i64>, wait: &Wait) {
 
 /// Returns when one of them is over.
 fn until_any(ids: &[i64], wait: &Wait) {
-    let seat = waiters::take_seat(JOBS);
+    let seat = take_seat();
     let seat = seat.as_ref();
     if let Some(seat) = seat {
         seat.wait_for(ids.iter().map(|id| things::job(*id)));
@@ -97,6 +97,12 @@ fn until_any(ids: &[i64], wait: &Wait) {
         }
         woken = wait.sleep(seat, wait.pause(seat, LOOK_AGAIN));
     }
+}
+
+/// A seat from which a commit wakes the session. On a standby none does, so it polls.
+fn take_seat() -> Option<Taken> {
+    let wakes = !server::is_standby();
+    wakes.then(|| waiters::take_seat(JOBS)).flatten()
 }
 
 #[pg_extern(sql = false)]

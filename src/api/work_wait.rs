@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use crate::cell;
 use crate::check;
 use crate::error::{Error, Result, or_raise};
 use crate::fault::{self, Fault};
@@ -50,9 +51,8 @@ fn wait(
     or_raise(|| {
         check::primary()?;
         let queues = [check::queue(queue)?];
-        Wait::run("jobs.wait", timeout, fcinfo, |wait| {
-            wait_for_jobs(&queues, None, wait)
-        })
+        own(&queues, fcinfo)?;
+        Wait::run("jobs.wait", timeout, fcinfo, |wait| wait_for_jobs(&queues, None, wait))
     })
 }
 
@@ -69,9 +69,18 @@ fn wait_any(
         let queues = check::queues(queues)?;
         let worker = worker.map(|worker| check::name("worker", Some(worker)));
         let worker = worker.transpose()?;
+        own(&queues, fcinfo)?;
         Wait::run("jobs.wait_any", timeout, fcinfo, |wait| {
             wait_for_jobs(&queues, worker.as_deref(), wait)
         })
+    })
+}
+
+/// Refuses to wait for what a fetch would refuse. It looks with the rights of the extension.
+fn own(queues: &[Queue], fcinfo: pg_sys::FunctionCallInfo) -> Result<()> {
+    as_role(owner_of(called(fcinfo)), || {
+        cell::serving()?;
+        cell::own_queues(queues)
     })
 }
 
@@ -162,10 +171,7 @@ fn wait_for_jobs(queues: &[Queue], worker: Option<&str>, wait: &Wait) {
         if let Some(seat) = seat {
             seat.forget();
         }
-        if requests
-            .as_mut()
-            .is_some_and(|requests| requests.are_new(wait))
-        {
+        if requests.as_mut().is_some_and(|requests| requests.are_new(wait)) {
             return;
         }
         let (now, found) = look(queues, worker, wait);
@@ -284,10 +290,7 @@ fn look(queues: &[Queue], worker: Option<&str>, wait: &Wait) -> (i64, QueueHeads
 /// What of a queue could be fetched: nothing while it is paused or as full as it may be.
 fn with_room(queue: &Queue, now: i64) -> Look {
     let set = queue.settings();
-    let is_full = || {
-        set.concurrency
-            .is_some_and(|limit| !limits::has_free_slot(queue, limit))
-    };
+    let is_full = || set.concurrency.is_some_and(|limit| !limits::has_free_slot(queue, limit));
     if set.is_paused() || is_full() {
         return Look::default();
     }
@@ -295,11 +298,7 @@ fn with_room(queue: &Queue, now: i64) -> Look {
     if let Some(period) = set.rate_period
         && let Some(free_at) = limits::next_start(queue, now, period)
     {
-        look.due_at = look
-            .head
-            .take()
-            .map(|_| free_at)
-            .or(look.due_at.map(|at| at.max(free_at)));
+        look.due_at = look.head.take().map(|_| free_at).or(look.due_at.map(|at| at.max(free_at)));
     }
     look
 }

@@ -9,11 +9,7 @@ use crate::pg::time;
 use crate::store::notes::{self, Due};
 use crate::store::reap;
 
-pub const TASK: Task = Task {
-    name: "claims",
-    run,
-    singly: Some(Singly { find, handle }),
-};
+pub const TASK: Task = Task { name: "claims", run, singly: Some(Singly { find, handle }) };
 
 fn run(limit: i64, but: &[Thing]) -> Round {
     let now = time::now();

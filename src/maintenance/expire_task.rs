@@ -5,11 +5,7 @@ use crate::pg::time;
 use crate::store::{due as store, moves, place};
 use crate::transition::due;
 
-pub const TASK: Task = Task {
-    name: "expire",
-    run,
-    singly: Some(Singly { find, handle }),
-};
+pub const TASK: Task = Task { name: "expire", run, singly: Some(Singly { find, handle }) };
 
 fn run(limit: i64, but: &[Thing]) -> Round {
     let details = moves::details_of_type("expired").datum();

@@ -6,6 +6,7 @@
 mod claims_task;
 mod clock;
 mod expire_task;
+mod limits_task;
 mod periodic_task;
 mod prune_task;
 mod rescue_task;
@@ -89,8 +90,9 @@ impl fmt::Display for Thing {
 }
 
 /// All of them, in the order in which they run.
-pub const ALL: [&Task; 7] = [
+pub const ALL: [&Task; 8] = [
     &schedule_task::TASK,
+    &limits_task::TASK,
     &periodic_task::TASK,
     &expire_task::TASK,
     &rescue_task::TASK,
@@ -99,10 +101,7 @@ pub const ALL: [&Task; 7] = [
     &statistics_task::TASK,
 ];
 
-const _: () = assert!(
-    ALL.len() == databases::TASKS,
-    "each has its latest run in shared memory"
-);
+const _: () = assert!(ALL.len() == databases::TASKS, "each has its latest run in shared memory");
 
 #[derive(Debug, Default)]
 pub struct Round {
@@ -114,11 +113,7 @@ pub struct Round {
 
 impl Round {
     fn of(rows: usize, limit: i64) -> Round {
-        Round {
-            rows,
-            more: rows >= limit as usize,
-            failed: Vec::new(),
-        }
+        Round { rows, more: rows >= limit as usize, failed: Vec::new() }
     }
 }
 
@@ -153,9 +148,7 @@ impl PassedOver {
     /// How long until one of them is to be tried again; `None`: there is none.
     pub fn until_retry(&self) -> Option<Duration> {
         let since = self.0.values().flatten().map(|(_, since)| since.elapsed());
-        since
-            .max()
-            .map(|longest| Self::AGAIN.saturating_sub(longest))
+        since.max().map(|longest| Self::AGAIN.saturating_sub(longest))
     }
 
     /// Whether there was room.
@@ -173,7 +166,7 @@ pub type Wrap<'a, E> =
 
 /// When something will be due next, after a pass that looked at what was due then.
 pub fn next_due(looked_at: i64) -> Option<i64> {
-    let others = [store::prune::next_due(), entries::next_due()];
+    let others = [store::prune::next_due(), entries::next_due(), store::held::next_look(looked_at)];
     let others = others.into_iter().flatten();
     let others = others.map(|at| due::unless_looked_at(at, looked_at));
     due::next_due(looked_at).into_iter().chain(others).min()
@@ -205,10 +198,8 @@ pub fn turn<E>(
     Ok(match wrap(&mut || one_by_one(singly, &but))? {
         Ok(mut round) => {
             let failed = std::mem::take(&mut round.failed);
-            let errors: Vec<String> = failed
-                .iter()
-                .map(|(thing, why)| format!("{thing}: {why}"))
-                .collect();
+            let errors: Vec<String> =
+                failed.iter().map(|(thing, why)| format!("{thing}: {why}")).collect();
             if errors.is_empty() {
                 // It was none of those, so it would fail again at once.
                 round.more = false;
@@ -258,11 +249,7 @@ fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
     };
     // What somebody has locked is passed over, as always.
     let rows = unique::no_wait(handle_each);
-    Round {
-        rows,
-        more: false,
-        failed,
-    }
+    Round { rows, more: false, failed }
 }
 
 #[cfg(any(test, feature = "pg_test"))]

@@ -5,11 +5,7 @@ use crate::pg::time;
 use crate::store::periodic_schedule as store;
 use crate::ticks;
 
-pub const TASK: Task = Task {
-    name: "periodic",
-    run,
-    singly: Some(Singly { find, handle }),
-};
+pub const TASK: Task = Task { name: "periodic", run, singly: Some(Singly { find, handle }) };
 
 /// As many as are dealt with in a round.
 const MOST: i64 = 16;

@@ -1,7 +1,7 @@
 //! Final jobs past their retention, which their own uniqueness does not keep, are deleted, together
 //! with the claims that no job needs any more, with the answers that no client can still be asking
-//! for, with what was managed long ago, with workers that were not seen for a day, and with
-//! commands for workers that may never come back.
+//! for, with what was managed long ago, with keys that no outbox can have any more, with workers
+//! that were not seen for a day, and with commands for workers that may never come back.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
@@ -10,13 +10,9 @@ use crate::pg::time;
 use crate::settings::{self, Retention};
 use crate::shmem;
 use crate::store::prune::{self, Rule, Wanted};
-use crate::store::{audit, config, config_cache, workers};
+use crate::store::{audit, config, config_cache, forwarded, workers};
 
-pub const TASK: Task = Task {
-    name: "prune",
-    run,
-    singly: Some(Singly { find, handle }),
-};
+pub const TASK: Task = Task { name: "prune", run, singly: Some(Singly { find, handle }) };
 
 /// How long the answers of finishing calls are remembered, in microseconds.
 const ANSWERS_KEPT: i64 = 3600 * 1_000_000;
@@ -39,11 +35,17 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     let (now, system, but) = (time::now(), Retention::current(), Thing::jobs(but));
     let round = ROUND.fetch_add(1, Ordering::Relaxed);
     // However fast answers come, jobs are pruned as well.
-    let audited = settings::retention_audit().map(|kept| now - kept);
+    type Forget = fn(i64, i64) -> usize;
+    let kinds: [(Option<i64>, Forget); 3] = [
+        (Some(ANSWERS_KEPT), prune::forget_answers),
+        (settings::retention_audit(), audit::forget),
+        (settings::retention_forwarded(), forwarded::forget),
+    ];
     let forget = |most| {
-        let answers = prune::forget_answers(now - ANSWERS_KEPT, most);
-        let audit = |until| audit::forget(until, most - answers as i64);
-        answers + audited.map_or(0, audit)
+        kinds.iter().fold(0, |forgotten, (kept, forget)| {
+            let left = most - forgotten as i64;
+            forgotten + kept.map_or(0, |kept| forget(now - kept, left))
+        })
     };
     let half = half(limit, round);
     let mut forgotten = forget(half);
@@ -73,8 +75,8 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     round
 }
 
-/// Forgets workers that were not seen for long, their commands, and when queues were resumed; how
-/// much.
+/// Forgets workers and outboxes that were not seen for long, commands of workers, and when queues
+/// were resumed; how much.
 fn forget_workers(now: i64, limit: i64) -> usize {
     let since = now - LOOKED_FOR_WORKERS.load(Ordering::Relaxed);
     if shmem::is_worker() && (0..WORKERS_EVERY).contains(&since) {
@@ -86,22 +88,16 @@ fn forget_workers(now: i64, limit: i64) -> usize {
         config_cache::changed();
     }
     let workers = workers::forget(now - WORKERS_SHOWN, limit);
-    commands + workers + config::forget_resumed(now - WORKERS_EVERY, limit)
+    let forget = |kept| forwarded::forget_outboxes(now - kept, limit);
+    let outboxes = settings::retention_forwarded().map_or(0, forget);
+    commands + workers + outboxes + config::forget_resumed(now - WORKERS_EVERY, limit)
 }
 
 /// What is due of a rule, if anything is.
 fn wanted(rule: Rule, now: i64, system: Retention, limit: i64, but: &[i64]) -> Option<Wanted<'_>> {
     let horizon = rule.horizon(now, system)?;
     let from = rule.first(system).filter(|first| *first <= horizon)?;
-    Some(Wanted {
-        rule,
-        from,
-        horizon,
-        now,
-        system,
-        limit,
-        but,
-    })
+    Some(Wanted { rule, from, horizon, now, system, limit, but })
 }
 
 fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
@@ -113,11 +109,7 @@ fn find(limit: i64, but: &[Thing]) -> Vec<Thing> {
         // What is locked here and not dealt with stays locked in a transaction of the caller's.
         let left = limit - found.len() as i64;
         if let Some(wanted) = wanted(Rule::ALL[rule], now, system, left, &but) {
-            found.extend(
-                prune::lock_due(&wanted)
-                    .iter()
-                    .map(|job| Thing::Job(job.id)),
-            );
+            found.extend(prune::lock_due(&wanted).iter().map(|job| Thing::Job(job.id)));
         }
     }
     found

@@ -7,11 +7,7 @@ use crate::store::due::{self, Expired, Leases};
 use crate::store::moves;
 use crate::transition::attempt::{self, By, Ending, Failure, Finishing};
 
-pub const TASK: Task = Task {
-    name: "rescue",
-    run,
-    singly: Some(Singly { find, handle }),
-};
+pub const TASK: Task = Task { name: "rescue", run, singly: Some(Singly { find, handle }) };
 
 fn run(limit: i64, but: &[Thing]) -> Round {
     let leases = due::expired_leases(time::now(), limit, &Leases::But(&Thing::jobs(but)));
@@ -48,25 +44,11 @@ fn rescue(leases: &[Expired]) {
     let details = ["timeout", "lease_expired"].map(|name| Some(moves::details_of_type(name)));
     let said = leases.iter().map(|lease| {
         let (error, details, by) = match lease.timed_out {
-            true => (
-                "the attempt ran longer than its timeout",
-                details[0],
-                By::Timeout,
-            ),
-            false => (
-                "the lease expired: no heartbeat from the worker",
-                details[1],
-                By::LostLease,
-            ),
+            true => ("the attempt ran longer than its timeout", details[0], By::Timeout),
+            false => ("the lease expired: no heartbeat from the worker", details[1], By::LostLease),
         };
         let (id, token) = (lease.id, lease.token);
-        let ending = Ending::Fail(Failure {
-            error,
-            details,
-            retry_in: None,
-            retryable: true,
-            by,
-        });
+        let ending = Ending::Fail(Failure { error, details, retry_in: None, retryable: true, by });
         Finishing { id, token, ending }
     });
     attempt::end(&said.collect::<Vec<_>>());

@@ -11,11 +11,7 @@ use crate::store::queue::Queue;
 use crate::store::{due, fetch, place};
 use crate::transition;
 
-pub const TASK: Task = Task {
-    name: "schedule",
-    run,
-    singly: Some(Singly { find, handle }),
-};
+pub const TASK: Task = Task { name: "schedule", run, singly: Some(Singly { find, handle }) };
 
 thread_local! {
     /// The queue that a round was at last: if it failed, there.

@@ -20,11 +20,7 @@ pub const TASK: Task = Task {
     run: |limit, _but| {
         let (forgotten, more) = history::keep(time::now(), settings::retention_history(), limit);
         let round = run();
-        Round {
-            rows: round.rows + forgotten,
-            more: round.more || more,
-            ..round
-        }
+        Round { rows: round.rows + forgotten, more: round.more || more, ..round }
     },
     singly: None,
 };
@@ -97,10 +93,7 @@ fn begin(extension: Oid) -> Round {
             continue;
         }
         let changes = table.changes();
-        if table
-            .kept(Snapshot::Own)
-            .is_none_or(|kept| is_stale(&kept, changes))
-        {
+        if table.kept(Snapshot::Own).is_none_or(|kept| is_stale(&kept, changes)) {
             // Otherwise it would be counted in vain, and again in each pass.
             if !count::is_our_turn() {
                 break;
@@ -117,10 +110,7 @@ fn begin(extension: Oid) -> Round {
             return go_on(counting);
         }
     }
-    Round {
-        rows: forgotten,
-        ..Round::default()
-    }
+    Round { rows: forgotten, ..Round::default() }
 }
 
 /// Whether a table is long. Where that takes its time, because of many dead rows, the worker does
@@ -152,9 +142,7 @@ fn is_stale(kept: &KeptCounts, changes: i64) -> bool {
 
 fn go_on(mut counting: Counting) -> Round {
     let begun = time::now();
-    let next = counting
-        .table
-        .count_part(&counting.next, PART, &mut counting.counted);
+    let next = counting.table.count_part(&counting.next, PART, &mut counting.counted);
     let now = time::now();
     counting.took += now - begun;
     let (mut rows, mut more) = (0, true);
@@ -170,17 +158,9 @@ fn go_on(mut counting: Counting) -> Round {
             // long.
             more = counting.table.keep(
                 &counting.counted,
-                &KeptCounts {
-                    counted_at: now,
-                    took: counting.took,
-                    changes: counting.changes,
-                },
+                &KeptCounts { counted_at: now, took: counting.took, changes: counting.changes },
             );
         }
     }
-    Round {
-        rows,
-        more,
-        ..Round::default()
-    }
+    Round { rows, more, ..Round::default() }
 }

@@ -61,10 +61,7 @@ pub fn texts(array: Array) -> Vec<Option<String>> {
     // SAFETY: the parameter is declared as text[].
     let text = |datum| unsafe { String::from_datum(datum, false) };
     let elements = elements(array, pg_sys::TEXTOID);
-    elements
-        .into_iter()
-        .map(|element| element.and_then(text))
-        .collect()
+    elements.into_iter().map(|element| element.and_then(text)).collect()
 }
 
 /// The labels of an array of an enum, `None` for a null one.
@@ -76,10 +73,7 @@ pub fn labels(array: Array) -> Vec<Option<String>> {
             let text = pg_sys::OidOutputFunctionCall(pg_sys::Oid::from(pg_sys::F_ENUM_OUT), datum);
             CStr::from_ptr(text).to_string_lossy().into_owned()
         };
-        elements(array, element)
-            .into_iter()
-            .map(|datum| datum.map(label))
-            .collect()
+        elements(array, element).into_iter().map(|datum| datum.map(label)).collect()
     }
 }
 
@@ -93,5 +87,12 @@ fn storage(element: Oid) -> (i32, bool, i8) {
 /// An array argument, detoasted but not taken apart.
 #[derive(Clone, Copy)]
 pub struct Array(*mut pg_sys::ArrayType);
+
+impl Array {
+    /// To hand on to a statement of the same call.
+    pub fn datum(self) -> Datum {
+        Datum::from(self.0)
+    }
+}
 
 super::jsonb::varlena_argument!(Array, "anyarray", |p: *mut pg_sys::varlena| Array(p.cast()));

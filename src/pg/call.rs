@@ -98,7 +98,5 @@ fn output(of: Oid, value: Datum) -> String {
 /// Text that ends with a zero byte.
 unsafe fn text(text: *const std::ffi::c_char) -> String {
     // SAFETY: the callers' promise.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

@@ -155,9 +155,8 @@ unsafe fn indexes(
     add: &mut dyn FnMut(String, String),
 ) -> Vec<Difference> {
     let mut invalid = Vec::new();
-    let mut missing: Vec<_> = std::iter::once(&shape.key)
-        .chain(shape.others.iter().copied())
-        .collect();
+    let mut missing: Vec<_> =
+        std::iter::once(&shape.key).chain(shape.others.iter().copied()).collect();
     // SAFETY: the table is open, and each index while it is looked at.
     unsafe {
         let name = shape.name.as_str();
@@ -205,7 +204,5 @@ unsafe fn indexes(
 /// A name as a statement needs it.
 unsafe fn quoted(name: *const std::ffi::c_char) -> String {
     // SAFETY: a text of the server's that ends with a zero.
-    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name)) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name)) }.to_string_lossy().into_owned()
 }

@@ -44,10 +44,7 @@ unsafe extern "C-unwind" {
 fn refuse(size: usize) -> ! {
     // SAFETY: the format takes a size.
     unsafe {
-        write_stderr(
-            c"PANIC: jobs asked for %zu bytes where nothing may fail\n".as_ptr(),
-            size,
-        )
+        write_stderr(c"PANIC: jobs asked for %zu bytes where nothing may fail\n".as_ptr(), size)
     };
     std::process::abort()
 }

@@ -34,10 +34,7 @@ pub fn schema() -> Oid {
 
 /// What is wrong with the schema, if anything is; for callers that go on without it.
 pub fn complaint() -> Option<ErrorReport> {
-    SCHEMA
-        .or_else(look)
-        .err()
-        .map(|displaced| displaced.report())
+    SCHEMA.or_else(look).err().map(|displaced| displaced.report())
 }
 
 /// Whether a role has the rights of the extension's owner: it is that role, a member of it, or a
@@ -75,17 +72,12 @@ fn look() -> Result<Oid, Displaced> {
         let extension = pg_sys::get_extension_oid(NAME.as_ptr(), true);
         // Without an extension there is mostly no such schema either, which Postgres says itself.
         let may_miss = extension != pg_sys::InvalidOid;
-        (
-            extension,
-            pg_sys::get_namespace_oid(NAME.as_ptr(), may_miss),
-        )
+        (extension, pg_sys::get_namespace_oid(NAME.as_ptr(), may_miss))
     };
     let is_ours = found != pg_sys::InvalidOid
         && is_member(found, extension)
         && versions::owns_extension(extension, owner_of_schema(found));
-    is_ours
-        .then_some(found)
-        .ok_or(Displaced { extension, found })
+    is_ours.then_some(found).ok_or(Displaced { extension, found })
 }
 
 fn is_member(schema: Oid, extension: Oid) -> bool {

@@ -39,20 +39,12 @@ pub enum Predicate {
 impl IndexShape {
     /// The index of a primary key.
     pub const fn key(name: &'static std::ffi::CStr, columns: &'static [i32]) -> IndexShape {
-        IndexShape {
-            is_unique: true,
-            ..IndexShape::of_all(name, columns)
-        }
+        IndexShape { is_unique: true, ..IndexShape::of_all(name, columns) }
     }
 
     /// Another index of all rows.
     pub const fn of_all(name: &'static std::ffi::CStr, columns: &'static [i32]) -> IndexShape {
-        IndexShape {
-            name: Name::new(name),
-            columns,
-            is_unique: false,
-            predicate: None,
-        }
+        IndexShape { name: Name::new(name), columns, is_unique: false, predicate: None }
     }
 
     /// The statement that makes it.
@@ -222,11 +214,7 @@ pub(super) enum Upkeep {
 impl Index {
     /// One that is only looked into.
     pub(super) fn to_read(relation: Relation, shape: &'static IndexShape) -> Index {
-        Index {
-            relation,
-            shape: Some(shape),
-            predicate: None,
-        }
+        Index { relation, shape: Some(shape), predicate: None }
     }
 
     /// What is to be done for an open index where a row is written.
@@ -244,11 +232,7 @@ impl Index {
                 && has_columns;
             match Predicate::of(relation).filter(|_| is_plain) {
                 None => Upkeep::Unknown,
-                Some(predicate) => Upkeep::Entry(Index {
-                    relation,
-                    shape: None,
-                    predicate,
-                }),
+                Some(predicate) => Upkeep::Entry(Index { relation, shape: None, predicate }),
             }
         }
     }
@@ -256,10 +240,7 @@ impl Index {
     /// Inserts an entry for a row that was just written; whether there is no other row like it, as
     /// far as that is asked.
     pub(super) unsafe fn insert(&self, table: Relation, row: &Row, duplicates: Duplicates) -> bool {
-        if self
-            .predicate
-            .is_some_and(|predicate| !predicate.holds(row))
-        {
+        if self.predicate.is_some_and(|predicate| !predicate.holds(row)) {
             return true;
         }
         // SAFETY: the index is open, and its columns are the table's.

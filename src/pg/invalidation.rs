@@ -6,10 +6,11 @@ use std::cell::Cell;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
-type Tables = [Oid; 3];
+const COUNT: usize = 7;
+type Tables = [Oid; COUNT];
 
 thread_local! {
-    static TABLES: Cell<Tables> = const { Cell::new([Oid::INVALID; 3]) };
+    static TABLES: Cell<Tables> = const { Cell::new([Oid::INVALID; COUNT]) };
     /// How often they have changed, from 1 on; 0: nobody has told Postgres to tell us.
     static CHANGES: Cell<u64> = const { Cell::new(0) };
 }
@@ -37,7 +38,8 @@ pub fn watch(tables: Tables) {
 pub fn changed(tables: Tables) {
     // Also for what comes later in the same statement.
     CHANGES.set(heard() + 1);
-    for table in tables {
+    // The previous version has fewer.
+    for table in tables.into_iter().filter(|table| *table != Oid::INVALID) {
         // SAFETY: the table exists; the message is sent at commit.
         unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) };
     }

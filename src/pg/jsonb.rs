@@ -37,11 +37,7 @@ enum Location {
 /// The value `{}`.
 static EMPTY: Empty = Empty {
     // As Postgres has a length of 8 bytes.
-    length: if cfg!(target_endian = "big") {
-        8
-    } else {
-        8 << 2
-    },
+    length: if cfg!(target_endian = "big") { 8 } else { 8 << 2 },
     header: pg_sys::JB_FOBJECT,
 };
 
@@ -59,8 +55,7 @@ macro_rules! varlena_argument {
             unsafe fn unbox_arg_unchecked(arg: pgrx::callconv::Arg<'_, 'fcx>) -> Self {
                 // SAFETY: the argument has the type that the function declares.
                 unsafe {
-                    arg.unbox_arg_using_from_datum::<$type>()
-                        .expect("not null: checked by Option")
+                    arg.unbox_arg_using_from_datum::<$type>().expect("not null: checked by Option")
                 }
             }
         }
@@ -83,9 +78,7 @@ macro_rules! varlena_argument {
 }
 pub(crate) use varlena_argument;
 
-varlena_argument!(Jsonb, "jsonb", |p: *mut pg_sys::varlena| Jsonb(
-    Location::Whole(p.cast())
-));
+varlena_argument!(Jsonb, "jsonb", |p: *mut pg_sys::varlena| Jsonb(Location::Whole(p.cast())));
 
 /// A jsonb that outlives the call that it came in.
 #[derive(Clone, PartialEq)]
@@ -186,10 +179,7 @@ impl Jsonb {
     }
 
     pub fn events(self) -> JsonbEvents {
-        JsonbEvents {
-            open: SmallVec::new(),
-            value: Some(self),
-        }
+        JsonbEvents { open: SmallVec::new(), value: Some(self) }
     }
 
     /// Where the value is an object or array, or a scalar of its own, which is kept as an array of
@@ -206,8 +196,7 @@ impl Jsonb {
     /// What its container says of itself.
     fn header(self) -> u32 {
         // SAFETY: it begins with that.
-        self.container()
-            .map_or(0, |container| unsafe { (*container).header })
+        self.container().map_or(0, |container| unsafe { (*container).header })
     }
 
     /// The whole value of this parameter, for small documents such as options.
@@ -317,17 +306,10 @@ impl Jsonb {
         let is_object = self.is_object();
         let left = (self.header() & pg_sys::JB_CMASK) as usize;
         let parts = self.container().map(|container| match is_object {
-            true => (
-                Some(Parts::of(container, 0, 2 * left)),
-                Parts::of(container, left, 2 * left),
-            ),
+            true => (Some(Parts::of(container, 0, 2 * left)), Parts::of(container, left, 2 * left)),
             false => (None, Parts::of(container, 0, left)),
         });
-        Children {
-            is_object,
-            left,
-            parts,
-        }
+        Children { is_object, left, parts }
     }
 
     /// What it is, to stand after "must not be": "a string", "an array", "true".
@@ -475,10 +457,9 @@ impl Parts {
                 pg_sys::JENTRY_ISBOOL_FALSE => Location::Bool(false),
                 pg_sys::JENTRY_ISBOOL_TRUE => Location::Bool(true),
                 pg_sys::JENTRY_ISNULL => Location::Null,
-                _ => Location::Nested(
-                    self.bytes.add(aligned).cast(),
-                    (self.offset - aligned) as u32,
-                ),
+                _ => {
+                    Location::Nested(self.bytes.add(aligned).cast(), (self.offset - aligned) as u32)
+                }
             })
         }
     }
@@ -557,9 +538,7 @@ impl Jsonb {
                     Datum::from(number),
                 );
                 Event::Number(Cow::Borrowed(
-                    CStr::from_ptr(digits)
-                        .to_str()
-                        .expect("numeric digits are ASCII"),
+                    CStr::from_ptr(digits).to_str().expect("numeric digits are ASCII"),
                 ))
             },
             Location::String(text, length) => {
@@ -597,9 +576,7 @@ fn utf8(text: *const c_char, length: usize) -> &'static str {
 #[cfg(any(test, feature = "pg_test"))]
 #[pgrx::pg_schema]
 mod tests {
-    use std::borrow::Cow;
-
-    use jobs_core::canonical::{Event, Events, Writer, write};
+    use jobs_core::canonical::{Events, Listed, Writer, write};
     use jobs_core::key::Key;
     use jobs_core::paths::Paths;
     use pgrx::pg_sys;
@@ -615,60 +592,6 @@ mod tests {
         let mut out = Writer::new();
         write(events, paths, &mut out).expect("canonical");
         out.finish()
-    }
-
-    /// The walk over a parsed text: what the walk in place must be equal to.
-    struct Listed(std::vec::IntoIter<Event<'static>>);
-
-    impl Listed {
-        fn of(value: &Value) -> Listed {
-            fn list(value: &Value, events: &mut Vec<Event<'static>>) {
-                match value {
-                    Value::Null => events.push(Event::Null),
-                    Value::Bool(flag) => events.push(Event::Bool(*flag)),
-                    Value::Number(number) => {
-                        events.push(Event::Number(Cow::Owned(number.to_string())))
-                    }
-                    Value::String(text) => events.push(Event::String(Cow::Owned(text.clone()))),
-                    Value::Array(items) => {
-                        events.push(Event::BeginArray);
-                        items.iter().for_each(|item| list(item, events));
-                        events.push(Event::EndArray);
-                    }
-                    Value::Object(members) => {
-                        events.push(Event::BeginObject);
-                        for (name, item) in members {
-                            events.push(Event::Name(Cow::Owned(name.clone())));
-                            list(item, events);
-                        }
-                        events.push(Event::EndObject);
-                    }
-                }
-            }
-            let mut events = Vec::new();
-            list(value, &mut events);
-            Listed(events.into_iter())
-        }
-    }
-
-    impl Events for Listed {
-        fn next(&mut self) -> Event<'_> {
-            self.0.next().unwrap_or(Event::End)
-        }
-
-        fn skip_value(&mut self) {
-            let mut depth = 0;
-            loop {
-                match self.next() {
-                    Event::BeginObject | Event::BeginArray => depth += 1,
-                    Event::EndObject | Event::EndArray => depth -= 1,
-                    _ => {}
-                }
-                if depth == 0 {
-                    return;
-                }
-            }
-        }
     }
 
     /// Any JSON that jsonb can hold: no zero character in strings.
@@ -699,16 +622,16 @@ mod tests {
                 let in_place = Jsonb::from_text(&value.to_string());
                 prop_assert_eq!(
                     canonical(&mut in_place.events(), None),
-                    canonical(&mut Listed::of(&value), None)
+                    canonical(&mut Listed::from(&value), None)
                 );
                 prop_assert_eq!(
                     canonical(&mut in_place.events(), Some(&paths)),
-                    canonical(&mut Listed::of(&value), Some(&paths))
+                    canonical(&mut Listed::from(&value), Some(&paths))
                 );
                 let tree = in_place.to_value("args").expect("not too deep");
                 prop_assert_eq!(
-                    canonical(&mut Listed::of(&tree), None),
-                    canonical(&mut Listed::of(&value), None)
+                    canonical(&mut Listed::from(&tree), None),
+                    canonical(&mut Listed::from(&value), None)
                 );
                 Ok(())
             })
@@ -725,11 +648,7 @@ mod tests {
             );
             let written = written.expect("a length").expect("not null") as u64;
             let value = Jsonb::from_text(text);
-            assert_eq!(
-                length_above(written - 1, &[Some(value)]),
-                Some(written),
-                "{text}"
-            );
+            assert_eq!(length_above(written - 1, &[Some(value)]), Some(written), "{text}");
             assert_eq!(length_above(written, &[Some(value), None]), None, "{text}");
             let bound = value.bytes() as u64 * super::LONGEST_PER_BYTE;
             assert!(bound >= written, "{text}: {bound}");
@@ -752,16 +671,8 @@ mod tests {
         let controls: String = (1..0x80u8).map(|c| format!("\\u{c:04x}")).collect();
         check(&format!("\"{controls}\""));
         check(&format!("{{\"{controls}\": \"\\\\ \\\" /\"}}"));
-        for text in [
-            "{}",
-            "[]",
-            "[[], {}]",
-            "null",
-            "true",
-            "false",
-            "\"\"",
-            "[null, true, false]",
-        ] {
+        for text in ["{}", "[]", "[[], {}]", "null", "true", "false", "\"\"", "[null, true, false]"]
+        {
             check(text);
         }
     }
@@ -817,10 +728,9 @@ mod tests {
     /// The vectors of the core crate, through SQL.
     #[pg_test]
     fn the_vectors_have_their_keys_in_the_server() {
-        let vectors: Vec<Value> = serde_json::from_str(include_str!(
-            "../../core/tests/core/vectors/unique_keys.json"
-        ))
-        .expect("vectors");
+        let vectors: Vec<Value> =
+            serde_json::from_str(include_str!("../../core/tests/core/vectors/unique_keys.json"))
+                .expect("vectors");
         assert!(vectors.len() >= 25);
         for vector in &vectors {
             let text = |name: &str| match &vector[name] {
@@ -842,12 +752,7 @@ mod tests {
                 )
                 .expect("a key")
             };
-            assert_eq!(
-                key(text("kind").expect("kind")),
-                text("unique_key"),
-                "{}",
-                vector["name"]
-            );
+            assert_eq!(key(text("kind").expect("kind")), text("unique_key"), "{}", vector["name"]);
             if vector["unique_opts"]["exclude_kind"] != json!(true) {
                 assert_ne!(
                     key("another_kind".into()),

@@ -162,11 +162,7 @@ unsafe impl GlobalAlloc for OrEnd {
 
 #[inline]
 fn or_end(memory: *mut u8, size: usize) -> *mut u8 {
-    if memory.is_null() {
-        without(size)
-    } else {
-        memory
-    }
+    if memory.is_null() { without(size) } else { memory }
 }
 
 /// There is no memory. Returns only where it may, or where there is no session to end.
@@ -201,10 +197,9 @@ pub fn end(size: Option<usize>) {
             errcode(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as c_int);
             errmsg(c"out of memory".as_ptr());
             match size {
-                Some(size) => errdetail(
-                    c"jobs asked for %zu bytes. The session ends.".as_ptr(),
-                    size,
-                ),
+                Some(size) => {
+                    errdetail(c"jobs asked for %zu bytes. The session ends.".as_ptr(), size)
+                }
                 None => errdetail(
                     c"There is no memory left to report the error. The session ends.".as_ptr(),
                 ),

@@ -18,10 +18,7 @@ pub struct Name {
 
 impl Name {
     pub const fn new(name: &'static CStr) -> Name {
-        Name {
-            name,
-            remembered: Remembered::nothing(),
-        }
+        Name { name, remembered: Remembered::nothing() }
     }
 
     pub fn as_str(&self) -> &'static str {

@@ -66,8 +66,7 @@ impl<'a, K: Hash + Eq, V> PageLookup<'a, K, V> {
             self.known.clear();
         }
         let (known, read) = (&mut self.known, &self.read);
-        self.table
-            .for_each_beside(row.tid(), self.seen, |row| known.extend(read(row)));
+        self.table.for_each_beside(row.tid(), self.seen, |row| known.extend(read(row)));
         // It may have moved to another page since it was found.
         let found = self.known.remove(key);
         found.or_else(|| (self.read)(&row).map(|(_, value)| value))

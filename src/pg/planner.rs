@@ -93,9 +93,7 @@ unsafe extern "C-unwind" fn plan_pinned(
         _ => &WITH_BITMAPS,
     };
     // SAFETY: as above.
-    guc::set_while(switches, || unsafe {
-        plan_as_before(query, text, options, any)
-    })
+    guc::set_while(switches, || unsafe { plan_as_before(query, text, options, any) })
 }
 
 unsafe fn plan_as_before(

@@ -45,10 +45,7 @@ impl Remembered {
 #[cold]
 fn listen() {
     MEMORY.store(1, Relaxed);
-    for cache in [
-        SysCacheIdentifier::RELNAMENSP,
-        SysCacheIdentifier::NAMESPACENAME,
-    ] {
+    for cache in [SysCacheIdentifier::RELNAMENSP, SysCacheIdentifier::NAMESPACENAME] {
         // SAFETY: once a session; the callback lives as long as the library, which is never
         // unloaded.
         unsafe { pg_sys::CacheRegisterSyscacheCallback(cache as i32, Some(forget), Datum::null()) };

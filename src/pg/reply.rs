@@ -78,10 +78,9 @@ impl Cell {
             Cell::Text(text) => (pg_sys::TEXTOID, text.into_datum()?),
             Cell::Json(text) => (pg_sys::JSONBOID, Jsonb::from_text(&text).datum()),
             Cell::Jsonb(value) => (pg_sys::JSONBOID, value.datum()),
-            Cell::Span(micros) => (
-                pg_sys::INTERVALOID,
-                time::interval_datum(Interval::of_micros(micros)),
-            ),
+            Cell::Span(micros) => {
+                (pg_sys::INTERVALOID, time::interval_datum(Interval::of_micros(micros)))
+            }
             Cell::State(state) => {
                 let label = label_of(of, state.as_str());
                 return (label != Datum::null()).then_some(Some(label));
@@ -232,12 +231,7 @@ impl Rows {
         // SAFETY: the descriptor is the call's.
         unsafe {
             let columns = versions::columns(self.desc).iter();
-            check(
-                self.desc,
-                columns
-                    .map(|column| column.atttypid)
-                    .eq(types.iter().copied()),
-            );
+            check(self.desc, columns.map(|column| column.atttypid).eq(types.iter().copied()));
         }
     }
 

@@ -70,10 +70,7 @@ struct Copied {
 }
 
 impl Copied {
-    const NONE: Copied = Copied {
-        error: null_mut(),
-        memory: null_mut(),
-    };
+    const NONE: Copied = Copied { error: null_mut(), memory: null_mut() };
 
     /// What `copy` makes in new memory.
     unsafe fn by(copy: impl FnOnce() -> *mut ErrorData) -> Copied {
@@ -134,8 +131,9 @@ pub fn renew() {
     CAUGHT_AT.set(null_mut());
 }
 
-/// The error that is raised next is about this parameter, which goes into its column name.
-pub fn name_column(sqlstate: PgSqlErrorCode, message: &str, column: &str) {
+/// The error that is raised next is about this parameter, which goes into its column name, or has
+/// an SQLSTATE of ours.
+pub fn complete(sqlstate: PgSqlErrorCode, own: Option<&CStr>, message: &str, column: Option<&str>) {
     // SAFETY: what is made here is what Postgres makes of a report.
     unsafe {
         forget();
@@ -145,13 +143,19 @@ pub fn name_column(sqlstate: PgSqlErrorCode, message: &str, column: &str) {
         };
         LATEST.set(Copied::by(|| {
             let error: *mut ErrorData = pg_sys::palloc0(size_of::<ErrorData>()).cast();
-            (*error).sqlerrcode = sqlstate as c_int;
+            (*error).sqlerrcode = own.map_or(sqlstate as c_int, packed);
             (*error).message = text(message);
-            (*error).column_name = text(column);
+            (*error).column_name = column.map_or(null_mut(), text);
             error
         }));
     }
     again();
+}
+
+/// An SQLSTATE as Postgres keeps it: six bits a character.
+fn packed(sqlstate: &CStr) -> c_int {
+    let bits = |(n, byte): (usize, &u8)| c_int::from((byte - b'0') & 0x3f) << (6 * n);
+    sqlstate.to_bytes().iter().enumerate().map(bits).sum()
 }
 
 /// An error that was caught is going to be raised again.

@@ -49,27 +49,23 @@ impl Row {
     /// A column that is bigint[] without nulls.
     pub fn bigs(&self, column: i32) -> Option<Vec<i64>> {
         // SAFETY: the column is bigint[].
-        self.datum(column)
-            .and_then(|datum| unsafe { Vec::<i64>::from_datum(datum, false) })
+        self.datum(column).and_then(|datum| unsafe { Vec::<i64>::from_datum(datum, false) })
     }
 
     pub fn bytes(&self, column: i32) -> Option<&[u8]> {
         // SAFETY: the column is bytea; it points into the row, or into the memory of the call.
-        self.datum(column)
-            .and_then(|datum| unsafe { <&[u8]>::from_datum(datum, false) })
+        self.datum(column).and_then(|datum| unsafe { <&[u8]>::from_datum(datum, false) })
     }
 
     /// A column that is text, in place where it can be.
     pub fn str(&self, column: i32) -> Option<&str> {
         // SAFETY: the column is text; it points into the row, or into the memory of the call.
-        self.datum(column)
-            .and_then(|datum| unsafe { <&str>::from_datum(datum, false) })
+        self.datum(column).and_then(|datum| unsafe { <&str>::from_datum(datum, false) })
     }
 
     pub fn text(&self, column: i32) -> Option<String> {
         // SAFETY: the column is text.
-        self.datum(column)
-            .and_then(|datum| unsafe { String::from_datum(datum, false) })
+        self.datum(column).and_then(|datum| unsafe { String::from_datum(datum, false) })
     }
 
     pub fn tid(&self) -> Tid {

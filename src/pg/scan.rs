@@ -178,11 +178,7 @@ impl Seen {
                 [snapshot.xmin, snapshot.xmax].map(|other| other != pg_sys::InvalidTransactionId)
             }
         };
-        Row {
-            slot,
-            is_in_progress: is_new || is_going,
-            is_new,
-        }
+        Row { slot, is_in_progress: is_new || is_going, is_new }
     }
 }
 
@@ -254,13 +250,7 @@ impl Scan<'_> {
             let mut scan_keys: Vec<pg_sys::ScanKeyData> = vec![std::mem::zeroed(); keys.len()];
             for (scan_key, key) in scan_keys.iter_mut().zip(keys) {
                 let function = Oid::from(key.function);
-                pg_sys::ScanKeyInit(
-                    scan_key,
-                    key.column,
-                    key.strategy as u16,
-                    function,
-                    key.value,
-                );
+                pg_sys::ScanKeyInit(scan_key, key.column, key.strategy as u16, function, key.value);
             }
             assert_eq!((*self.scan).numberOfKeys as usize, keys.len());
             pg_sys::index_rescan(
@@ -290,8 +280,7 @@ impl Scan<'_> {
         &mut self,
         sets: &mut impl Iterator<Item = &'k [Key; KEYS]>,
     ) -> Option<Row> {
-        self.next()
-            .or_else(|| sets.find_map(|keys| self.first(keys)))
+        self.next().or_else(|| sets.find_map(|keys| self.first(keys)))
     }
 
     /// Right after [`Scan::find`]: whether there is a row; `None` if the index has no entry either,

@@ -27,6 +27,18 @@ pub fn database() -> Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
+/// The number of the database in this server. A server that takes over has the same.
+pub fn database_number() -> i64 {
+    database().to_u32().into()
+}
+
+/// The number of this server. Its standbys have the same, one that a dump is restored into has
+/// another.
+pub fn system() -> i64 {
+    // SAFETY: reads what the server's control file says.
+    unsafe { pg_sys::GetSystemIdentifier() as i64 }
+}
+
 pub fn process() -> i32 {
     // SAFETY: set for the life of the process.
     unsafe { pg_sys::MyProcPid }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use jobs_core::interval::Interval;
 use jobs_core::key::Key;
 use jobs_core::state::State;
+use pgrx::datum::Uuid;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::{FromDatum, IntoDatum};
 
@@ -120,6 +121,7 @@ values! {
     i32: INT4OID, plain, plain_arg;
     i64: INT8OID, plain, plain_arg;
     Oid: OIDOID, plain, plain_arg;
+    Uuid: UUIDOID, plain, plain_arg;
     String: TEXTOID, plain, plain_arg;
     Vec<u8>: BYTEAOID, plain, plain_arg;
     Vec<i64>: INT8ARRAYOID, plain, plain_arg;
@@ -192,18 +194,12 @@ impl Plan {
 
     /// It may also be run where the extension is not in its place.
     pub const fn of_catalogs(self) -> Plan {
-        Plan {
-            is_of_catalogs: true,
-            ..self
-        }
+        Plan { is_of_catalogs: true, ..self }
     }
 
     /// It reads along an index of ranges of pages (BRIN).
     pub const fn of_ranges(self) -> Plan {
-        Plan {
-            options: planner::PINNED | planner::BITMAPS,
-            ..self
-        }
+        Plan { options: planner::PINNED | planner::BITMAPS, ..self }
     }
 
     /// Runs the statement and reads its rows. Values that `read` returns must not
@@ -234,10 +230,8 @@ impl Plan {
             extension::schema();
         }
         let mut values: Vec<Datum> = args.iter().map(|a| a.unwrap_or(Datum::null())).collect();
-        let nulls: Vec<c_char> = args
-            .iter()
-            .map(|a| if a.is_some() { b' ' } else { b'n' } as c_char)
-            .collect();
+        let nulls: Vec<c_char> =
+            args.iter().map(|a| if a.is_some() { b' ' } else { b'n' } as c_char).collect();
         // SAFETY: the SPI protocol; an error unwinds through here and Postgres
         // cleans up the connection when it rolls back.
         let run = || unsafe {
@@ -290,9 +284,7 @@ impl Plan {
         args: &[Arg],
         read: impl FnOnce(&Tuples) -> T,
     ) -> Option<T> {
-        self.run_as_of(snapshot, args, |rows| {
-            (!rows.is_empty()).then(|| read(rows))
-        })
+        self.run_as_of(snapshot, args, |rows| (!rows.is_empty()).then(|| read(rows)))
     }
 
     /// Runs the statement and reads the only column of its first row; `None`: there is no row, or
@@ -542,10 +534,7 @@ mod tests {
         let callers = || Spi::get_one::<String>("SHOW search_path").expect("path");
         Spi::run("SET search_path = evil, pg_catalog").expect("set");
         for _ in 0..2 {
-            assert_eq!(
-                SHOW.value::<String>(&[]).as_deref(),
-                Some("pg_catalog, pg_temp")
-            );
+            assert_eq!(SHOW.value::<String>(&[]).as_deref(), Some("pg_catalog, pg_temp"));
             assert_eq!(callers().as_deref(), Some("evil, pg_catalog"));
         }
         assert!(subxact::attempt(|| FAIL.execute(&[text("")])).is_err());

@@ -48,11 +48,7 @@ impl Drop for Reserve {
 
 fn kept() -> u32 {
     let (transaction, kept) = KEPT.get();
-    if transaction == versions::local_transaction() {
-        kept
-    } else {
-        0
-    }
+    if transaction == versions::local_transaction() { kept } else { 0 }
 }
 
 /// Runs `work` in a subtransaction; on an error everything it did is rolled back and the error
@@ -180,8 +176,8 @@ pub fn describe(error: &CaughtError) -> (PgSqlErrorCode, String) {
     match error {
         CaughtError::PostgresError(report)
         | CaughtError::ErrorReport(report)
-        | CaughtError::RustPanic {
-            ereport: report, ..
-        } => (report.sql_error_code(), report.message().to_string()),
+        | CaughtError::RustPanic { ereport: report, .. } => {
+            (report.sql_error_code(), report.message().to_string())
+        }
     }
 }

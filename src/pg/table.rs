@@ -217,11 +217,7 @@ impl Table {
             for (n, value) in values.iter().enumerate() {
                 (datums[n], nulls[n]) = (value.unwrap_or(Datum::null()), value.is_none());
             }
-            NewRow(pg_sys::heap_form_tuple(
-                desc,
-                datums.as_mut_ptr(),
-                nulls.as_mut_ptr(),
-            ))
+            NewRow(pg_sys::heap_form_tuple(desc, datums.as_mut_ptr(), nulls.as_mut_ptr()))
         }
     }
 
@@ -541,11 +537,7 @@ fn page(of: Tid) -> pg_sys::BlockNumber {
 
 /// The row that this session has just written.
 fn in_slot(slot: *mut pg_sys::TupleTableSlot) -> Row {
-    Row {
-        slot,
-        is_in_progress: false,
-        is_new: false,
-    }
+    Row { slot, is_in_progress: false, is_new: false }
 }
 
 /// The members of a list of the server's, in place: a call into Postgres takes longer than what it
@@ -553,9 +545,8 @@ fn in_slot(slot: *mut pg_sys::TupleTableSlot) -> Row {
 pub(super) unsafe fn members<'a>(list: *const pg_sys::List) -> &'a [pg_sys::ListCell] {
     // SAFETY: a list has as many cells as it says.
     unsafe {
-        list.as_ref().map_or(&[], |list| {
-            std::slice::from_raw_parts(list.elements, list.length as usize)
-        })
+        list.as_ref()
+            .map_or(&[], |list| std::slice::from_raw_parts(list.elements, list.length as usize))
     }
 }
 

@@ -98,11 +98,7 @@ pub fn read_datum(datum: Datum) -> Interval {
 }
 
 fn from_server(span: &pg_sys::Interval) -> Interval {
-    Interval {
-        months: span.month,
-        days: span.day,
-        micros: span.time,
-    }
+    Interval { months: span.month, days: span.day, micros: span.time }
 }
 
 /// A duration as the session prints it.
@@ -153,11 +149,7 @@ fn print(function: u32, value: Datum) -> String {
 }
 
 fn to_server(duration: Interval) -> pg_sys::Interval {
-    pg_sys::Interval {
-        time: duration.micros,
-        day: duration.days,
-        month: duration.months,
-    }
+    pg_sys::Interval { time: duration.micros, day: duration.days, month: duration.months }
 }
 
 /// Reads ISO 8601 and Postgres interval text with the server's own reader, whatever the session's
@@ -292,14 +284,9 @@ mod tests {
                 "{text}"
             );
         }
-        for text in [
-            "",
-            "soon",
-            "15 parsecs",
-            "1 minute 1 minute 1 x",
-            "\u{0}",
-            "99999999999 years",
-        ] {
+        for text in
+            ["", "soon", "15 parsecs", "1 minute 1 minute 1 x", "\u{0}", "99999999999 years"]
+        {
             assert!(super::read_interval(text).is_none(), "{text:?}");
         }
     }
@@ -316,20 +303,13 @@ mod tests {
 
     #[pg_test]
     fn durations_are_added_and_taken_away_without_an_error() {
-        let months_and_days = |months, days| Interval {
-            months,
-            days,
-            micros: 0,
-        };
+        let months_and_days = |months, days| Interval { months, days, micros: 0 };
         let at = |text| super::read_timestamp(text).expect(text);
         let from = at("2027-02-01Z");
         let day = 86_400_000_000;
         // 28 days less 29: not before it began.
         assert_eq!(super::add(from, months_and_days(1, -29)), from);
-        assert_eq!(
-            super::ago(at("2027-03-01Z"), months_and_days(1, -29)),
-            Some(at("2027-03-01Z"))
-        );
+        assert_eq!(super::ago(at("2027-03-01Z"), months_and_days(1, -29)), Some(at("2027-03-01Z")));
         assert_eq!(super::add(from, months_and_days(1, -27)), from + day);
         // The end of time.
         assert_eq!(super::add(from, months_and_days(i32::MAX, 0)), i64::MAX);
@@ -357,14 +337,7 @@ mod tests {
             .expect(text);
             assert_eq!(read, i64::from(cast), "{text}");
         }
-        for text in [
-            "",
-            "soon",
-            "infinity",
-            "2026-13-01",
-            "2026-02-30",
-            "294277-01-01",
-        ] {
+        for text in ["", "soon", "infinity", "2026-13-01", "2026-02-30", "294277-01-01"] {
             assert!(super::read_timestamp(text).is_none(), "{text:?}");
         }
     }

@@ -18,6 +18,12 @@ pub fn is_serializable() -> bool {
     unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
 }
 
+/// Whether parallel workers are at it, or may be.
+pub fn is_parallel() -> bool {
+    // SAFETY: reads the state of the transaction.
+    unsafe { pg_sys::IsInParallelMode() }
+}
+
 pub fn is_read_only() -> bool {
     // SAFETY: reads a variable.
     unsafe { pg_sys::XactReadOnly }
@@ -73,10 +79,7 @@ pub struct AtMost {
 
 impl AtMost {
     pub const fn new(times: u32) -> AtMost {
-        AtMost {
-            times,
-            done: Cell::new((0, 0)),
-        }
+        AtMost { times, done: Cell::new((0, 0)) }
     }
 
     /// Whether this transaction may do it once more.
@@ -94,10 +97,6 @@ impl AtMost {
 
     fn count(&self) -> u32 {
         let (last, done) = self.done.get();
-        if last == versions::local_transaction() {
-            done
-        } else {
-            0
-        }
+        if last == versions::local_transaction() { done } else { 0 }
     }
 }

@@ -12,11 +12,7 @@ impl Numbers {
     const ROOM: usize = 32;
 
     pub const fn new() -> Numbers {
-        Numbers {
-            numbers: [0; Numbers::ROOM],
-            count: 0,
-            more: false,
-        }
+        Numbers { numbers: [0; Numbers::ROOM], count: 0, more: false }
     }
 
     pub fn add(&mut self, number: u64) {
@@ -38,10 +34,7 @@ impl Numbers {
     }
 
     pub fn add_all(&mut self, others: &Numbers) {
-        others
-            .as_slice()
-            .iter()
-            .for_each(|number| self.add(*number));
+        others.as_slice().iter().for_each(|number| self.add(*number));
         self.more |= others.more;
     }
 
@@ -80,10 +73,7 @@ pub type Crowd = Filter<256>;
 
 impl<const WORDS: usize> Filter<WORDS> {
     pub const fn new() -> Self {
-        Filter {
-            words: [0; WORDS],
-            is_filled: false,
-        }
+        Filter { words: [0; WORDS], is_filled: false }
     }
 
     /// Adds a number. That is all that a job costs which becomes final.
@@ -144,11 +134,7 @@ impl Names {
     const ROOM: usize = 1000;
 
     pub const fn new() -> Names {
-        Names {
-            bytes: [0; Names::ROOM],
-            used: 0,
-            more: false,
-        }
+        Names { bytes: [0; Names::ROOM], used: 0, more: false }
     }
 
     pub fn add(&mut self, name: &str) {

@@ -24,6 +24,8 @@ pub enum Work {
     Available,
     /// Something may be due earlier than everything before.
     MayBeDue,
+    /// A limit holds jobs back that may be able to start by the commit.
+    Held,
 }
 
 /// What the transaction under way made for the worker: a [`Work`].
@@ -57,10 +59,7 @@ unsafe extern "C-unwind" fn on_transaction_end(
     _argument: *mut std::ffi::c_void,
 ) {
     use pg_sys::XactEvent::*;
-    let over = matches!(
-        event,
-        XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE
-    );
+    let over = matches!(event, XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE);
     if over {
         without_allocating(|| {
             fault::allocate(Fault::AllocateAtCommit);

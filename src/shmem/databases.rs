@@ -16,7 +16,7 @@ use crate::fault::{self, Fault};
 use crate::pg::server;
 
 /// Maintenance tasks, each of which notes its latest run here.
-pub const TASKS: usize = 7;
+pub const TASKS: usize = 8;
 
 /// Databases that can be woken; those beyond are visited in turn.
 const PLACES: usize = 256;
@@ -69,10 +69,7 @@ struct LastRun {
 
 impl LastRun {
     const fn never() -> LastRun {
-        LastRun {
-            at: AtomicI64::new(0),
-            duration: AtomicI64::new(0),
-        }
+        LastRun { at: AtomicI64::new(0), duration: AtomicI64::new(0) }
     }
 }
 
@@ -252,11 +249,8 @@ pub fn idle_runs() -> Vec<IdleRun> {
         at: place.idle_runs[task].at.load(Relaxed),
         duration: place.idle_runs[task].duration.load(Relaxed),
     };
-    let of_beyond = |beyond: &Beyond, task| IdleRun {
-        task,
-        at: beyond.visited_at.load(SeqCst),
-        duration: 0,
-    };
+    let of_beyond =
+        |beyond: &Beyond, task| IdleRun { task, at: beyond.visited_at.load(SeqCst), duration: 0 };
     let (place, beyond) = (own_place(), own_beyond());
     let runs = (0..TASKS).filter_map(|task| {
         let place = place.map(|place| of_place(place, task));
@@ -339,9 +333,7 @@ impl Place {
     /// It is not where there is one already: a launcher that was started anew does not know those
     /// of the last one.
     pub fn attend(&'static self) -> bool {
-        let nobody = self
-            .worker
-            .compare_exchange(0, server::latch(), SeqCst, SeqCst);
+        let nobody = self.worker.compare_exchange(0, server::latch(), SeqCst, SeqCst);
         if nobody.is_ok() {
             let place = pg_sys::Datum::from(std::ptr::from_ref(self).cast_mut());
             // SAFETY: places live as long as the server.
@@ -406,7 +398,7 @@ impl Place {
     /// What commits made since this was asked last.
     pub fn take_work(&self) -> Work {
         let work = self.work.swap(Work::Nothing as u8, SeqCst);
-        [Work::Nothing, Work::Available, Work::MayBeDue][work as usize]
+        [Work::Nothing, Work::Available, Work::MayBeDue, Work::Held][work as usize]
     }
 
     /// Leaves work to the next worker.

@@ -183,11 +183,8 @@ impl Floors {
 
     /// The priorities that have floors, ascending.
     pub fn priorities(&self) -> Vec<i16> {
-        let mut numbers: Vec<i16> = self
-            .lanes
-            .iter()
-            .filter_map(|known| known.number.try_into().ok())
-            .collect();
+        let mut numbers: Vec<i16> =
+            self.lanes.iter().filter_map(|known| known.number.try_into().ok()).collect();
         numbers.sort_unstable();
         numbers
     }
@@ -243,10 +240,7 @@ impl Floors {
         let now = time::now();
         let take_turn = |at| {
             let next = now + LOOK_AT_ALL_EVERY;
-            self.place
-                .look_at_all_at
-                .compare_exchange(at, next, SeqCst, SeqCst)
-                .is_ok()
+            self.place.look_at_all_at.compare_exchange(at, next, SeqCst, SeqCst).is_ok()
         };
         // The clock may have been put back.
         let later = if has_found { LATER } else { 0 };
@@ -263,10 +257,7 @@ impl Floors {
     }
 
     fn known(&self, lane: Lane) -> Option<Known> {
-        self.lanes
-            .iter()
-            .find(|known| known.number == lane.number())
-            .copied()
+        self.lanes.iter().find(|known| known.number == lane.number()).copied()
     }
 
     fn is_unchanged(&self) -> bool {
@@ -285,10 +276,7 @@ pub fn inserted(rows: Rows, lane: Lane, position: i64) {
         return;
     };
     let number = lane.number();
-    let floor = place
-        .lanes
-        .iter()
-        .find(|floor| floor.lane.load(SeqCst) == number);
+    let floor = place.lanes.iter().find(|floor| floor.lane.load(SeqCst) == number);
     if floor.is_some_and(|floor| floor.candidate.load(SeqCst) > position) {
         place.with_lock(|| {
             place.lowered.fetch_add(1, SeqCst);
@@ -308,9 +296,7 @@ fn places(key: u64) -> &'static [Place] {
 }
 
 fn find(key: u64) -> Option<&'static Place> {
-    places(key)
-        .iter()
-        .find(|place| place.key.load(SeqCst) == key)
+    places(key).iter().find(|place| place.key.load(SeqCst) == key)
 }
 
 /// Gives a queue the place of one that is not used any more.

@@ -42,10 +42,7 @@ pub struct FoundLeases {
 
 impl Leases {
     pub const fn unknown() -> Leases {
-        Leases {
-            none_before: AtomicI64::new(NEVER),
-            read_again_at: AtomicI64::new(i64::MIN),
-        }
+        Leases { none_before: AtomicI64::new(NEVER), read_again_at: AtomicI64::new(i64::MIN) }
     }
 
     pub fn forget(&self) {
@@ -108,10 +105,7 @@ pub fn read_with(read: impl FnOnce(&mut FoundLeases)) -> FoundLeases {
         leases.none_before.store(NEVER, SeqCst);
         fence(SeqCst);
     }
-    let mut found = FoundLeases {
-        first: NEVER,
-        has_stuck: false,
-    };
+    let mut found = FoundLeases { first: NEVER, has_stuck: false };
     read(&mut found);
     if let Some(leases) = leases {
         let now = time::now();
@@ -126,8 +120,5 @@ pub fn read_with(read: impl FnOnce(&mut FoundLeases)) -> FoundLeases {
 
 /// Only the worker keeps it up to date: `jobs.maintain()` reads the table whenever it is called.
 fn known() -> Option<&'static Leases> {
-    super::is_worker()
-        .then(databases::own_place)
-        .flatten()
-        .map(|place| &place.leases)
+    super::is_worker().then(databases::own_place).flatten().map(|place| &place.leases)
 }

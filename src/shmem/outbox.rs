@@ -17,10 +17,7 @@ pub struct Content {
 
 impl Content {
     pub const fn new() -> Content {
-        Content {
-            queues: Names::new(),
-            cancelled: Numbers::new(),
-        }
+        Content { queues: Names::new(), cancelled: Numbers::new() }
     }
 
     /// It is not known what: it may be anything.

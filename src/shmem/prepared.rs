@@ -58,16 +58,7 @@ unsafe extern "C-unwind" fn process(
         let is_ours = commits_prepared(statement) && databases::has_prepared();
         let next = BEFORE.get().copied().flatten();
         let next = next.unwrap_or(standard_ProcessUtility);
-        next(
-            statement,
-            text,
-            is_shared,
-            context,
-            params,
-            environment,
-            receiver,
-            completion,
-        );
+        next(statement, text, is_shared, context, params, environment, receiver, completion);
         if is_ours {
             commit::prepared_has_committed();
         }

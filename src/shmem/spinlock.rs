@@ -78,7 +78,6 @@ impl Lock {
     }
 
     fn change(&self, from: u8, to: u8) -> Result<u8, u8> {
-        self.0
-            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+        self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
     }
 }

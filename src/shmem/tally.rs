@@ -125,10 +125,7 @@ impl Known {
 
 impl Session {
     fn last_pair(&self) -> Pair {
-        Pair {
-            number: self.last as u32,
-            key: self.pairs[self.last].key(),
-        }
+        Pair { number: self.last as u32, key: self.pairs[self.last].key() }
     }
 
     fn pair(&mut self, queue: &str, kind: &str) -> Pair {
@@ -272,11 +269,7 @@ impl Tally {
     }
 
     fn pin(&mut self, known: &Known) {
-        let names = Names {
-            queue: &known.queue,
-            kind: &known.kind,
-            hash: known.hash,
-        };
+        let names = Names { queue: &known.queue, kind: &known.kind, hash: known.hash };
         self.entry = entries::pin(&names, i64::from(self.minute) * MINUTE);
     }
 }

@@ -13,10 +13,7 @@ pub struct Queue {
 
 impl Queue {
     pub fn named(name: &str) -> Queue {
-        Queue {
-            name: name.into(),
-            number: hash(('q', server::database().to_u32(), name)).max(1),
-        }
+        Queue { name: name.into(), number: hash(('q', server::database().to_u32(), name)).max(1) }
     }
 
     pub fn name(&self) -> &str {

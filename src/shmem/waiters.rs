@@ -194,9 +194,7 @@ impl Seat {
         };
         let words = self.words.iter().map(|word| word.load(SeqCst));
         match self.count.load(SeqCst) {
-            MANY => words
-                .zip(filter.words())
-                .any(|(word, bits)| word & bits != 0),
+            MANY => words.zip(filter.words()).any(|(word, bits)| word & bits != 0),
             count => words.take(count.into()).any(has),
         }
     }
@@ -246,10 +244,7 @@ impl Taken {
         let (mut words, mut count) = ([0; FEW], MANY);
         if things.len() <= FEW {
             count = things.len() as u8;
-            words
-                .iter_mut()
-                .zip(things)
-                .for_each(|(word, thing)| *word = thing);
+            words.iter_mut().zip(things).for_each(|(word, thing)| *word = thing);
         } else {
             let mut filter = Filter::new();
             things.for_each(|thing| filter.add(thing));

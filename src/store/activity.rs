@@ -13,9 +13,7 @@ pub const UNATTENDED: i64 = 300_000_000;
 
 /// When somebody fetched from a queue last, as the calling statement sees it.
 pub fn last_fetched(queue: &Queue) -> Option<i64> {
-    noted_or(queue, || {
-        fetched_by_jobs(Snapshot::Callers, &[queue.name()]).remove(queue.name())
-    })
+    noted_or(queue, || fetched_by_jobs(Snapshot::Callers, &[queue.name()]).remove(queue.name()))
 }
 
 /// When somebody fetched from a queue last. Where that is not known (the library is not preloaded,
@@ -80,9 +78,7 @@ fn fetched_by_jobs(snapshot: Snapshot, queues: &[&str]) -> HashMap<String, i64> 
 /// Those of these queues of which somebody who may fetch has a job, and its lease has not run out.
 fn at_work(snapshot: Snapshot, queues: &[&str], now: i64) -> HashSet<String> {
     AT_WORK.run_as_of(snapshot, &[texts(queues), big(now)], |rows| {
-        (0..rows.len())
-            .filter_map(|row| rows.get(row, "queue"))
-            .collect()
+        (0..rows.len()).filter_map(|row| rows.get(row, "queue")).collect()
     })
 }
 

@@ -61,10 +61,7 @@ pub(super) fn are_set() -> bool {
 }
 
 fn bound(queue: &Queue) -> Option<i64> {
-    are_set()
-        .then(|| queue.settings_now().max_waiting)
-        .flatten()
-        .map(i64::from)
+    are_set().then(|| queue.settings_now().max_waiting).flatten().map(i64::from)
 }
 
 /// A job was put into `ready` or `scheduled`, and is in the floors.
@@ -128,10 +125,7 @@ fn count(queue: &Queue, bound: i64) -> i64 {
         };
         REMEMBERED.with_borrow_mut(|remembered| {
             if remembered.since != since {
-                *remembered = Remembered {
-                    since,
-                    ..Remembered::default()
-                };
+                *remembered = Remembered { since, ..Remembered::default() };
             }
             remembered.queues.insert(queue.name().to_string(), counted);
         });

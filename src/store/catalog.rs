@@ -13,10 +13,7 @@ pub struct Extension {
 /// `None` if the database does not have it.
 pub fn find() -> Option<Extension> {
     let extension = |rows: &Tuples| {
-        Some(Extension {
-            oid: rows.get(0, "oid")?,
-            owner: rows.get(0, "extowner")?,
-        })
+        Some(Extension { oid: rows.get(0, "oid")?, owner: rows.get(0, "extowner")? })
     };
     FIND.first(&[], extension).flatten()
 }
@@ -33,9 +30,7 @@ plans! {
 /// other modules, and what is logged, stay: who set them means this session, too. A transaction's
 /// own are none.
 pub fn settings_of_database() -> Vec<(String, String)> {
-    SETTINGS.list(&[], |rows, row| {
-        Some((rows.get(row, "name")?, rows.get(row, "setting")?))
-    })
+    SETTINGS.list(&[], |rows, row| Some((rows.get(row, "name")?, rows.get(row, "setting")?)))
 }
 
 plans! {

@@ -68,18 +68,14 @@ pub fn cut_jobs(after_id: i64, limit: i64) -> Page {
             notes::returned(*key, *id, time::now());
         }
     }
-    Page {
-        last,
-        cut: cut.len(),
-    }
+    Page { last, cut: cut.len() }
 }
 
 /// Cuts times ahead of the clock in all tables but those of jobs and schedules, up to `limit` of
 /// each. Returns how many in all, and whether there may be more.
 pub fn cut_others(limit: i64) -> (usize, bool) {
-    let failed = CUT_ERRORS.list(&[big(limit)], |rows, row| {
-        Some(rows.get(row, "job_id").zip(rows.get(row, "by")))
-    });
+    let failed = CUT_ERRORS
+        .list(&[big(limit)], |rows, row| Some(rows.get(row, "job_id").zip(rows.get(row, "by"))));
     for (id, by) in failed.iter().flatten() {
         retry_earlier(*id, *by);
     }
@@ -98,13 +94,7 @@ pub fn cut_others(limit: i64) -> (usize, bool) {
         config_cache::changed();
     }
     cut += queues;
-    let small = [
-        &CUT_WORKERS,
-        &CUT_COMMANDS,
-        &CUT_PAUSE,
-        &CUT_TASKS,
-        &CUT_COUNTS,
-    ];
+    let small = [&CUT_WORKERS, &CUT_COMMANDS, &CUT_PAUSE, &CUT_TASKS, &CUT_COUNTS];
     cut += small.map(|plan| plan.execute(&[])).iter().sum::<usize>();
     (cut, more)
 }

@@ -8,6 +8,7 @@ use pgrx::pg_sys::Oid;
 use super::columns::{list, parameters, record, set};
 use super::spi::{Arg, Snapshot, Tuples, Value, big, plans, text};
 use super::types::*;
+use super::{cells, rules};
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::name::Name;
 
@@ -136,11 +137,13 @@ pub fn some(what: Rare, seen: Snapshot) -> bool {
 }
 
 /// The tables whose changes make what was read before stale.
-pub fn tables() -> [Oid; 3] {
+pub fn tables() -> [Oid; 7] {
     static KIND: Name = Name::new(c"kind");
     static QUEUE: Name = Name::new(c"queue");
     static COMMAND: Name = Name::new(c"worker_command");
-    [&KIND, &QUEUE, &COMMAND].map(Name::oid)
+    let [cell, placement] = cells::tables();
+    let [limit, key] = rules::tables();
+    [&KIND, &QUEUE, &COMMAND, cell, placement, limit, key].map(Name::oid)
 }
 
 /// Writes the defaults of a kind. Waits for a concurrent change of them. Returns true if they are
@@ -257,19 +260,15 @@ mod tests {
     fn the_view_shows_queues_that_are_paused_or_have_a_setting() {
         let sql =
             "SELECT strpos(replace(pg_get_viewdef('jobs.queues'::regclass), 's.', ''), $1) > 0";
-        assert_eq!(
-            Spi::get_one_with_args(sql, &[is_set().into()]),
-            Ok(Some(true))
-        );
+        assert_eq!(Spi::get_one_with_args(sql, &[is_set().into()]), Ok(Some(true)));
     }
 
     #[pg_test]
     fn every_column_of_kinds_and_queues_is_known() {
         let pause = ["paused_at", "paused_by", "pause_reason", "resumed_at"];
-        for (table, set, others) in [
-            ("kind", Kind::SET, &[][..]),
-            ("queue", QueueSettings::SET, &pause),
-        ] {
+        for (table, set, others) in
+            [("kind", Kind::SET, &[][..]), ("queue", QueueSettings::SET, &pause)]
+        {
             let sql = format!(
                 "SELECT string_agg(attname, ', ' ORDER BY attname) FROM pg_attribute
                   WHERE attrelid = 'jobs.{table}'::regclass AND attnum > 0"

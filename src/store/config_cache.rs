@@ -1,5 +1,5 @@
-//! What operators say of kinds, queues and workers, as this session remembers it: every insert and
-//! every fetch asks, and hardly ever has anything changed.
+//! What operators say of kinds, queues, limits, workers and cells, as this session remembers it:
+//! every insert and every fetch asks, and hardly ever has anything changed.
 //!
 //! The commit of a change tells every session, before its locks are released. What was read before
 //! is of no use then.
@@ -14,8 +14,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::cells::{self, Here};
 use super::config::{self, Kind, QueueSettings, Rare};
 use super::queue::Queue;
+use super::rules::{self, Rule};
 use super::spi::Snapshot;
 use super::workers::{self, Command};
 use crate::pg::{invalidation, transaction, versions};
@@ -38,6 +40,9 @@ struct Known {
     commands: Option<Rc<HashMap<String, Command>>>,
     /// By [`Rare`].
     some: [Option<bool>; 2],
+    /// The cell that this database is, if it has a number.
+    here: Option<Option<Rc<Here>>>,
+    rules: Option<Rc<Vec<Rule>>>,
 }
 
 thread_local! {
@@ -93,6 +98,31 @@ pub fn some(what: Rare) -> bool {
         |known| known.some[what as usize],
         || config::some(what, Snapshot::Latest),
         |known, some| known.some[what as usize] = Some(some),
+    )
+}
+
+/// The limits that hold now, by name.
+pub fn rules() -> Rc<Vec<Rule>> {
+    look_up(
+        Snapshot::Latest,
+        |known| known.rules.clone(),
+        || Rc::new(rules::all(Snapshot::Latest)),
+        |known, rules| known.rules = Some(rules),
+    )
+}
+
+/// The cell that this database is now; `None`: it has no number.
+pub fn here() -> Option<Rc<Here>> {
+    // No parallel worker gets a snapshot of its own, and none writes.
+    let seen = match transaction::is_parallel() {
+        true => Snapshot::Own,
+        false => Snapshot::Latest,
+    };
+    look_up(
+        seen,
+        |known| known.here.clone(),
+        || cells::here(seen).map(Rc::new),
+        |known, here| known.here = Some(here),
     )
 }
 

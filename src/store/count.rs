@@ -69,8 +69,7 @@ pub enum Position {
 impl StateTable {
     /// Whether it is too long to be counted whenever somebody asks.
     pub fn is_long(&self, snapshot: Snapshot) -> bool {
-        self.is_long
-            .run_as_of(snapshot, &[big(SHORT)], |rows| !rows.is_empty())
+        self.is_long.run_as_of(snapshot, &[big(SHORT)], |rows| !rows.is_empty())
     }
 
     /// Counts all of it, or the first so many rows, as the calling statement sees it.
@@ -119,9 +118,7 @@ impl StateTable {
                     )
                 }
                 Position::Job(_) => {
-                    let last = (0..found.len())
-                        .filter_map(|row| found.get(row, "last"))
-                        .max();
+                    let last = (0..found.len()).filter_map(|row| found.get(row, "last")).max();
                     Position::Job(last?)
                 }
             })
@@ -129,9 +126,7 @@ impl StateTable {
     }
 
     pub fn kept(&self, snapshot: Snapshot) -> Option<KeptCounts> {
-        KEPT.first_as_of(snapshot, &[text(self.name)], |rows| {
-            KeptCounts::read(rows, 0)
-        })
+        KEPT.first_as_of(snapshot, &[text(self.name)], |rows| KeptCounts::read(rows, 0))
     }
 
     /// Rows inserted and deleted so far, by the server's statistics.
@@ -185,14 +180,10 @@ impl StateTable {
         let mut columns = vec![column(TEXT, &rows, |(queue, _)| text(queue))];
         for state in self.states {
             let count = |counts: &BTreeMap<&str, i64>| counts.get(state.as_str()).copied();
-            columns.push(column(INT8, &rows, |(_, counts)| {
-                count(counts).and_then(big)
-            }));
+            columns.push(column(INT8, &rows, |(_, counts)| count(counts).and_then(big)));
             if *state == State::Available {
                 let oldest = |queue| oldest.get(queue).copied();
-                columns.push(column(AT, &rows, |(queue, _)| {
-                    oldest(**queue).and_then(big)
-                }));
+                columns.push(column(AT, &rows, |(queue, _)| oldest(**queue).and_then(big)));
             }
         }
         self.keep_queues.execute(&columns);

@@ -29,9 +29,8 @@ pub fn queues_with_due(
 }
 
 fn queues_by_statement(now: i64, most: usize, after: &mut String) -> Vec<(String, i64)> {
-    let queues = QUEUES_WITH_DUE.list(&[big(now), text(after)], |rows, row| {
-        Some((rows.get(row, "queue")?, i64::MIN))
-    });
+    let queues = QUEUES_WITH_DUE
+        .list(&[big(now), text(after)], |rows, row| Some((rows.get(row, "queue")?, i64::MIN)));
     // No more of them than `most` have their turn now: the next ones are first the next time.
     if let Some((last, _)) = queues.iter().take(most).next_back() {
         after.clone_from(last);
@@ -54,21 +53,18 @@ pub fn scheduled(queue: &Queue, now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
 pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
     // Planned while hardly any job expires, the statements read all that waits.
     let is_due = |first: &Plan| first.value(&[]).is_some_and(|at: i64| at <= now);
-    [
-        (&EXPIRE_READY, &NEXT_READY_EXPIRES),
-        (&EXPIRE_SCHEDULED, &NEXT_SCHEDULED_EXPIRES),
-    ]
-    .into_iter()
-    .filter(|(_, first)| is_due(first))
-    .fold(0, |expired, (plan, _)| {
-        let left = big(limit - expired as i64);
-        let gone = plan.values(&[big(now), left, bigs(but), Some(details)]);
-        let count = gone.len();
-        effects::expired(&gone, now);
-        let finalized = gone.into_iter().map(|id| (id, now));
-        retention::keep(finalized, State::Discarded);
-        expired + count
-    })
+    [(&EXPIRE_READY, &NEXT_READY_EXPIRES), (&EXPIRE_SCHEDULED, &NEXT_SCHEDULED_EXPIRES)]
+        .into_iter()
+        .filter(|(_, first)| is_due(first))
+        .fold(0, |expired, (plan, _)| {
+            let left = big(limit - expired as i64);
+            let gone = plan.values(&[big(now), left, bigs(but), Some(details)]);
+            let count = gone.len();
+            effects::expired(&gone, now);
+            let finalized = gone.into_iter().map(|id| (id, now));
+            retention::keep(finalized, State::Discarded);
+            expired + count
+        })
 }
 
 /// Those jobs, but not these.
@@ -109,14 +105,11 @@ pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
     let mut expired: Vec<Lease> = plan.rows(&[big(now), big(limit), whose]);
     let noted = noted_ends(&expired);
     for lease in &mut expired {
-        lease.lease_expires_at = noted
-            .get(&lease.job_id)
-            .copied()
-            .unwrap_or(lease.lease_expires_at);
+        lease.lease_expires_at =
+            noted.get(&lease.job_id).copied().unwrap_or(lease.lease_expires_at);
     }
-    let (over, go_on): (Vec<_>, Vec<_>) = expired
-        .iter()
-        .partition(|lease| lease.lease_expires_at <= now);
+    let (over, go_on): (Vec<_>, Vec<_>) =
+        expired.iter().partition(|lease| lease.lease_expires_at <= now);
     renew(&go_on);
     over.into_iter().map(Lease::expired).collect()
 }
@@ -173,9 +166,7 @@ fn renew(leases: &[&Lease]) {
         column(INT8, leases, |lease| big(lease.job_id)),
         column(AT, leases, |lease| big(lease.lease_expires_at)),
     ]);
-    leases
-        .iter()
-        .for_each(|lease| leases::noted(lease.lease_expires_at));
+    leases.iter().for_each(|lease| leases::noted(lease.lease_expires_at));
 }
 
 /// When something will be due next for maintenance, but for final jobs, after a pass that looked at
@@ -274,7 +265,7 @@ plans! {
     EXPIRED_SCHEDULED(AT, INT8, INT8S) => select_expired("job_id", "jobs.scheduled");
     EXPIRE_READY(AT, INT8, INT8S, JSONB) => discard_expired("jobs.ready", "scheduled_at");
     EXPIRE_SCHEDULED(AT, INT8, INT8S, JSONB) =>
-        discard_expired("jobs.scheduled", "NULLIF(due_at, 'infinity')");
+        discard_expired("jobs.scheduled", "COALESCE((to_jsonb(scheduled) ->> 'scheduled_at')::timestamptz, NULLIF(due_at, 'infinity'))");
     EXPIRED_LEASES(AT, INT8, INT8S) => select_leases("<> ALL ($3)");
     EXPIRED_LEASES_OF(AT, INT8, INT8S) => select_leases("= ANY ($3)");
     NOTED_ENDS(INT8S, INT8S, ATS) =

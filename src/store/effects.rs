@@ -26,12 +26,13 @@ use jobs_core::state::State;
 
 use super::fetch::{Fetch, Room, Started};
 use super::finish::Ended;
+use super::held::OnInsert;
 use super::history::{self, Over};
 use super::job::NewJob;
 use super::moves::{Move, To};
 use super::prune::Old;
 use super::queue::Queue;
-use super::{bounds, lanes, limits, notes, reap};
+use super::{bounds, lanes, limits, notes, permits, reap};
 use crate::pg::time;
 use crate::shmem::commit::{self, Work};
 use crate::shmem::{announce, leases};
@@ -98,20 +99,15 @@ fn finished<'a>(jobs: impl Iterator<Item = Over<'a>> + Clone, event: Event) {
     history::over(jobs, event);
 }
 
-pub(super) fn inserted(jobs: &[(i64, &NewJob)]) {
+pub(super) fn inserted(jobs: &[(i64, &NewJob)], held: &OnInsert) {
     history::inserted(jobs);
-    let spot = |id: i64, job: &NewJob| match job.state {
-        State::Available => Spot::Ready {
-            priority: job.common.priority,
-            seq: id,
-        },
-        _ => Spot::Scheduled {
-            due_at: job.due_at(),
-        },
+    let spot = |n: usize, id: i64, job: &NewJob| match job.state {
+        State::Available if held.is_held(n) => Spot::Scheduled { due_at: i64::MAX },
+        State::Available => Spot::Ready { priority: job.common.priority, seq: id },
+        _ => Spot::Scheduled { due_at: job.due_at() },
     };
-    let spots = jobs
-        .iter()
-        .map(|(id, job)| (&job.common.queue, spot(*id, job)));
+    let jobs_in_order = jobs.iter().enumerate();
+    let spots = jobs_in_order.map(|(n, (id, job))| (&job.common.queue, spot(n, *id, job)));
     arrived(spots, Told::All);
     let is_never_due = |(_, job): &(i64, &NewJob)| {
         job.state == State::Available && job.common.expires_at.is_none()
@@ -137,9 +133,7 @@ pub(super) fn started(queue: &Queue, fetch: &Fetch, room: &Room, jobs: &[Started
     if jobs.len() < room.promoted {
         announce::available(queue);
     }
-    let held = jobs
-        .iter()
-        .filter_map(|one| Some((one.id, one.hold_ends_at?)));
+    let held = jobs.iter().filter_map(|one| Some((one.id, one.hold_ends_at?)));
     notes::release_holds(&held.collect::<Vec<_>>());
     if let Some(first) = jobs.iter().map(|one| one.lease_ends_at).min() {
         leases::noted(first);
@@ -158,13 +152,11 @@ pub(super) fn ended(ended: &Ended) {
     for queue in limits::free(&ended.slots) {
         announce::available(&queue);
     }
+    permits::free(&ended.permits);
     if ended.completed.is_empty() {
         return;
     }
-    finished(
-        ended.completed.iter().map(|one| one.over()),
-        Event::Completed,
-    );
+    finished(ended.completed.iter().map(|one| one.over()), Event::Completed);
     let held = ended.completed.iter().filter_map(|one| {
         let ends_at = one.hold_ends_at.filter(|at| *at > one.ended_at)?;
         Some((one.id, ends_at))
@@ -177,10 +169,9 @@ pub(super) fn ended(ended: &Ended) {
 pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
     let failed = moves.iter().filter(|one| one.has_failed);
     history::over(failed.map(|one| one.over(at)), Event::Failed);
-    for (state, event) in [
-        (State::Discarded, Event::Discarded),
-        (State::Cancelled, Event::Cancelled),
-    ] {
+    for (state, event) in
+        [(State::Discarded, Event::Discarded), (State::Cancelled, Event::Cancelled)]
+    {
         let are_so = moves.iter().filter(|one| one.to == To::Finished(state));
         // The failed attempt has counted its time.
         let over = are_so.map(|one| Over {
@@ -204,11 +195,7 @@ pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
 
 /// Jobs that waited were discarded: they did not start in time.
 pub(super) fn expired(ids: &[i64], now: i64) {
-    let over = ids.iter().map(|id| Over {
-        id: *id,
-        ended_at: now,
-        ..Over::default()
-    });
+    let over = ids.iter().map(|id| Over { id: *id, ended_at: now, ..Over::default() });
     finished(over, Event::Discarded);
 }
 

@@ -29,10 +29,7 @@ pub(super) fn records(ids: &[i64]) {
     if ids.is_empty() {
         return;
     }
-    for (plan, shape) in [
-        (&ERASE_ERRORS, &shapes::ERROR),
-        (&ERASE_ANSWERS, &shapes::ANSWER),
-    ] {
+    for (plan, shape) in [(&ERASE_ERRORS, &shapes::ERROR), (&ERASE_ANSWERS, &shapes::ANSWER)] {
         if !direct::is_empty(shape) {
             plan.execute(&[bigs(ids)]);
         }

@@ -10,7 +10,7 @@ use super::place::JOINED_TO_ITS_ROW;
 use super::queue::Queue;
 use super::spi::{Row, Snapshot, Value, big, plans, rows};
 use super::types::*;
-use super::{activity, workers};
+use super::{activity, permits, workers};
 
 /// More jobs in front of a job are not counted.
 pub const MOST_IN_FRONT: i64 = 10_000;
@@ -76,6 +76,24 @@ rows! {
         pub free_at: Option<i64>,
     }
 
+    /// The limit by key that holds the job back.
+    pub struct HeldBy {
+        pub name: String,
+        /// `None`: it has no keys, or the caller may not see them.
+        pub key: Option<String>,
+        pub concurrency: Option<i32>,
+        pub rate: Option<i32>,
+        pub rate_period: Option<i64>,
+        pub paused_at: Option<i64>,
+        pub paused_by: Option<String>,
+        pub pause_reason: Option<String>,
+        /// How many jobs run under it with this key, and the first of them.
+        pub taken: i64,
+        pub running: Vec<i64>,
+        /// When the next job may start.
+        pub free_at: Option<i64>,
+    }
+
     /// How many jobs a fetch takes before it, and the first of them.
     #[derive(Default)]
     pub struct InFront {
@@ -89,6 +107,7 @@ pub struct Waiting {
     /// Whether a fetch could take it now, if nothing else were in the way.
     pub is_due: bool,
     pub limits: Limits,
+    pub held_by: Option<HeldBy>,
     /// Whether nobody has fetched from the queue lately.
     pub is_left: bool,
     pub fetched_at: Option<i64>,
@@ -112,16 +131,11 @@ pub fn facts(id: i64, now: i64, sees_payload: bool) -> Option<Facts> {
         let is_running = job.state == State::Running;
         (job, is_running.then(|| Lease::read(rows, 0)))
     })?;
-    let waiting = job.waits.then(|| waiting(&job, now));
-    Some(Facts {
-        now,
-        job,
-        lease,
-        waiting,
-    })
+    let waiting = job.waits.then(|| waiting(&job, now, sees_payload));
+    Some(Facts { now, job, lease, waiting })
 }
 
-fn waiting(job: &Job, now: i64) -> Waiting {
+fn waiting(job: &Job, now: i64, sees_payload: bool) -> Waiting {
     let queue = &Queue::named(&job.queue);
     let is_due = match job.state {
         State::Available => true,
@@ -135,6 +149,9 @@ fn waiting(job: &Job, now: i64) -> Waiting {
         .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.commanded_at));
     let seen = Snapshot::Callers;
     let limits = QUEUE.first_as_of(seen, &[queue.arg(), big(now)], |rows| Limits::read(rows, 0));
+    let args = [big(job.id), big(now), Some(Datum::from(sees_payload))];
+    let held_by = || HELD_BY.first_as_of(seen, &args, |rows| HeldBy::read(rows, 0));
+    let held_by = permits::are_here().then(held_by).flatten();
     let in_front = || {
         let args = [big(job.id), big(now)];
         IN_FRONT.first_as_of(seen, &args, |rows| InFront::read(rows, 0))
@@ -146,7 +163,8 @@ fn waiting(job: &Job, now: i64) -> Waiting {
         fetched_at,
         quiet: quiet.map(|quiet| quiet.names),
         passed_over_at: activity::passes_over(queue, &job.kind, now),
-        in_front: is_due.then(in_front).flatten().unwrap_or_default(),
+        in_front: is_due.then(in_front).filter(|_| held_by.is_none()).flatten().unwrap_or_default(),
+        held_by,
     }
 }
 
@@ -159,7 +177,7 @@ plans! {
              SELECT j.id, j.kind, COALESCE(r.queue, j.queue) AS queue, j.max_attempts, j.expires_at,
                     CASE WHEN r.job_id IS NOT NULL THEN 'running' ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
                     COALESCE(r.attempt, s.attempt, f.attempt, 0) AS attempt,
-                    CASE WHEN s.state = 'pending' THEN j.scheduled_at ELSE s.due_at END AS due_at,
+                    CASE WHEN s.due_at = 'infinity' THEN j.scheduled_at ELSE s.due_at END AS due_at,
                     COALESCE(r.worker, f.worker, '') AS worker, r.attempted_at, r.lease_expires_at, r.deadline_at, r.cancel_requested_at,
                     COALESCE(r.cancel_reason, f.cancel_reason) AS cancel_reason, CASE WHEN $3 THEN r.progress::text END AS progress, f.finalized_at,
                     (SELECT w.last_seen_at FROM jobs.workers w WHERE w.worker = r.worker AND w.status = 'lost') AS worker_lost_at,
@@ -174,6 +192,20 @@ plans! {
                 (SELECT LEAST(s.free_at, {latest_start}) FROM jobs.queue_start s WHERE s.queue = q.queue ORDER BY s.free_at LIMIT 1) AS free_at
            FROM jobs.queue q WHERE q.queue = $1",
         latest_start = latest_start("$2", "q.rate_period");
+    HELD_BY(INT8, AT, BOOL) =
+        "SELECT l.*, (SELECT count(*) FROM jobs.permit p WHERE p.gate = l.gate) AS taken,
+                ARRAY(SELECT p.job_id FROM jobs.permit p WHERE p.gate = l.gate ORDER BY p.n LIMIT 10) AS running,
+                (SELECT t.at + l.period FROM jobs.limit_start t WHERE t.gate = l.gate ORDER BY t.n DESC OFFSET l.rate - 1 LIMIT 1) AS free_at
+           FROM (SELECT s.gate, s.limit_name AS name, CASE WHEN $3 THEN s.limit_key::text END AS key,
+                        CASE WHEN k.is_override THEN k.concurrency ELSE r.concurrency END AS concurrency,
+                        CASE WHEN k.is_override THEN k.rate ELSE r.rate END AS rate,
+                        CASE WHEN k.is_override THEN k.rate_period ELSE r.rate_period END AS period,
+                        (extract(epoch FROM CASE WHEN k.is_override THEN k.rate_period ELSE r.rate_period END) * 1000000)::bigint AS rate_period,
+                        COALESCE(r.paused_at, k.paused_at) AS paused_at,
+                        CASE WHEN r.paused_at IS NULL THEN k.paused_by ELSE r.paused_by END AS paused_by,
+                        CASE WHEN r.paused_at IS NULL THEN k.pause_reason ELSE r.pause_reason END AS pause_reason
+                   FROM jobs.scheduled s LEFT JOIN jobs.limit_rule r ON r.name = s.limit_name LEFT JOIN jobs.limit_key_rule k ON k.gate = s.gate
+                  WHERE s.job_id = $1 AND s.gate IS NOT NULL) l";
     // The jobs of ready before this one, and of those that are due the ones that the next fetch
     // puts before it; a fetch makes 1000 of them available. Lower priorities and its own are read
     // apart: where rows are compared, (priority, seq) < .., the scan goes on to the lane's end.

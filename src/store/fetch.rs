@@ -1,16 +1,22 @@
 //! Starting attempts: out of `ready`, into `running`.
 
+use std::collections::HashMap;
+
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::{Datum, Oid};
 
 use super::columns::columns;
+use super::config_cache;
 use super::count::waits_since;
-use super::direct;
+use super::direct::{self, shapes};
 use super::effects::{self, Told};
+use super::held::{self, Held};
+use super::permits::{self, Permit};
 use super::queue::Queue;
-use super::spi::{Value, big, bigs, plans, text, texts};
+use super::rules::Rule;
+use super::spi::{Arg, Plan, Value, big, bigs, column, plans, rows, text, texts};
 use super::types::*;
-use crate::pg::{jsonb, time};
+use crate::pg::{jsonb, lock, time};
 use crate::settings::LONGEST_ROW;
 use crate::shmem::tally::{self, Pair};
 
@@ -82,12 +88,94 @@ pub(super) struct Started {
     pub lease_ends_at: i64,
 }
 
-/// Starts attempts at up to as many jobs of a queue as there are tokens; how many.
-pub fn start(queue: &Queue, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> usize {
-    let started = direct::fetch::start(queue, fetch, tokens, room, emit)
-        .unwrap_or_else(|| start_by_statement(queue, fetch, tokens, room, emit));
+/// How many attempts a fetch has started, and how many jobs it has left to their limits instead.
+#[derive(Default)]
+pub struct Began {
+    pub started: usize,
+    pub held: usize,
+}
+
+/// Starts attempts at up to as many jobs of a queue as there are tokens.
+pub fn start(queue: &Queue, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Emit) -> Began {
+    // Who changes limits waits for those who have this lock, so they do not change from here on.
+    lock::to_write(shapes::RUNNING.name.oid());
+    let rules = config_cache::rules();
+    let limits = Limits { rules: &rules, queue, now: fetch.now };
+    let limits = rules.iter().any(|rule| rule.covers_queue(queue.name())).then_some(limits);
+    let (started, held) = direct::fetch::start(queue, fetch, tokens, room, limits.as_ref(), emit)
+        .unwrap_or_else(|| match limits {
+            None => (start_by_statement(queue, fetch, tokens, room, emit), 0),
+            Some(limits) => start_with_permits(&limits, fetch, tokens, room, emit),
+        });
     effects::started(queue, fetch, room, &started);
-    started.len()
+    Began { started: started.len(), held }
+}
+
+/// The limits by key of a queue, for a fetch.
+pub struct Limits<'a> {
+    pub rules: &'a [Rule],
+    pub queue: &'a Queue,
+    pub now: i64,
+}
+
+rows! {
+    /// A job that was taken out of its lane.
+    pub struct Picked {
+        pub seq: i64,
+        pub job_id: i64,
+        pub scheduled_at: Option<i64>,
+        pub available_at: Option<i64>,
+        pub attempt: i32,
+        pub priority: i16,
+        /// The gate that it counts for in its lane.
+        pub gate: Option<i64>,
+    }
+}
+
+impl Limits<'_> {
+    /// Keeps those of the jobs that may start, with their permits, and has the others held.
+    pub fn admit(&self, picked: Vec<Picked>) -> (Vec<(Picked, Permit)>, usize) {
+        let ids: Vec<i64> = picked.iter().map(|one| one.job_id).collect();
+        let covered = permits::covered(self.rules, self.queue, &ids);
+        let (picked, covered): (Vec<_>, Vec<_>) = picked
+            .into_iter()
+            .zip(covered)
+            .filter_map(|(one, covered)| Some((one, covered?)))
+            .unzip();
+        let (mut may_start, mut held) = (Vec::new(), Vec::new());
+        let mut passed_on: HashMap<i64, i64> = HashMap::new();
+        let admitted = permits::admit(self.rules, &covered, self.now);
+        for ((one, covered), admitted) in picked.into_iter().zip(covered).zip(admitted) {
+            let full = match admitted {
+                Ok(permit) => {
+                    may_start.push((one, permit));
+                    continue;
+                }
+                Err(full) => &covered.gates[full],
+            };
+            if let Some(gate) = one.gate.filter(|gate| *gate != full.id) {
+                *passed_on.entry(gate).or_default() += 1;
+            }
+            held.push(Held {
+                job_id: one.job_id,
+                seq: one.seq,
+                scheduled_at: one.scheduled_at,
+                available_at: one.available_at,
+                expires_at: covered.expires_at,
+                attempt: one.attempt,
+                priority: one.priority,
+                queue: self.queue.clone(),
+                kind: covered.kind,
+                gate: full.id,
+                name: self.rules[full.rule].name.clone(),
+                key: full.key.clone(),
+            });
+        }
+        held::hold(&held);
+        // Another gate holds these, and the one that let them go has its place still.
+        passed_on.into_iter().for_each(|(gate, count)| held::hand_over(gate, count));
+        (may_start, held.len())
+    }
 }
 
 /// How long the text is of what a job carries, of which these are the columns of
@@ -118,12 +206,7 @@ pub fn since(values: &[Datum]) -> i64 {
 /// far as limits are left aside.
 pub fn available_since(queue: &Queue, fetch: &Fetch, most: usize) -> Vec<i64> {
     direct::fetch::available_since(queue, fetch, most).unwrap_or_else(|| {
-        let args = [
-            queue.arg(),
-            big(fetch.now),
-            big(most as i64),
-            fetch.kinds.and_then(texts),
-        ];
+        let args = [queue.arg(), big(fetch.now), big(most as i64), fetch.kinds.and_then(texts)];
         AVAILABLE_SINCE.values(&args)
     })
 }
@@ -135,7 +218,49 @@ fn start_by_statement(
     room: &Room,
     emit: Emit,
 ) -> Vec<Started> {
-    let mut args = vec![
+    let mut args = starting_args(queue, fetch, tokens, room);
+    let plan = match fetch.kinds {
+        None => &START,
+        Some(kinds) => {
+            args.push(texts(kinds));
+            &START_KINDS
+        }
+    };
+    started(plan, &args, queue, emit)
+}
+
+/// As [`start_by_statement`], but of jobs that limits cover only those that have room.
+fn start_with_permits(
+    limits: &Limits,
+    fetch: &Fetch,
+    tokens: &[i64],
+    room: &Room,
+    emit: Emit,
+) -> (Vec<Started>, usize) {
+    let queue = limits.queue;
+    let mut args = vec![queue.arg(), big(fetch.now), big(tokens.len() as i64)];
+    args.push(fetch.kinds.and_then(texts));
+    let mut picked: Vec<Picked> = PICK.rows(&args);
+    picked.sort_by_key(|one| (one.priority, one.seq));
+    let (may_start, held) = limits.admit(picked);
+    if may_start.is_empty() {
+        return (Vec::new(), held);
+    }
+    let mut args = starting_args(queue, fetch, tokens, room);
+    args.extend([
+        column(INT8, &may_start, |(one, _)| big(one.seq)),
+        column(INT8, &may_start, |(one, _)| big(one.job_id)),
+        column(AT, &may_start, |(one, _)| one.scheduled_at.and_then(big)),
+        column(AT, &may_start, |(one, _)| one.available_at.and_then(big)),
+        column(INT4, &may_start, |(one, _)| Some(one.attempt.into())),
+        column(INT8, &may_start, |(_, permit)| big(permit.n)),
+        column(TEXT, &may_start, |(_, permit)| permits::as_array(permit.gates.iter().copied())),
+    ]);
+    (started(&START_PICKED, &args, queue, emit), held)
+}
+
+fn starting_args(queue: &Queue, fetch: &Fetch, tokens: &[i64], room: &Room) -> Vec<Arg> {
+    vec![
         queue.arg(),
         big(fetch.now),
         big(tokens.len() as i64),
@@ -145,15 +270,11 @@ fn start_by_statement(
         room.slots.and_then(bigs),
         big(time::add(fetch.now, DEFAULT_TIMEOUT)),
         big(time::add(fetch.now, DEFAULT_LEASE)),
-    ];
-    let plan = match fetch.kinds {
-        None => &START,
-        Some(kinds) => {
-            args.push(texts(kinds));
-            &START_KINDS
-        }
-    };
-    plan.list(&args, |rows, row| {
+    ]
+}
+
+fn started(plan: &Plan, args: &[Arg], queue: &Queue, emit: Emit) -> Vec<Started> {
+    plan.list(args, |rows, row| {
         let (values, nulls) = rows.datums(row);
         emit(values, nulls);
         Some(Started {
@@ -177,9 +298,8 @@ pub fn promote_due(
     told: Told,
 ) -> usize {
     let args = [queue.arg(), big(now), big(limit), bigs(but), big(from)];
-    let promoted = PROMOTE_DUE.list(&args, |rows, row| {
-        Some((rows.get(row, "priority")?, rows.get(row, "seq")?))
-    });
+    let promoted = PROMOTE_DUE
+        .list(&args, |rows, row| Some((rows.get(row, "priority")?, rows.get(row, "seq")?)));
     effects::promoted(queue, &promoted, told);
     promoted.len()
 }
@@ -192,17 +312,25 @@ const DEADLINE: &str = "CASE WHEN j.timeout IS NULL THEN $8
 // is nobody else's. Numbered in the order of the lane, each takes its token by number.
 // Everything is computed once, before the lease is inserted: joining what the insert
 // returns would compare every row with every other.
-fn starting(filter: &str) -> String {
+fn picking(filter: &str, and: &str) -> String {
     format!(
-        "WITH picked AS MATERIALIZED (
-           DELETE FROM jobs.ready
+        "DELETE FROM jobs.ready
             WHERE ctid = ANY (ARRAY(
               SELECT r.ctid FROM jobs.ready r
                WHERE r.queue = $1 AND (r.expires_at IS NULL OR r.expires_at > $2){filter}
                ORDER BY r.priority, r.seq LIMIT $3 FOR UPDATE SKIP LOCKED))
-           RETURNING seq, job_id, scheduled_at, available_at, attempt + 1 AS attempt),
+           RETURNING seq, job_id, scheduled_at, available_at, attempt, priority{and}"
+    )
+}
+
+// The previous version's table has no permits.
+fn starting(picked: &str, has_permits: bool) -> String {
+    let permits = if has_permits { ", permit, gates" } else { "" };
+    format!(
+        "WITH picked AS MATERIALIZED (
+           {picked}),
          job AS (
-           SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt, p.scheduled_at AS rescheduled_at, {} AS waits_since, j.*,
+           SELECT row_number() OVER (ORDER BY j.priority, p.seq) AS n, p.attempt + 1 AS attempt, p.scheduled_at AS rescheduled_at{permits}, {} AS waits_since, j.*,
                   CASE WHEN j.hold_ends_at > $2 THEN j.hold_until END AS holds_until,
 {DEADLINE} AS deadline_at
              FROM picked p JOIN jobs.job j ON j.id = p.job_id),
@@ -213,9 +341,9 @@ fn starting(filter: &str) -> String {
                     AS lease_expires_at
              FROM job j),
          started AS (
-           INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, hold_ends_at, slot, attempt, lease, worker)
+           INSERT INTO jobs.running (job_id, token, attempted_at, lease_expires_at, deadline_at, scheduled_at, hold_ends_at, slot, attempt, lease, worker{permits})
            SELECT id, token, $2, lease_expires_at, deadline_at, rescheduled_at,
-                  CASE WHEN holds_until = 'success' THEN hold_ends_at END, $7[n], attempt, $5, $6 FROM lease)
+                  CASE WHEN holds_until = 'success' THEN hold_ends_at END, $7[n], attempt, $5, $6{permits} FROM lease)
          SELECT id, token, attempt, kind, args, COALESCE(meta, '{{}}'), queue, priority::integer,
                 COALESCE(tags, '{{}}'), max_attempts, created_at,
                 COALESCE(rescheduled_at, scheduled_at, created_at), $2, lease_expires_at, deadline_at, waits_since,
@@ -225,10 +353,22 @@ fn starting(filter: &str) -> String {
     )
 }
 
+fn of_kinds(parameter: usize) -> String {
+    format!(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY (${parameter})")
+}
+
 plans! {
-    START(TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT) => starting("");
+    START(TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT) =>
+        starting(&picking("", ""), false);
     START_KINDS(TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT, TEXTS) =>
-        starting(" AND (SELECT k.kind FROM jobs.job k WHERE k.id = r.job_id) = ANY ($10)");
+        starting(&picking(&of_kinds(10), ""), false);
+    PICK(TEXT, AT, INT8, TEXTS) => picking(&format!(" AND ($4 IS NULL OR {})", &of_kinds(4)[5..]), ", gate");
+    START_PICKED(TEXT, AT, INT8, INT8S, SPAN, TEXT, INT8S, AT, AT, INT8S, INT8S, ATS, ATS, INT4S, INT8S, TEXTS) =>
+        starting(
+            "SELECT p.seq, p.job_id, p.scheduled_at, p.available_at, p.attempt, p.permit, p.gates::bigint[] AS gates
+               FROM unnest($10, $11, $12, $13, $14, $15, $16) AS p(seq, job_id, scheduled_at, available_at, attempt, permit, gates)",
+            true,
+        );
     AVAILABLE_SINCE(TEXT, AT, INT8, TEXTS) =
         "SELECT {waits_since}
        FROM (SELECT r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r

@@ -9,6 +9,7 @@ use pgrx::pg_sys::Datum;
 
 use super::fetch::DEFAULT_LEASE;
 use super::history::Over;
+use super::permits::Permit;
 use super::place::{self, TakenRow};
 use super::spi::{Arg, Tuples, big, bigs, column, plans};
 use super::types::*;
@@ -92,6 +93,8 @@ pub struct Ended {
     pub locked: Vec<usize>,
     /// Slots of queues with limits.
     pub(super) slots: Vec<i64>,
+    /// Permits of limits by key.
+    pub(super) permits: Vec<Permit>,
 }
 
 /// An attempt that has completed its job.
@@ -148,15 +151,15 @@ fn end_by_statement(attempts: &[Attempt], wait: Wait) -> Ended {
             Then::Completed(output) => output.map(Jsonb::datum),
             Then::Taken => None,
         }),
-        column(BOOL, &ours, |n| {
-            Some(Datum::from(matches!(attempts[*n].then, Then::Completed(_))))
-        }),
+        column(BOOL, &ours, |n| Some(Datum::from(matches!(attempts[*n].then, Then::Completed(_))))),
     ];
     let mut ended = END.run(&args, |rows| {
         let mut ended = Ended::default();
         for row in 0..rows.len() {
             let n = ours[rows.given::<i64>(row, "n") as usize - 1];
             ended.slots.extend(rows.get::<i64>(row, "slot"));
+            let permit = rows.get(row, "permit").zip(rows.get(row, "gates"));
+            ended.permits.extend(permit.map(|(n, gates)| Permit { n, gates }));
             if matches!(attempts[n].then, Then::Taken) {
                 ended.taken.push((n, TakenRow::read(rows, row)));
                 continue;
@@ -225,14 +228,7 @@ pub fn heartbeats(
     let default = big(time::add(now, DEFAULT_LEASE));
     let renewed = {
         let (ids, tokens) = columns_of(pairs);
-        let args = [
-            ids,
-            tokens,
-            big(now),
-            lease,
-            default,
-            progress.map(Jsonb::datum),
-        ];
+        let args = [ids, tokens, big(now), lease, default, progress.map(Jsonb::datum)];
         RENEW.list(&args, |rows, row| {
             let (pair, lease) = read_lease(rows, row)?;
             leases::noted(lease.expires_at);
@@ -281,6 +277,7 @@ const FROM_HELD: &str =
 const LEASE_COLUMNS: &str = "r.job_id, r.token, r.lease_expires_at, r.deadline_at, r.cancel_requested_at IS NOT NULL AS cancel_requested";
 
 plans! {
+    // The previous version's table has no permits.
     END(INT8S, INT8S, JSONBS, BOOLS) =
         "WITH done AS (
            DELETE FROM jobs.running r
@@ -288,14 +285,15 @@ plans! {
             WHERE r.job_id = p.id AND r.token = p.token
               AND (p.completes OR EXISTS (SELECT FROM jobs.job j WHERE j.id = p.id))
            RETURNING r.job_id, r.token, r.attempted_at, r.scheduled_at, r.cancel_requested_at, r.attempt, r.worker, r.cancel_reason,
-                     r.hold_ends_at, r.slot, r.history_key, r.queue, p.output, p.completes, p.n,
+                     r.hold_ends_at, r.slot, (to_jsonb(r) ->> 'permit')::bigint AS permit,
+                     ARRAY(SELECT g::bigint FROM jsonb_array_elements_text(NULLIF(to_jsonb(r) -> 'gates', 'null')) g) AS gates, r.history_key, r.queue, p.output, p.completes, p.n,
                      clock_timestamp() AS ended_at),
          finished AS (
            INSERT INTO jobs.finished (job_id, finalized_at, token, attempted_at, scheduled_at, cancel_requested_at,
                                       attempt, state, is_kept, worker, cancel_reason, output)
            SELECT job_id, ended_at, token, attempted_at, scheduled_at, cancel_requested_at,
                   attempt, 'completed', false, worker, cancel_reason, output FROM done WHERE completes)
-         SELECT n, slot, hold_ends_at, attempt, scheduled_at, attempted_at, worker, cancel_requested_at, cancel_reason,
+         SELECT n, slot, permit, gates, hold_ends_at, attempt, scheduled_at, attempted_at, worker, cancel_requested_at, cancel_reason,
                 history_key, queue, ended_at FROM done";
     CURRENT(INT8, INT8) => SELECT_HELD.into();
     LOCK(INT8, INT8) = "{SELECT_HELD} FOR UPDATE SKIP LOCKED";

@@ -9,7 +9,7 @@ use super::members::{MEMBERS, granted};
 use super::run_log::RESTORING;
 use super::spi::{Row, Tuples, big, plans, rows};
 use super::types::*;
-use super::{catalog, clock};
+use super::{catalog, clock, config_cache, forwarded};
 use crate::pg::changed::{self, Difference};
 use crate::pg::time;
 use crate::settings;
@@ -44,6 +44,10 @@ pub struct Facts {
     pub ahead: Option<i64>,
     pub put_back: Option<clock::PutBack>,
     pub work: Work,
+    /// Outboxes in other databases.
+    pub outboxes: Vec<forwarded::Outbox>,
+    /// The cell that this database is, if it has a number.
+    pub cell: Option<Cell>,
     pub tables: Vec<Table>,
     /// Tables that are not as they were made.
     pub changed: Vec<Difference>,
@@ -52,6 +56,16 @@ pub struct Facts {
     /// Triggers and rules of others.
     pub attached: Vec<Told>,
     pub foreign_owners: Vec<Told>,
+}
+
+/// The cell that this database is.
+pub struct Cell {
+    pub cell: i32,
+    pub is_retired: bool,
+    pub moved_to: Option<String>,
+    /// Whether commits wait for a standby.
+    pub is_replicated: bool,
+    pub strays: Vec<Stray>,
 }
 
 /// What the background worker depends on.
@@ -114,6 +128,12 @@ rows! {
         pub transactions: i64,
     }
 
+    /// A queue that this cell does not take, with jobs here or a periodic job that inserts there.
+    pub struct Stray {
+        pub queue: String,
+        pub periodic: Option<String>,
+    }
+
     pub struct Table {
         pub name: String,
         /// Rows.
@@ -136,7 +156,7 @@ pub struct LockWait {
     pub holders: Vec<Session>,
 }
 
-pub fn facts(from: Thresholds) -> Facts {
+pub fn facts(from: Thresholds, sees_payload: bool) -> Facts {
     let now = time::now();
     let open = |rows: &Tuples, row| Some((rows.given(row, "xact_start"), Session::read(rows, row)));
     Facts {
@@ -149,12 +169,18 @@ pub fn facts(from: Thresholds) -> Facts {
         replicas: REPLICAS.rows(&[]),
         ahead: clock::lies_ahead(now),
         put_back: clock::put_back(),
-        work: health_work::facts(&from, now),
+        work: health_work::facts(&from, now, sees_payload),
+        outboxes: forwarded::outboxes(),
+        cell: config_cache::here().map(|here| Cell {
+            cell: here.cell,
+            is_retired: here.is_retired,
+            moved_to: here.moved_to.clone(),
+            is_replicated: IS_REPLICATED.value(&[]) == Some(true),
+            strays: STRAYS.rows(&[]),
+        }),
         tables: TABLES.rows(&[]),
         changed: changed(),
-        lock_waits: from
-            .lock_wait
-            .map_or_else(Vec::new, |wait| lock_waits(now - wait)),
+        lock_waits: from.lock_wait.map_or_else(Vec::new, |wait| lock_waits(now - wait)),
         foreign_rights: FOREIGN_RIGHTS.rows(&[]),
         attached: ATTACHED.rows(&[]),
         foreign_owners: FOREIGN_OWNERS.rows(&[]),
@@ -179,11 +205,9 @@ fn lock_waits(since: i64) -> Vec<LockWait> {
     LOCK_WAITS.list(&[big(since)], |rows, row| {
         let session = Session::read(rows, row);
         match rows.get(row, "waitstart") {
-            Some(waits_since) => waits.push(LockWait {
-                waits_since,
-                waiter: session,
-                holders: Vec::new(),
-            }),
+            Some(waits_since) => {
+                waits.push(LockWait { waits_since, waiter: session, holders: Vec::new() })
+            }
             None => waits.last_mut()?.holders.push(session),
         }
         Some(())
@@ -270,6 +294,16 @@ plans! {
           ORDER BY n, waitstart",
         session = session("a"),
         holder = session("b");
+    IS_REPLICATED() = "SELECT current_setting('synchronous_standby_names') <> ''";
+    STRAYS() =
+        "SELECT s.queue, s.periodic
+           FROM (
+             SELECT q.queue, NULL::text AS periodic FROM jobs.queues q
+              WHERE q.available + q.scheduled + q.pending + q.running + q.retryable + q.completed + q.cancelled + q.discarded > 0
+             UNION ALL
+             SELECT COALESCE(p.queue, k.queue, 'default'), p.name FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind) s
+          WHERE NOT jobs.takes_queue(s.queue)
+          ORDER BY s.periodic IS NOT NULL, s.queue, s.periodic LIMIT 20";
     INDEXES_BEING_MADE() =
         "SELECT p.param7 FROM pg_catalog.pg_stat_get_progress_info('CREATE INDEX') p";
     FOREIGN_RIGHTS() =

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use jobs_core::state::State;
+use pgrx::pg_sys::Datum;
 
 use super::activity;
 use super::count::heads;
@@ -50,6 +51,8 @@ pub struct Work {
     pub usual: Vec<Usual>,
     /// Paused queues whose jobs wait.
     pub paused: Vec<Paused>,
+    /// Paused limits, and keys of limits, that hold jobs.
+    pub limits_paused: Vec<PausedLimit>,
     /// Those that hold most jobs first.
     pub lost: Vec<Lost>,
     pub periodic_failed: Vec<PeriodicFailed>,
@@ -109,6 +112,19 @@ rows! {
         pub jobs: i64,
     }
 
+    /// A paused limit, or key of one, that holds jobs.
+    pub struct PausedLimit {
+        pub name: String,
+        pub is_key: bool,
+        /// `None` also for a caller who may not see it.
+        pub key: Option<String>,
+        pub paused_at: i64,
+        pub paused_by: Option<String>,
+        pub pause_reason: Option<String>,
+        /// As [`Paused::jobs`].
+        pub jobs: i64,
+    }
+
     /// A lost worker that holds jobs.
     pub struct Lost {
         pub worker: String,
@@ -132,13 +148,11 @@ impl Usual {
     }
 }
 
-pub(super) fn facts(from: &Thresholds, now: i64) -> Work {
+pub(super) fn facts(from: &Thresholds, now: i64, sees_payload: bool) -> Work {
     let unattended_since = now - activity::UNATTENDED;
     let since = from.oldest_available.map_or(i64::MIN, |span| now - span);
     let oldest: Vec<Oldest> = OLDEST.rows(&[big(since.max(unattended_since))]);
-    let waiting = oldest
-        .iter()
-        .filter(|oldest| oldest.since < unattended_since);
+    let waiting = oldest.iter().filter(|oldest| oldest.since < unattended_since);
     let waiting = waiting.map(|oldest| oldest.queue.clone());
     let waiting = waiting.take(COUNTED as usize).collect();
     let lately = now - LATELY;
@@ -162,15 +176,12 @@ pub(super) fn facts(from: &Thresholds, now: i64) -> Work {
         oldest,
         discarded: DISCARDED.value(&[]).unwrap_or(0),
         expired_leases: EXPIRED_LEASES.value(&[]).unwrap_or(0),
-        completed: if are_suspect {
-            COMPLETED.rows(&[big(lately)])
-        } else {
-            Vec::new()
-        },
+        completed: if are_suspect { COMPLETED.rows(&[big(lately)]) } else { Vec::new() },
         failed,
         usual,
         long,
         paused: PAUSED.rows(&[]),
+        limits_paused: LIMITS_PAUSED.rows(&[Some(Datum::from(sees_payload))]),
         lost: LOST.rows(&[]),
         periodic_failed: PERIODIC_FAILED.rows(&[text(BUSY)]),
     }
@@ -246,6 +257,24 @@ plans! {
                   UNION ALL
                   SELECT 1 FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= clock_timestamp() LIMIT 1001) x) w
           WHERE w.jobs > 0 ORDER BY q.paused_at";
+    // Walks from gate to gate along the index, and only if a whole limit is paused.
+    LIMITS_PAUSED(BOOL) =
+        "WITH RECURSIVE gate AS (
+           (SELECT s.gate, s.limit_name FROM jobs.scheduled s
+             WHERE s.gate IS NOT NULL AND EXISTS (SELECT FROM jobs.limit_rule r WHERE r.paused_at IS NOT NULL) ORDER BY s.gate LIMIT 1)
+           UNION ALL
+           SELECT n.gate, n.limit_name FROM gate g,
+                  LATERAL (SELECT s.gate, s.limit_name FROM jobs.scheduled s WHERE s.gate > g.gate ORDER BY s.gate LIMIT 1) n),
+         held AS MATERIALIZED (SELECT g.gate, g.limit_name FROM gate g LIMIT 1000)
+         SELECT p.name, p.is_key, CASE WHEN $1 THEN p.key::text END AS key, p.paused_at, p.paused_by, p.pause_reason, w.jobs
+           FROM (SELECT r.name, false AS is_key, NULL::jsonb AS key, r.paused_at, r.paused_by, r.pause_reason,
+                        ARRAY(SELECT h.gate FROM held h WHERE h.limit_name = r.name) AS gates
+                   FROM jobs.limit_rule r WHERE r.paused_at IS NOT NULL
+                 UNION ALL
+                 (SELECT k.name, true, k.key, k.paused_at, k.paused_by, k.pause_reason, ARRAY[k.gate]
+                    FROM jobs.limit_key_rule k WHERE k.paused_at IS NOT NULL ORDER BY k.paused_at LIMIT 1000)) p,
+                LATERAL (SELECT count(*) AS jobs FROM (SELECT FROM jobs.scheduled s WHERE s.gate = ANY (p.gates) LIMIT 1001) x) w
+          WHERE w.jobs > 0 ORDER BY p.paused_at, p.name";
     LOST() =
         "SELECT w.worker, w.running, w.last_seen_at, w.last_lease_expires_at FROM jobs.workers w
           WHERE w.status = 'lost' AND w.running > 0 ORDER BY w.running DESC, w.worker";

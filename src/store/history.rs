@@ -29,13 +29,7 @@ pub fn inserted(jobs: &[(i64, &NewJob)]) {
     for alike in jobs.chunk_by(|(_, one), (_, next)| is_alike(one, next)) {
         let (_, first) = alike[0];
         let pair = tally::pair(first.common.queue.name(), &first.common.kind);
-        tally::count(
-            pair,
-            first.created_at,
-            Event::Inserted,
-            alike.len() as u64,
-            None,
-        );
+        tally::count(pair, first.created_at, Event::Inserted, alike.len() as u64, None);
     }
 }
 
@@ -160,13 +154,7 @@ pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
         rows.len()
     });
     for ((minute, queue, kind), counts) in minutes {
-        let counted = Counted {
-            serial: None,
-            minute,
-            queue,
-            kind,
-            counts,
-        };
+        let counted = Counted { serial: None, minute, queue, kind, counts };
         write_minute(&counted, &mut totals);
     }
     totals.put_others();
@@ -185,11 +173,7 @@ pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
 
 /// Writes what was counted in a minute, and adds it to what was counted since the server began.
 fn write_minute(counted: &Counted, totals: &mut Totals) {
-    let (queue, kind, at) = (
-        text(&counted.queue),
-        text(&counted.kind),
-        big(counted.minute),
-    );
+    let (queue, kind, at) = (text(&counted.queue), text(&counted.kind), big(counted.minute));
     if counted.counts == Counts::default() {
         return;
     }
@@ -226,11 +210,7 @@ struct Totals {
 impl Totals {
     fn new(minute: i64) -> Totals {
         let (room, others) = (None, Counts::default());
-        Totals {
-            minute,
-            room,
-            others,
-        }
+        Totals { minute, room, others }
     }
 
     fn add(&mut self, counted: &Counted) {
@@ -280,13 +260,7 @@ impl Totals {
 
 fn put_total(queue: &str, kind: &str, at: i64, total: &Counts) {
     let counts = bigs(&total.to_store());
-    PUT_TOTAL.execute(&[
-        text(queue),
-        text(kind),
-        big(entries::epoch()),
-        big(at),
-        counts,
-    ]);
+    PUT_TOTAL.execute(&[text(queue), text(kind), big(entries::epoch()), big(at), counts]);
 }
 
 /// Rows that are read at once, and some more of the same minute.
@@ -310,15 +284,9 @@ pub fn since(
                 && kind.is_none_or(|kind| kind == copy.kind)
         };
         let mut found = CountsByMinute::new();
-        add_copies(
-            copies.into_iter().filter(is_meant).collect(),
-            begin,
-            &mut found,
-        );
+        add_copies(copies.into_iter().filter(is_meant).collect(), begin, &mut found);
         let args = [big(from), names[0], names[1]];
-        DELTAS.run_as_of(Snapshot::Callers, &args, |rows| {
-            add_rows(rows, begin, &mut found)
-        });
+        DELTAS.run_as_of(Snapshot::Callers, &args, |rows| add_rows(rows, begin, &mut found));
         let mut next = Some(from);
         while let Some(from) = next {
             let args = [big(from), names[0], names[1], big(PAGE as i64)];
@@ -370,9 +338,7 @@ pub fn totals() -> impl Iterator<Item = (String, String, Counts)> {
         });
         found
     });
-    let any = found
-        .into_iter()
-        .filter(|(_, counts)| *counts != Counts::default());
+    let any = found.into_iter().filter(|(_, counts)| *counts != Counts::default());
     any.map(|((_, queue, kind), counts)| (queue, kind, counts))
 }
 
@@ -380,9 +346,7 @@ pub fn totals() -> impl Iterator<Item = (String, String, Counts)> {
 fn add_copies(copies: Vec<Counted>, begin: impl Fn(i64) -> i64, to: &mut CountsByMinute) {
     let written = written(&copies);
     for copy in copies {
-        let is_written = copy
-            .serial
-            .is_some_and(|serial| written.contains_key(&serial));
+        let is_written = copy.serial.is_some_and(|serial| written.contains_key(&serial));
         if !is_written {
             let place = (begin(copy.minute), copy.queue, copy.kind);
             to.entry(place).or_default().add_all(&copy.counts);

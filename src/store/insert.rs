@@ -1,15 +1,18 @@
 //! New jobs: the row of `job`, the row of `ready` or `scheduled`, and, for a key that
 //! nobody holds, the claim.
 
+use std::rc::Rc;
+
 use jobs_core::state::State;
 use pgrx::pg_sys::Oid;
 
 use super::direct::{self, shapes};
+use super::held::OnInsert;
 use super::job::{NewJob, job, row};
 use super::spi::{Arg, Plan, big, plans, text};
 use super::types::*;
-use super::{bounds, claims, effects};
-use crate::error::Result;
+use super::{bounds, cells, claims, effects};
+use crate::error::{Error, Result};
 use crate::pg::memory::Scratch;
 use crate::pg::name;
 
@@ -20,7 +23,7 @@ pub fn id() -> i64 {
 
 /// Inserts one job, if its queue has room for it; its id.
 pub fn one(job: &NewJob) -> Result<i64> {
-    bounds::admit(std::iter::once(job))?;
+    admit(std::iter::once(job))?;
     let id = id();
     write(&[(id, job)]);
     Ok(id)
@@ -32,76 +35,112 @@ pub fn many(jobs: &[(i64, &NewJob)]) -> Result<()> {
     if jobs.is_empty() {
         return Ok(());
     }
-    bounds::admit(jobs.iter().map(|(_, job)| *job))?;
+    admit(jobs.iter().map(|(_, job)| *job))?;
     write(jobs);
     Ok(())
 }
 
+/// Refuses jobs if it has changed since where they live, or if their queues have no room for all.
+fn admit<'a>(jobs: impl Iterator<Item = &'a NewJob> + Clone) -> Result<()> {
+    cells::keep_law();
+    let mut judged = None;
+    for job in jobs.clone() {
+        let common = Rc::as_ptr(&job.common);
+        if judged.replace(common) != Some(common)
+            && cells::law(job.common.queue.name()) != job.common.law
+        {
+            return Err(Error::moved_cells());
+        }
+    }
+    bounds::admit(jobs)
+}
+
 fn write(jobs: &[(i64, &NewJob)]) {
-    direct::insert::many(jobs).unwrap_or_else(|| many_by_statement(jobs));
-    effects::inserted(jobs);
+    let held = OnInsert::of(jobs);
+    direct::insert::many(jobs, &held).unwrap_or_else(|| many_by_statement(jobs, &held));
+    held.hold(jobs);
+    effects::inserted(jobs, &held);
 }
 
 /// Inserts one unique job together with its claim, if nobody has that key and its queue has room
 /// for it; its id.
 pub fn one_claiming(job: &NewJob) -> Result<Option<i64>> {
-    bounds::admit(std::iter::once(job))?;
+    admit(std::iter::once(job))?;
     let id = id();
-    let is_first =
-        direct::insert::one_claiming(id, job).unwrap_or_else(|| one_claiming_by_statement(id, job));
+    let jobs = &[(id, job)];
+    let held = OnInsert::of(jobs);
+    let is_first = direct::insert::one_claiming(id, job, &held)
+        .unwrap_or_else(|| one_claiming_by_statement(id, job, &held));
     Ok(is_first.then(|| {
-        effects::inserted(&[(id, job)]);
+        held.hold(jobs);
+        effects::inserted(jobs, &held);
         id
     }))
 }
 
-fn one_claiming_by_statement(id: i64, job: &NewJob) -> bool {
+fn one_claiming_by_statement(id: i64, job: &NewJob, held: &OnInsert) -> bool {
+    let plans = [&CLAIMING_READY, &CLAIMING_LIMITED, &CLAIMING_SCHEDULED, &CLAIMING_HELD];
     claims::despite_rebuilt_index(|| {
-        plan(job, [&CLAIMING_READY, &CLAIMING_SCHEDULED]).execute(&args(id, job)) > 0
+        plan(job, held, 0, plans).execute(&args(id, job, held.gate(0))) > 0
     })
 }
 
-fn many_by_statement(jobs: &[(i64, &NewJob)]) {
+fn many_by_statement(jobs: &[(i64, &NewJob)], held: &OnInsert) {
     let scratch = Scratch::new();
-    for (id, job) in jobs {
+    for (n, (id, job)) in jobs.iter().enumerate() {
         pgrx::check_for_interrupts!();
-        scratch.within(|| plan(job, [&ONE_READY, &ONE_SCHEDULED]).execute(&args(*id, job)));
+        let plan = plan(job, held, n, [&ONE_READY, &ONE_LIMITED, &ONE_SCHEDULED, &ONE_HELD]);
+        scratch.within(|| plan.execute(&args(*id, job, held.gate(n))));
     }
 }
 
-/// Whether the job is put into `ready` or into `scheduled`.
-fn plan<'a>(job: &NewJob, [ready, scheduled]: [&'a Plan; 2]) -> &'a Plan {
+/// Whether the job is put into `ready` or `scheduled`, or is held.
+fn plan<'a>(
+    job: &NewJob,
+    held: &OnInsert,
+    n: usize,
+    [ready, limited, scheduled, alone]: [&'a Plan; 4],
+) -> &'a Plan {
     match job.state {
+        State::Available if held.is_held(n) => alone,
+        State::Available if held.gate(n).is_some() => limited,
         State::Available => ready,
         _ => scheduled,
     }
 }
 
 /// The parameters of all statements: the row of `job`, and what only a job that waits needs.
-const COUNT: usize = job::COUNT + 2;
+const COUNT: usize = job::COUNT + 3;
 const DUE_AT: usize = job::COUNT + 1;
 const STATE: usize = job::COUNT + 2;
+const GATE: usize = job::COUNT + 3;
 
 const TYPES: [Oid; COUNT] = {
     let mut types = [AT; COUNT];
     types.split_at_mut(job::COUNT).0.copy_from_slice(job::TYPES);
     types[STATE - 1] = TEXT;
+    types[GATE - 1] = INT8;
     types
 };
 
-fn args(id: i64, job: &NewJob) -> [Arg; COUNT] {
+fn args(id: i64, job: &NewJob, gate: Option<i64>) -> [Arg; COUNT] {
     let mut args = [None; COUNT];
     args[..job::COUNT].copy_from_slice(&row(job, id));
     args[DUE_AT - 1] = big(job.due_at());
     args[STATE - 1] = text(job.state.as_str());
+    args[GATE - 1] = gate.and_then(big);
     args
 }
 
 plans! {
-    ONE_READY[&TYPES] => insert("", INTO_READY);
+    ONE_READY[&TYPES] => insert("", &into_ready("", ""));
+    ONE_LIMITED[&TYPES] => insert("", &limited());
     ONE_SCHEDULED[&TYPES] => insert("", &into_scheduled());
-    CLAIMING_READY[&TYPES] => insert(&claim(), INTO_READY);
+    ONE_HELD[&TYPES] => insert("", ALONE);
+    CLAIMING_READY[&TYPES] => insert(&claim(), &into_ready("", ""));
+    CLAIMING_LIMITED[&TYPES] => insert(&claim(), &limited());
     CLAIMING_SCHEDULED[&TYPES] => insert(&claim(), &into_scheduled());
+    CLAIMING_HELD[&TYPES] => insert(&claim(), ALONE);
 }
 
 fn insert(claim: &str, into: &str) -> String {
@@ -123,9 +162,20 @@ fn claim() -> String {
     )
 }
 
-const INTO_READY: &str =
-    "INSERT INTO jobs.ready (seq, job_id, expires_at, attempt, priority, queue)
-    SELECT id, id, expires_at, 0, priority, queue FROM j";
+fn into_ready(column: &str, value: &str) -> String {
+    format!(
+        "INSERT INTO jobs.ready (seq, job_id, expires_at, attempt, priority, queue{column})
+         SELECT id, id, expires_at, 0, priority, queue{value} FROM j"
+    )
+}
+
+// The previous version's table has no gate.
+fn limited() -> String {
+    into_ready(", gate", &format!(", ${GATE}::bigint"))
+}
+
+// The job's other row is written next.
+const ALONE: &str = "SELECT FROM j";
 
 fn into_scheduled() -> String {
     format!(

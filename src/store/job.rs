@@ -8,6 +8,7 @@ use jobs_core::policy::Hold;
 use jobs_core::state::State;
 use pgrx::IntoDatum;
 
+use super::cells::Law;
 use super::columns::columns;
 use super::config::Kind;
 use super::kept::Kept;
@@ -66,6 +67,8 @@ pub struct Common {
     pub retry: Setting<Jsonb>,
     /// `None`: it does not hold its key by itself
     pub hold: Option<Hold>,
+    /// By what it was judged to live here; `None`: the database has no cell number.
+    pub law: Option<Law>,
     /// Keeps the kind's defaults that this borrows from.
     pub _defaults: Rc<Kind>,
 }
@@ -93,11 +96,7 @@ impl NewJob {
             self.scheduled_at = Some(at);
             if self.state != State::Pending {
                 let due = at <= self.created_at;
-                self.state = if due {
-                    State::Available
-                } else {
-                    State::Scheduled
-                };
+                self.state = if due { State::Available } else { State::Scheduled };
             }
         }
         self
@@ -111,9 +110,7 @@ impl NewJob {
     /// When its hold runs out, if it has one.
     pub fn hold_ends_at(&self) -> Option<i64> {
         let begins_at = self.created_at.max(self.scheduled_at());
-        self.common
-            .hold
-            .map(|hold| time::add(begins_at, hold.length))
+        self.common.hold.map(|hold| time::add(begins_at, hold.length))
     }
 
     /// When a job that is not available is due.

@@ -23,20 +23,12 @@ const ZONES_DIFFER: i64 = 96 * 3600 * 1_000_000;
 impl Kept {
     pub fn read(rows: &Tuples, row: usize) -> Option<Kept> {
         let window = rows.get(row, "unique_window");
-        Kept::of(
-            rows.get(row, "unique_until"),
-            window,
-            rows.get(row, "unique_final"),
-        )
+        Kept::of(rows.get(row, "unique_until"), window, rows.get(row, "unique_final"))
     }
 
     /// From the columns of `job`.
     pub fn of(until: Option<i64>, window: Option<Interval>, states: Option<i16>) -> Option<Kept> {
-        states.map(|bits| Kept {
-            states: States::of_final_bits(bits as u8),
-            until,
-            window,
-        })
+        states.map(|bits| Kept { states: States::of_final_bits(bits as u8), until, window })
     }
 
     /// Until when the job is kept if it ends, or has ended, in this state.

@@ -59,9 +59,8 @@ fn cut_starts(queue: &Queue, period: Interval) -> usize {
 
 /// Cuts the starts of every queue likewise.
 pub fn cut_all_starts() -> usize {
-    let rates = RATES.list(&[], |rows, row| {
-        rows.get(row, "queue").zip(rows.get(row, "rate_period"))
-    });
+    let rates =
+        RATES.list(&[], |rows, row| rows.get(row, "queue").zip(rows.get(row, "rate_period")));
     let cut = |(queue, period): &(Queue, Interval)| cut_starts(queue, *period);
     rates.iter().map(cut).sum()
 }

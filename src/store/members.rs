@@ -67,11 +67,7 @@ pub fn keep_to_the_owner() {
         let revoke = || execute(&format!("REVOKE {rights} ON {from} CASCADE"));
         // What a script leaves of the rights to an object is noted as what the extension comes
         // with. Where others keep what they were granted, that would leave it out of dumps.
-        if is_granted {
-            by_hand(revoke)
-        } else {
-            revoke()
-        }
+        if is_granted { by_hand(revoke) } else { revoke() }
     }
 }
 

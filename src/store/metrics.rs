@@ -5,18 +5,30 @@ use std::rc::Rc;
 
 use jobs_core::counts::{Event, Time};
 
-use super::history;
 use super::spi::{Tuples, big, column, plans, text};
 use super::types::*;
+use super::{config_cache, forwarded, history};
 use crate::settings;
 
 /// Hands the metrics to `take`, kind by kind.
 pub fn measure(mut take: impl FnMut(&Tuples)) {
     let by_kind = by_kind();
-    let left = settings::metrics_max_series().saturating_sub(by_kind.len());
+    let mut left = settings::metrics_max_series().saturating_sub(by_kind.len());
+    if !config_cache::rules().is_empty() {
+        LIMITS.run(&[big((left / 2 / LIMIT_SERIES) as i64)], |rows| {
+            left -= rows.len();
+            take(rows)
+        });
+    }
     QUEUES.run(&[big((left / QUEUE_SERIES) as i64)], &mut take);
-    for plan in [&WORK, &TRAFFIC, &TABLES, &MAINTENANCE, &HEALTH, &WORKERS] {
+    for plan in [&WORK, &TRAFFIC, &TABLES, &MAINTENANCE, &HEALTH, &WORKERS, &STANDBY] {
         plan.run(&[], &mut take);
+    }
+    if forwarded::are_here() {
+        OUTBOXES.run(&[], &mut take);
+    }
+    if config_cache::here().is_some() {
+        CELL.run(&[], &mut take);
     }
     let args = [
         column(TEXT, &by_kind, |one| text(&one.metric)),
@@ -30,6 +42,9 @@ pub fn measure(mut take: impl FnMut(&Tuples)) {
 
 /// The rows of a queue, at most.
 const QUEUE_SERIES: usize = 13;
+
+/// The rows of a limit.
+const LIMIT_SERIES: usize = 2;
 
 /// A row of a queue and kind.
 struct Series {
@@ -131,6 +146,16 @@ plans! {
                     EXTRACT(epoch FROM clock_timestamp() - q.counted_at)::double precision, 'How long ago the kept counts of the queue were made'
               WHERE q.counted_at IS NOT NULL) m(metric, labels, value, help)
           ORDER BY m.metric, q.queue, m.labels";
+    // The limits that hold most, and the others together. A queue's own limit is told by its jobs.
+    LIMITS(INT8) =
+        "SELECT m.metric, 'gauge', jsonb_build_object('limit', l.name), m.value::double precision, m.help
+           FROM (SELECT CASE WHEN n.n < $1 THEN n.name ELSE '(others)' END AS name, sum(n.running) AS running, sum(n.held) AS held
+                   FROM (SELECT r.name, r.running, r.held, row_number() OVER (ORDER BY r.held DESC, r.running DESC, r.name) AS n
+                           FROM jobs.limits r WHERE r.name NOT LIKE 'queue/%') n
+                  GROUP BY 1) l, LATERAL (VALUES
+             ('jobs_limit_running', l.running, 'Running jobs under the limit'),
+             ('jobs_limit_held', l.held, 'Available jobs that the limit holds')) m(metric, value, help)
+          ORDER BY m.metric, l.name";
     WORK() =
         "SELECT m.metric, 'gauge', '{{}}'::jsonb, m.value::double precision, m.help
            FROM (SELECT count(DISTINCT r.worker) AS workers, count(*) FILTER (WHERE r.lease_expires_at <= clock_timestamp()) AS expired FROM jobs.running r) w,
@@ -146,6 +171,20 @@ plans! {
            FROM (VALUES ('busy'), ('idle'), ('lost'), ('quiet'), ('stop')) s(status)
            LEFT JOIN jobs.workers w ON w.status = s.status
           GROUP BY s.status ORDER BY s.status";
+    // One that is connected and has replayed all that it got is not behind. No row before anything
+    // was replayed. The program pgjobs has this as well (cli/src/standby.rs), for servers with
+    // another version of the extension.
+    STANDBY() =
+        "SELECT 'jobs_replication_lag_seconds', 'gauge', '{{}}'::jsonb, l.lag::double precision, 'On a standby: how far it is behind the primary'
+           FROM (SELECT CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_stat_wal_receiver)
+                              AND pg_catalog.pg_last_wal_replay_lsn() >= pg_catalog.pg_last_wal_receive_lsn() THEN 0
+                             ELSE greatest(EXTRACT(epoch FROM clock_timestamp() - pg_catalog.pg_last_xact_replay_timestamp()), 0) END AS lag
+                  WHERE pg_catalog.pg_is_in_recovery()) l
+          WHERE l.lag IS NOT NULL";
+    CELL() =
+        "SELECT 'jobs_cell_retired', 'gauge', jsonb_build_object('cell', c.cell::text), (c.retired_at IS NOT NULL)::integer::double precision,
+                '1: the cell is retired, and refuses all writes'
+           FROM jobs.cells c WHERE c.is_self";
     // The server counts these anyway; they count what was rolled back, too.
     TRAFFIC() =
         "SELECT m.metric, 'counter', '{{}}'::jsonb, pg_catalog.pg_stat_get_tuples_inserted(m.place)::double precision, m.help
@@ -171,6 +210,14 @@ plans! {
              ('jobs_maintenance_failures_total', 'counter', t.failures_total::double precision, 'What the task has failed at')) m(metric, type, value, help)
           WHERE m.value IS NOT NULL
           ORDER BY m.metric, t.task";
+    OUTBOXES() =
+        "SELECT m.metric, 'gauge', jsonb_build_object('source', f.source, 'address', f.address), m.value::double precision, m.help
+           FROM jobs.forwarder f, LATERAL (VALUES
+             ('jobs_forward_waiting_rows', f.waiting, 'Rows of an outbox that waited when it was reported last'),
+             ('jobs_forward_refused_rows', f.refused, 'Rows of an outbox that were refused when it was reported last'),
+             ('jobs_forward_behind_seconds', greatest(EXTRACT(epoch FROM f.seen_at - f.oldest_at), EXTRACT(epoch FROM clock_timestamp() - f.seen_at), 0),
+              'Age of the oldest waiting row of an outbox, or of its last report')) m(metric, value, help)
+          ORDER BY m.metric, f.source";
     HEALTH() =
         "SELECT 'jobs_health_findings', 'gauge', jsonb_build_object('severity', s.severity),
                 s.findings::double precision, 'Findings of jobs.health()'

@@ -41,9 +41,7 @@ pub fn tries(ids: &[i64]) -> Vec<Option<Tries>> {
 /// A stored policy was valid when it was stored.
 pub(super) fn read_retry(stored: Option<Datum>) -> Retry {
     let value = stored.and_then(|stored| Jsonb::from_datum(stored).to_value("retry").ok());
-    value
-        .and_then(|value| retry::parse(&value, &time::read_interval).ok())
-        .unwrap_or_default()
+    value.and_then(|value| retry::parse(&value, &time::read_interval).ok()).unwrap_or_default()
 }
 
 /// A job that was taken, and where it goes.
@@ -64,15 +62,7 @@ pub struct Move {
 impl Move {
     /// A move without further effects.
     pub fn new(id: i64, row: TakenRow, to: To) -> Move {
-        Move {
-            id,
-            row,
-            to,
-            answer: None,
-            has_failed: false,
-            returns_under: None,
-            releases: None,
-        }
+        Move { id, row, to, answer: None, has_failed: false, returns_under: None, releases: None }
     }
 
     /// What the history counts.
@@ -178,12 +168,7 @@ fn put_ready(one: &Move, back_to: Option<i64>) -> Option<Arrived> {
 }
 
 fn put_scheduled(one: &Move, state: State, due_at: i64) -> Option<Arrived> {
-    let args = [
-        big(one.id),
-        text(state.as_str()),
-        big(due_at),
-        Some(Datum::from(one.row.attempt)),
-    ];
+    let args = [big(one.id), text(state.as_str()), big(due_at), Some(Datum::from(one.row.attempt))];
     Some((PUT_SCHEDULED.value(&args)?, Spot::Scheduled { due_at }))
 }
 

@@ -65,9 +65,7 @@ pub fn release_holds(holds: &[(i64, i64)]) {
     }
     RELEASE.execute(&[
         column(INT8, holds, |(id, _)| big(*id)),
-        column(AT, holds, |(_, ends_at)| {
-            big(ends_at.saturating_add(RELEASES_KEPT))
-        }),
+        column(AT, holds, |(_, ends_at)| big(ends_at.saturating_add(RELEASES_KEPT))),
     ]);
 }
 
@@ -141,9 +139,8 @@ pub fn due(now: i64, limit: i64, but: &[Key]) -> Vec<Key> {
 
 fn take(plan: &Plan, args: &[Arg]) -> Due {
     let mut due = Due::default();
-    let notes = plan.list(args, |rows, row| {
-        Some((rows.get(row, "key")?, rows.get::<i8>(row, "kind")?))
-    });
+    let notes =
+        plan.list(args, |rows, row| Some((rows.get(row, "key")?, rows.get::<i8>(row, "kind")?)));
     for (key, kind) in notes {
         match kind == NoteKind::Orphaned as i8 {
             true => due.orphaned.push(key),

@@ -41,9 +41,7 @@ impl Missed {
 
     /// What a word of these means.
     pub fn of(word: &str) -> Option<Missed> {
-        [Missed::Once, Missed::Skip]
-            .into_iter()
-            .find(|missed| missed.word() == word)
+        [Missed::Once, Missed::Skip].into_iter().find(|missed| missed.word() == word)
     }
 
     fn word(self) -> &'static str {
@@ -173,11 +171,7 @@ pub fn note_tick(name: &str, tick: i64, next_run_at: Option<i64>, outcome: &Outc
 
 /// Has a definition looked at later, and says why that is, if there is a reason.
 pub fn put_off(name: &str, next_run_at: Option<i64>, error: Option<&str>) {
-    PUT_OFF.execute(&[
-        text(name),
-        next_run_at.map(Datum::from),
-        error.and_then(text),
-    ]);
+    PUT_OFF.execute(&[text(name), next_run_at.map(Datum::from), error.and_then(text)]);
 }
 
 fn read(rows: &Tuples, row: usize) -> Periodic {

@@ -21,6 +21,8 @@ rows! {
         pub state: State,
         /// Of an available job, its position in the lane.
         pub seq: Option<i64>,
+        /// Whether a limit holds it back.
+        pub is_held: bool,
         /// Of an available job, the lane.
         pub queue: String,
         pub priority: i16,
@@ -98,6 +100,7 @@ impl Place {
                 let mut ended = finish::end(&[attempt], Wait::ForAll);
                 return ended.taken.pop().map(|(_, row)| row);
             }
+            State::Available if self.is_held => &TAKE_HELD,
             State::Available => &TAKE_READY,
             State::Scheduled | State::Pending | State::Retryable => &TAKE_SCHEDULED,
             State::Completed | State::Cancelled | State::Discarded => &TAKE_FINISHED,
@@ -112,11 +115,9 @@ impl Place {
     /// What its row is found by, as it was seen: the parameters of statements that take or lock it.
     fn row(&self) -> Vec<Arg> {
         match self.state {
-            State::Available => vec![
-                text(&self.queue),
-                Some(Datum::from(self.priority)),
-                self.seq.map(Datum::from),
-            ],
+            State::Available if !self.is_held => {
+                vec![text(&self.queue), Some(Datum::from(self.priority)), self.seq.map(Datum::from)]
+            }
             State::Running => vec![big(self.id), self.token.map(Datum::from)],
             state => vec![big(self.id), text(state.as_str())],
         }
@@ -126,8 +127,10 @@ impl Place {
     /// still be changed where it is (by a heartbeat), but not moved.
     pub fn lock(&self, shared: bool) -> bool {
         let plan = match (self.state, shared) {
-            (State::Available, _) => &LOCK_READY,
-            (State::Scheduled | State::Pending | State::Retryable, _) => &LOCK_SCHEDULED,
+            (State::Available, _) if !self.is_held => &LOCK_READY,
+            (State::Available | State::Scheduled | State::Pending | State::Retryable, _) => {
+                &LOCK_SCHEDULED
+            }
             (State::Running, true) => &LOCK_RUNNING_SHARED,
             (State::Running, false) => &LOCK_RUNNING,
             (_, true) => &LOCK_FINISHED_SHARED,
@@ -186,7 +189,7 @@ plans! {
     LOCATE(INT8) =
         "SELECT j.id, CASE WHEN r.job_id IS NOT NULL THEN 'running'
                  ELSE COALESCE(s.state::text, f.state::text, 'available') END AS state,
-            COALESCE(a.seq, b.seq) AS seq, COALESCE(b.queue, j.queue) AS queue, COALESCE(b.priority, j.priority) AS priority,
+            COALESCE(a.seq, b.seq, (to_jsonb(s) ->> 'seq')::bigint) AS seq, s.state IS NOT DISTINCT FROM 'available' AS is_held, COALESCE(b.queue, j.queue) AS queue, COALESCE(b.priority, j.priority) AS priority,
             COALESCE(r.token, f.token) AS token, j.unique_key, r.cancel_requested_at IS NOT NULL AS is_asked_to_stop, r.cancel_reason
        FROM jobs.job j {JOINED_TO_ITS_ROW} WHERE j.id = $1";
     TAKE_READY(TEXT, INT2, INT8) =
@@ -195,6 +198,9 @@ plans! {
     TAKE_SCHEDULED(INT8, TEXT) =
         "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
          RETURNING attempt, NULLIF(due_at, 'infinity') AS scheduled_at";
+    TAKE_HELD(INT8, TEXT) =
+        "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
+         RETURNING attempt, scheduled_at, available_at";
     TAKE_FINISHED(INT8, TEXT) =
         "DELETE FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state
          RETURNING attempt, scheduled_at, token";

@@ -16,12 +16,7 @@ pub struct Role {
 
 /// `None`: there is no such role.
 pub fn role(name: &str) -> Option<Role> {
-    let role = |rows: &Tuples| {
-        Some(Role {
-            oid: rows.get(0, "oid")?,
-            name: rows.get(0, "name")?,
-        })
-    };
+    let role = |rows: &Tuples| Some(Role { oid: rows.get(0, "oid")?, name: rows.get(0, "name")? });
     ROLE.first(&[text(name)], role).flatten()
 }
 
@@ -70,6 +65,11 @@ pub fn grant_views(role: &Role) {
     }
 }
 
+/// Lets a role read which cells there are and where queues live.
+pub fn grant_map(role: &Role) {
+    execute(&format!("GRANT SELECT ON jobs.cells, jobs.placements TO {}", role.name));
+}
+
 /// Lets a role see what jobs carry, in the views too.
 pub fn grant_payload(role: &Role) {
     execute(&format!("GRANT SELECT ON jobs.job TO {}", role.name));
@@ -83,9 +83,7 @@ pub fn revoke(role: &Role) {
         Some((rows.get(row, "grantor")?, what))
     });
     for (grantor, what) in grants {
-        as_role(grantor, || {
-            execute(&format!("REVOKE ALL ON {what} FROM {} CASCADE", role.name))
-        });
+        as_role(grantor, || execute(&format!("REVOKE ALL ON {what} FROM {} CASCADE", role.name)));
     }
 }
 

@@ -170,10 +170,7 @@ pub fn deal_with_locked(jobs: Vec<Final>, now: i64, system: Retention) -> Dealt 
     for job in jobs {
         let term = job.term(system);
         if term.until <= now {
-            dealt.erased.push(Old {
-                id: job.id,
-                key: job.key,
-            });
+            dealt.erased.push(Old { id: job.id, key: job.key });
         } else if term.kept_until != job.kept_until {
             kept.push((job.id, term.kept_until));
             dealt.kept.push(job.id);
@@ -206,9 +203,8 @@ pub fn set_anew(limit: i64, system: Retention) -> bool {
     };
     let these = changes.iter().filter(|change| change.after_id == after_id);
     let these: Vec<i64> = these.map(|change| change.made_by).collect();
-    let (last, count): (_, i64) = NEXT.run(&[big(after_id), big(limit)], |rows| {
-        (rows.get(0, "last"), rows.given(0, "count"))
-    });
+    let (last, count): (_, i64) = NEXT
+        .run(&[big(after_id), big(limit)], |rows| (rows.get(0, "last"), rows.given(0, "count")));
     let Some(last) = last else {
         retention::note_progress(&these, None);
         return these.len() < changes.len();

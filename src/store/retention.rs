@@ -40,10 +40,7 @@ impl Term {
         let end = time::end_of(finalized_at, own.unwrap_or(system));
         let until = unique.map_or(end, |unique| unique.max(end));
         let is_of_system = own.is_none() && until == end;
-        Term {
-            until,
-            kept_until: (!is_of_system).then_some(until),
-        }
+        Term { until, kept_until: (!is_of_system).then_some(until) }
     }
 }
 
@@ -115,10 +112,7 @@ pub fn changes() -> Vec<Change> {
         SETTLE.execute(&[]);
     }
     CHANGES.list(&[], |rows, row| {
-        Some(Change {
-            made_by: rows.get(row, "made_by")?,
-            after_id: rows.get(row, "after_id")?,
-        })
+        Some(Change { made_by: rows.get(row, "made_by")?, after_id: rows.get(row, "after_id")? })
     })
 }
 

@@ -4,6 +4,7 @@
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::Datum;
 
+use super::cells;
 use super::spi::{Snapshot, plans, text};
 use super::types::*;
 use crate::pg::name::Name;
@@ -45,37 +46,34 @@ const LONGEST_ERROR: usize = 1000;
 
 /// Whether anything is in the way of maintenance, and what has been failing.
 pub fn standing() -> Standing {
-    Standing {
-        hindrance: hindrance(),
-        failing: FAILING.values(&[]),
-    }
+    Standing { hindrance: hindrance(), failing: FAILING.values(&[]) }
 }
 
 /// Why nothing is to be done now, if so. Otherwise maintenance can be paused only once this
 /// transaction has ended.
 pub fn hindrance() -> Option<Hindrance> {
-    pause().or_else(|| {
-        let is_restored = IS_BEING_RESTORED.value(&[]) == Some(true);
-        is_restored.then(|| Hindrance {
-            why: "pg_restore is connected to the database".into(),
-            is_passing: false,
-        })
-    })
+    // What is restored may say that this is a copy of a cell, so that is asked last.
+    pause().or_else(restoring).or_else(cells::hindrance)
 }
 
-/// Whether maintenance is paused. Otherwise it can be only once this transaction has ended, so that
-/// nothing is maintained any more then.
+/// Whether maintenance is paused, or the cell is retired. Otherwise maintenance can be paused only
+/// once this transaction has ended, so that nothing is maintained any more then.
 pub fn is_paused() -> bool {
-    pause().is_some()
+    pause().or_else(cells::hindrance).is_some()
+}
+
+fn restoring() -> Option<Hindrance> {
+    let is_restored = IS_BEING_RESTORED.value(&[]) == Some(true);
+    is_restored.then(|| Hindrance {
+        why: "pg_restore is connected to the database".into(),
+        is_passing: false,
+    })
 }
 
 fn pause() -> Option<Hindrance> {
     // Who pauses does not let that in.
     if !lock::try_to_lock_rows(MAINTENANCE_PAUSE.oid()) {
-        return Some(Hindrance {
-            why: "maintenance is being paused".into(),
-            is_passing: true,
-        });
+        return Some(Hindrance { why: "maintenance is being paused".into(), is_passing: true });
     }
     // Also what is committed since this transaction took its snapshot.
     let by: Option<String> = PAUSED_BY.value_as_of(Snapshot::Latest, &[]);
@@ -94,10 +92,8 @@ pub fn has_begun() -> bool {
 
 /// Notes a run, unless somebody else is noting one of that task just now.
 pub fn note(task: &str, run: &Run) {
-    let error: Option<String> = run
-        .error
-        .as_deref()
-        .map(|error| error.chars().take(LONGEST_ERROR).collect());
+    let error: Option<String> =
+        run.error.as_deref().map(|error| error.chars().take(LONGEST_ERROR).collect());
     NOTE.execute(&[
         text(task),
         Some(Datum::from(run.at)),

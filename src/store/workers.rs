@@ -111,13 +111,7 @@ pub fn requests(worker: &str) -> u64 {
 
 /// Gives a worker a command, in the place of the one that it had; whether that is another one.
 pub fn give(worker: &str, command: Command, reason: Option<&str>, by: &str, now: i64) -> bool {
-    let args = [
-        text(worker),
-        text(command.as_str()),
-        reason.and_then(text),
-        text(by),
-        big(now),
-    ];
+    let args = [text(worker), text(command.as_str()), reason.and_then(text), text(by), big(now)];
     GIVE.execute(&args) > 0
 }
 

@@ -138,10 +138,7 @@ fn look_up(said: &Finishing, wait: Wait) -> Outcome {
         if let Some(used) = &used
             && used.may_be(said.ending.call())
         {
-            return Outcome::Before(Became {
-                state: used.state,
-                scheduled_at: used.scheduled_at,
-            });
+            return Outcome::Before(Became { state: used.state, scheduled_at: used.scheduled_at });
         }
         let place = place::locate(said.id);
         let is_held = |place: &Place| place.is_held_with(said.token);
@@ -199,10 +196,7 @@ fn end_in_time(said: &[Finishing], wait: Wait) -> Each<Found> {
         are_locked.for_each(|n| found[n] = Found::Locked);
     }
     for one in &ended.completed {
-        found[order[one.n]] = Found::Ended(Became {
-            state: State::Completed,
-            scheduled_at: None,
-        });
+        found[order[one.n]] = Found::Ended(Became { state: State::Completed, scheduled_at: None });
     }
     let taken = ended.taken.into_iter().map(|(n, row)| (order[n], row));
     put(said, taken.collect(), &mut found);
@@ -244,10 +238,7 @@ fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, found: &mut [Found
             Ending::Complete(_) => unreachable!("its job is completed where it is taken"),
         };
         let state = one.to.state();
-        found[n] = Found::Ended(Became {
-            state,
-            scheduled_at,
-        });
+        found[n] = Found::Ended(Became { state, scheduled_at });
         moves.push(one);
     }
     moves::note_errors(&errors);
@@ -291,10 +282,7 @@ fn failed<'a>(
         To::Ready => row.scheduled_at = scheduled_at,
         _ => row.token = token,
     }
-    let one = Move {
-        has_failed: true,
-        ..Move::new(said.id, row, to)
-    };
+    let one = Move { has_failed: true, ..Move::new(said.id, row, to) };
     (one, error)
 }
 
@@ -344,15 +332,8 @@ fn given_back(
         let to = until.map_or(To::Ready, |due_at| To::Scheduled(State::Scheduled, due_at));
         (to, until)
     };
-    let answer = Answer {
-        token: said.token,
-        state: to.state(),
-        scheduled_at: until,
-    };
-    let one = Move {
-        answer: Some(answer),
-        ..Move::new(said.id, row, to)
-    };
+    let answer = Answer { token: said.token, state: to.state(), scheduled_at: until };
+    let one = Move { answer: Some(answer), ..Move::new(said.id, row, to) };
     (one, scheduled_at)
 }
 

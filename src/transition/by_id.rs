@@ -3,6 +3,7 @@
 use jobs_core::state::State;
 use pgrx::check_for_interrupts;
 
+use crate::cell;
 use crate::error::{Error, Result};
 use crate::pg::{time, transaction};
 use crate::settings;
@@ -41,10 +42,8 @@ pub(super) fn forced(place: &Place, reason: Option<&str>, hold_ends_at: Option<i
     let now = time::now();
     row.cancel_requested_at.get_or_insert(now);
     row.cancel_reason = reason.map(str::to_string).or(row.cancel_reason);
-    let one = Move {
-        releases: hold_ends_at,
-        ..Move::new(place.id, row, To::Finished(State::Cancelled))
-    };
+    let one =
+        Move { releases: hold_ends_at, ..Move::new(place.id, row, To::Finished(State::Cancelled)) };
     moves::put(&[one], now);
     true
 }
@@ -68,11 +67,7 @@ pub fn retry(place: &Place, reset: bool) -> Done {
     changes::grant_attempt(place.id, row.attempt);
     row.scheduled_at = Some(now);
     let one = Move {
-        answer: answer.map(|token| Answer {
-            token,
-            state: place.state,
-            scheduled_at: None,
-        }),
+        answer: answer.map(|token| Answer { token, state: place.state, scheduled_at: None }),
         returns_under: place.unique_key.filter(|_| place.state.is_final()),
         ..Move::new(place.id, row, To::Ready)
     };
@@ -136,8 +131,10 @@ pub fn differs(place: &Place, changes: &Changes) -> bool {
     !can_be_updated(place.state) || goes_to_the_end || !changes::says(place.id, changes)
 }
 
-/// Changes a job's row. What it carries is then to be no longer than that of a new job.
+/// Changes a job's row. What it carries is then to be no longer than that of a new job, and it is
+/// still to live here.
 pub(super) fn rewrite(id: i64, to: &Changes) -> Result<()> {
+    cell::own_changed(id, to)?;
     let most = settings::max_payload();
     match changes::rewrite(id, to, most) {
         Some(length) => Err(Error::too_long("args and meta", length, most)),

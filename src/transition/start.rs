@@ -12,14 +12,14 @@ use crate::settings::LONGEST_ROW;
 use crate::shmem::commit::{self, Work};
 use crate::shmem::fetches;
 use crate::store::effects::Told;
-use crate::store::fetch::{self, Emit, Fetch, Room};
+use crate::store::fetch::{self, Began, Emit, Fetch, Room};
 use crate::store::queue::Queue;
 use crate::store::{clock, config_cache, due, limits, moves, workers};
 
 /// Due jobs that a fetch moves at least, so that a crowd of them is moved in few steps.
 const DUE_AT_LEAST: usize = 1000;
-/// Where a fetch has discarded more jobs than these, it looks for no others in their place.
-const MOST_DISCARDED: usize = 1000;
+/// Where a fetch has passed over more jobs than these, it looks for no others in their place.
+const MOST_PASSED_OVER: usize = 1000;
 
 /// Starts attempts at up to so many jobs of these queues and hands them over; at none if there are
 /// fewer than `least`, or if the worker has a command.
@@ -48,10 +48,10 @@ pub fn attempts(
     }
 }
 
-/// Starts attempts at up to so many jobs; how many. Jobs that no fetch can return are discarded,
-/// and others come in their place.
+/// Starts attempts at up to so many jobs; how many. Others come in the place of jobs that no fetch
+/// can return, which are discarded, and of those that a limit holds back.
 fn take(queues: &[Queue], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
-    let (mut left, mut discarded) = (wanted, 0);
+    let (mut left, mut over) = (wanted, 0);
     for queue in queues {
         loop {
             let mut too_long = Vec::new();
@@ -59,11 +59,12 @@ fn take(queues: &[Queue], fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
                 None => emit(values, nulls),
                 Some(length) => too_long.push((fetch::id_and_token(&values), length)),
             };
-            let started = take_from(queue, fetch, left, &mut pass_on);
-            left -= started - too_long.len();
-            discarded += too_long.len();
+            let began = take_from(queue, fetch, left, &mut pass_on);
+            left -= began.started - too_long.len();
+            let passed_over = too_long.len() + began.held;
+            over += passed_over;
             discard(&too_long);
-            if left == 0 || too_long.is_empty() || discarded > MOST_DISCARDED {
+            if left == 0 || passed_over == 0 || over > MOST_PASSED_OVER {
                 break;
             }
         }
@@ -104,16 +105,14 @@ fn discard(too_long: &[((i64, i64), u64)]) {
     attempt::end(&said);
 }
 
-/// Starts attempts at up to so many jobs of a queue; how many.
-fn take_from(queue: &Queue, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
+/// Starts attempts at up to so many jobs of a queue.
+fn take_from(queue: &Queue, fetch: &Fetch, wanted: usize, emit: Emit) -> Began {
     let set = queue.settings();
     if set.is_paused() {
-        return 0;
+        return Began::default();
     }
     let mut most = wanted;
-    let slots = set
-        .concurrency
-        .map(|limit| limits::lock_slots(queue, limit, most));
+    let slots = set.concurrency.map(|limit| limits::lock_slots(queue, limit, most));
     most = slots.as_ref().map_or(most, Vec::len);
     let starts = set.rate_period.map(|period| {
         let starts = limits::lock_starts(queue, most, fetch.now, period);
@@ -121,7 +120,7 @@ fn take_from(queue: &Queue, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
         (starts, period)
     });
     if most == 0 {
-        return 0;
+        return Began::default();
     }
     let promoted = match due::has_due(queue, fetch.now) {
         true => promote(queue, fetch.now, wanted.max(DUE_AT_LEAST), Told::Fetch),
@@ -129,9 +128,7 @@ fn take_from(queue: &Queue, fetch: &Fetch, wanted: usize, emit: Emit) -> usize {
     };
     let room = Room {
         slots: slots.as_deref(),
-        starts: starts
-            .as_ref()
-            .map(|(starts, period)| (&starts[..], *period)),
+        starts: starts.as_ref().map(|(starts, period)| (&starts[..], *period)),
         promoted,
     };
     let tokens: Vec<i64> = (0..most).map(|_| new_token()).collect();

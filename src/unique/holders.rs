@@ -50,10 +50,7 @@ pub(super) fn look_many(keys: &[Key], all: impl Fn(&Key) -> bool) -> BTreeMap<Ke
         }
         found.extend(look::look_at_all(&outdated));
     }
-    found
-        .into_iter()
-        .map(|(key, found)| (key, Holders::new(found)))
-        .collect()
+    found.into_iter().map(|(key, found)| (key, Holders::new(found))).collect()
 }
 
 /// Whether final jobs can be duplicates.
@@ -84,11 +81,7 @@ impl Holders {
                 }
             })
             .collect();
-        Holders {
-            holders,
-            counted,
-            notes,
-        }
+        Holders { holders, counted, notes }
     }
 
     /// A job that was decided by.
@@ -116,11 +109,7 @@ impl Holders {
         }
         for holder in &self.holders {
             if kept.contains(&holder.id) {
-                lists.list(ListedHolder {
-                    key,
-                    id: holder.id,
-                    hold_ends_at: holder.hold_ends_at,
-                });
+                lists.list(ListedHolder { key, id: holder.id, hold_ends_at: holder.hold_ends_at });
             } else if !blindly {
                 lists.fold(key, holder.id);
             }
@@ -159,9 +148,7 @@ pub(super) fn decide(policy: &Policy, holders: Option<&Holders>, now: i64) -> Ve
 /// Where a policy's window begins; `None` if it has none, or one that goes back further
 /// than time does.
 pub(super) fn cutoff(policy: &Policy, now: i64) -> Option<i64> {
-    policy
-        .window
-        .and_then(|window| time::ago(now, window.length))
+    policy.window.and_then(|window| time::ago(now, window.length))
 }
 
 /// What an insert with a key would be told now: the newest job that conflicts, if one

@@ -43,10 +43,7 @@ pub fn parse(options: Option<Jsonb>) -> Result<Option<Rc<Policy>>> {
     }
     let policy = policy::parse(&options.to_value("unique_opts")?, &time::read_interval)?;
     let policy = policy.map(Rc::new);
-    LAST.set(Some(Parsed {
-        options: (kind, content.to_vec()),
-        policy: policy.clone(),
-    }));
+    LAST.set(Some(Parsed { options: (kind, content.to_vec()), policy: policy.clone() }));
     Ok(policy)
 }
 
@@ -66,11 +63,7 @@ pub fn kept(policy: &Policy, created_at: i64, scheduled_at: Option<i64>) -> Opti
             WindowFrom::ScheduledAt => (None, Some(window.length)),
         },
     };
-    Some(Kept {
-        states: policy.by_state,
-        until: period.max(window),
-        window: sliding,
-    })
+    Some(Kept { states: policy.by_state, until: period.max(window), window: sliding })
 }
 
 /// What of a job its key can be made of.
@@ -91,11 +84,7 @@ pub fn key(policy: &Policy, subject: &Subject) -> Result<Key> {
 
 /// The text that the key is the hash of.
 pub fn canonical(policy: &Policy, subject: &Subject) -> Result<String> {
-    let parts = Parts {
-        kind: subject.kind,
-        queue: subject.queue,
-        at_micros: subject.at,
-    };
+    let parts = Parts { kind: subject.kind, queue: subject.queue, at_micros: subject.at };
     let args = || subject.args.events();
     let meta = || subject.meta.unwrap_or(Jsonb::NULL).events();
     Ok(key::canonical(policy, &parts, args, meta)?)

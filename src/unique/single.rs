@@ -15,6 +15,7 @@ use jobs_core::verdict::{self, Job, Verdict};
 use super::advisory_lock;
 use super::batch::Batch;
 use super::holders::{self, Holders, decide};
+use crate::cell::{self, Home};
 use crate::error::{Error, Result};
 use crate::pg::{path, subxact, transaction};
 use crate::store::insert;
@@ -27,9 +28,16 @@ pub struct Candidate {
     pub job: NewJob,
     /// `None`: not unique
     pub policy: Option<Rc<Policy>>,
+    pub home: Home,
 }
 
 impl Candidate {
+    /// Refuses a job that does not live in this cell.
+    pub fn own(&self) -> Result<()> {
+        let common = &self.job.common;
+        cell::own(common.law.as_ref(), self.home, common.queue.name())
+    }
+
     /// As later candidates of its batch see it, once it is to be inserted.
     pub(super) fn as_holder(&self, index: usize) -> verdict::Holder {
         verdict::Holder {
@@ -75,6 +83,7 @@ pub struct Replacement {
 }
 
 pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
+    candidate.own()?;
     let (Some(policy), Some(key)) = (&candidate.policy, candidate.job.unique_key) else {
         return Ok(Outcome::Inserted(insert::one(&candidate.job)?));
     };
@@ -138,6 +147,7 @@ fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {
 
 /// Inserts jobs in one go, as if one by one in their order.
 pub fn insert_many(candidates: &[Candidate]) -> Result<Vec<Outcome>> {
+    candidates.iter().try_for_each(Candidate::own)?;
     Batch::of_many(candidates)?.insert()
 }
 

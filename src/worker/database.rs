@@ -91,6 +91,8 @@ struct Worker {
     over: PassedOver,
     /// A commit made work since the last pass began.
     is_asked: bool,
+    /// Likewise, for the next pass, as soon as that may begin.
+    is_urgent: bool,
 }
 
 /// What a pass did.
@@ -120,6 +122,7 @@ impl Worker {
             journal: Journal::new(place),
             over: PassedOver::default(),
             is_asked: false,
+            is_urgent: false,
         }
     }
 
@@ -147,7 +150,7 @@ impl Worker {
         let mut idle_since = born;
         loop {
             place.begin_pass();
-            self.is_asked = false;
+            (self.is_asked, self.is_urgent) = (false, false);
             self.notify()?;
             let begun = Instant::now();
             let pass = self.pass()?;
@@ -164,6 +167,7 @@ impl Worker {
                 let work = place.take_work();
                 let has_work = work != Work::Nothing;
                 is_stale |= work == Work::MayBeDue;
+                self.is_urgent |= work == Work::Held;
                 if has_work {
                     self.is_asked = true;
                     idle_since = Instant::now();
@@ -199,10 +203,7 @@ impl Worker {
                 self.write_journal(false)?;
                 process::report_statistics();
                 process::report_activity(None);
-                let until_notify = self
-                    .notifier
-                    .as_ref()
-                    .map_or(Duration::MAX, Notifier::pause);
+                let until_notify = self.notifier.as_ref().map_or(Duration::MAX, Notifier::pause);
                 let longest = if has_work { REST } else { YIELD };
                 place.set_rests(has_work);
                 process::sleep(pause.min(longest).min(until_notify));
@@ -215,6 +216,9 @@ impl Worker {
 
     /// How long until the next pass, where `rest` is left of the interval.
     fn pause(&self, place: &Place, rest: Duration) -> Duration {
+        if self.is_urgent {
+            return Duration::ZERO;
+        }
         let due = place.next_due();
         let until_due = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
         match self.is_asked {
@@ -225,10 +229,7 @@ impl Worker {
 
     /// One turn of every task, so that one with much to do keeps no other waiting.
     fn pass(&mut self) -> Result<Pass, Leave> {
-        let mut pass = Pass {
-            began: time::now(),
-            ..Pass::default()
-        };
+        let mut pass = Pass { began: time::now(), ..Pass::default() };
         if self.journal.is_to_look() {
             let Some(looked) = in_extension(journal::look)? else {
                 pass.state = State::Unknown;
@@ -350,10 +351,7 @@ struct Notifier {
 
 impl Notifier {
     fn new(place: &'static Place) -> Notifier {
-        Notifier {
-            place,
-            not_before: Instant::now(),
-        }
+        Notifier { place, not_before: Instant::now() }
     }
 
     /// Notifies, if there is something to notify and it is not too soon.
@@ -433,9 +431,6 @@ fn complain(task: &Task, errors: &[String]) {
     }
     if errors.len() > MOST {
         let more = errors.len() - MOST;
-        warning!(
-            "jobs: maintenance task {} failed {more} more times",
-            task.name
-        );
+        warning!("jobs: maintenance task {} failed {more} more times", task.name);
     }
 }

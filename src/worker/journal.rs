@@ -40,10 +40,7 @@ pub struct Looked {
 
 /// Looks what stands in the way of maintenance.
 pub fn look() -> Looked {
-    Looked {
-        standing: run_log::standing(),
-        has_begun: run_log::has_begun(),
-    }
+    Looked { standing: run_log::standing(), has_begun: run_log::has_begun() }
 }
 
 pub fn write(runs: &[(usize, Run)]) {
@@ -169,9 +166,8 @@ impl Journal {
             return Vec::new();
         }
         let entries = self.entries.iter_mut().enumerate();
-        let runs: Vec<(usize, Run)> = entries
-            .filter_map(|(task, entry)| Some((task, entry.run.take()?)))
-            .collect();
+        let runs: Vec<(usize, Run)> =
+            entries.filter_map(|(task, entry)| Some((task, entry.run.take()?))).collect();
         if !runs.is_empty() {
             self.written = Some(Instant::now());
             self.is_urgent = false;

@@ -93,10 +93,7 @@ fn round(
         if !settings::covers(&name) {
             continue;
         }
-        let state = known.entry(oid).or_insert(Known {
-            worker: None,
-            visited: None,
-        });
+        let state = known.entry(oid).or_insert(Known { worker: None, visited: None });
         let place = databases::known(oid);
         let is_attended = place.is_some_and(|place| place.is_attended());
         if is_attended || state.worker.as_ref().is_some_and(is_running) {
@@ -151,11 +148,7 @@ fn round(
         *starved = Some(Instant::now());
     }
     databases::set_crowded(refused);
-    if refused {
-        pause.min(Duration::from_secs(1))
-    } else {
-        pause
-    }
+    if refused { pause.min(Duration::from_secs(1)) } else { pause }
 }
 
 /// What is left of a time since then; nothing, where that never was.
@@ -196,9 +189,7 @@ fn start(database: Oid, name: &str) -> Start {
 
 /// All databases, and the names of those that a worker may be in; `None` if they could not be read.
 fn databases() -> Option<Vec<(Oid, Option<String>)>> {
-    process::transaction(process::databases)
-        .map_err(complain)
-        .ok()
+    process::transaction(process::databases).map_err(complain).ok()
 }
 
 /// Without the databases no worker is started. Said once in a while.

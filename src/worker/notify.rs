@@ -13,9 +13,7 @@ pub fn send(content: &Content) -> usize {
     };
     if content.queues.has_more() {
         // Not all of the names are known: of every queue that a listener would find jobs in.
-        store::available_queues()
-            .iter()
-            .for_each(|name| queue(name));
+        store::available_queues().iter().for_each(|name| queue(name));
     }
     content.queues.for_each(queue);
     let mut cancel = |id: i64| payloads.push(format!("{{\"cancel\": {id}}}"));

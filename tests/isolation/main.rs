@@ -20,8 +20,8 @@ macro_rules! specifications {
     };
 }
 specifications! {
-    serializable unique_batch unique_hold unique_locks unique_nowait unique_reap unique_single
-    unique_takeover work_fetch work_finish_many work_heartbeat work_manage work_token
+    cells forward serializable unique_batch unique_hold unique_locks unique_nowait unique_reap
+    unique_single unique_takeover work_fetch work_finish_many work_heartbeat work_manage work_token
 }
 
 #[test]

@@ -157,9 +157,18 @@ async fn every_hint_has_a_command_that_runs() {
     hints.after(lost, "", "lost_worker", Shows, CLEAR).await;
     let paused = "select jobs.pause_queue('q'); select jobs.insert('k', queue => 'q')";
     hints.after(paused, "", "queue_paused", Mends, CLEAR).await;
+    let limit = "select jobs.define_limit('it''s', '{\"by_queue\": true}', '{held}', concurrency => 1); select jobs.pause_limit('it''s', '{\"queue\": \"held\"}');
+        select jobs.insert('k', queue => 'held'); select jobs.fetch('held')";
+    hints.after(limit, "", "limit_paused", Mends, CLEAR).await;
     let tick = "select jobs.schedule('t', 'every 1 hour', 't'); update jobs.periodic_schedule set last_error = 'x'";
     let none = "select jobs.unschedule('t')";
     hints.after(tick, "", "periodic_failed", Shows, none).await;
+    let report = "select jobs.forward_report('00000000-0000-0000-0000-00000000000a', 'shop', ";
+    let (behind, refused) =
+        (format!("{report}3, now() - interval '6 minutes', 0)"), format!("{report}0, null, 2)"));
+    let forgotten = "delete from jobs.forwarder";
+    hints.after(&behind, "", "forward_behind", Shows, forgotten).await;
+    hints.after(&refused, "", "forward_refused", Shows, forgotten).await;
     let ahead = "update jobs.maintenance_task set last_run_at = now() + interval '1 hour'";
     run(&db, ahead).await;
     hints.follow("", "clock_moved", "^stored", Mends).await;
@@ -209,6 +218,14 @@ async fn every_hint_has_a_command_that_runs() {
     let child = "create table public.child () inherits (jobs.ready)";
     let gone = "drop table public.child; analyze jobs.ready";
     hints.after(child, "", "table_changed", Shows, gone).await;
+
+    // Of cells.
+    run(&db, "select jobs.set_cell(0)").await;
+    hints.follow("", "placements_differ", "has jobs", Shows).await;
+    run(&db, "select jobs.place_queue('*', 0)").await;
+    hints.follow("", "cell_unreplicated", "", Shows).await;
+    let retire = "select jobs.retire_cell('host=new')";
+    hints.after(retire, "", "cell_retired", Mends, "").await;
 
     // That was all of them.
     hints.followed.insert("worker_not_running".into());

@@ -6,6 +6,7 @@
 
 mod administrators;
 mod bounds;
+mod cells;
 mod clock;
 mod concurrency;
 mod databases;
@@ -23,6 +24,7 @@ mod known_defects;
 mod large_transactions;
 mod leases;
 mod lifecycle;
+mod limits;
 mod locks;
 mod log_scan;
 mod maintenance;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, number, poll_until, rng, run, scalar, sqlstate, text,
+    Client, Cluster, Mode, SOON, comes_true, number, poll_until, rng, run, scalar, text,
 };
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -422,7 +422,7 @@ async fn holds_nothing_while_it_waits_and_may_be_a_worker_of_the_queue() {
 }
 
 #[tokio::test]
-async fn without_preload_it_looks_now_and_then_and_not_on_a_standby() {
+async fn without_preload_and_on_a_standby_it_looks_now_and_then() {
     let cluster = Cluster::builder().without_preload().start();
     let db = cluster.database("plain").await;
     for id in insert(&db, "q", 3).await {
@@ -430,10 +430,14 @@ async fn without_preload_it_looks_now_and_then_and_not_on_a_standby() {
         run(&db, &format!("select jobs.cancel({id})")).await;
         waiting.returned(Instant::now()).await;
     }
-    drop(db);
+    let id = insert(&db, "q", 1).await[0];
     let standby = cluster.standby();
     let replica = standby.connect("plain").await;
-    assert_eq!(sqlstate(replica.batch_execute("call jobs.wait_for('{1}')").await), "25006");
+    comes_true(&replica, &format!("count(*) = 1 from jobs.jobs where id = {id}")).await;
+    let waiting = waiter(&standby, &replica, "plain", id).await;
+    run(&db, &format!("select jobs.cancel({id})")).await;
+    waiting.returned(Instant::now()).await;
+    drop(db);
     let state = "select state::text from jobs.results('{1}')";
     assert_eq!(text(&replica, state).await, "cancelled");
     cluster.stop(Mode::Fast);

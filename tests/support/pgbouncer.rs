@@ -2,11 +2,13 @@
 //! is the harder case.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::checks::{Outcome, holds, output, succeeds};
-use crate::{Cluster, need, program};
+use crate::{Cluster, SOON, need, program};
 
 /// What `PgBouncer::start` needs. Its package would start a service; it is only unpacked, and what
 /// it is linked with is installed.
@@ -52,6 +54,11 @@ impl PgBouncer {
             .map_err(|error| error.to_string())?;
         let mut pgbouncer = cluster.program(&copy);
         succeeds(pgbouncer.args(["-d", "-q"]).arg(file("pgbouncer.ini")))?;
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            holds(begun.elapsed() < SOON, "it does not listen")?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
         Ok(PgBouncer { port, log, pid })
     }
 

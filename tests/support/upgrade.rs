@@ -22,7 +22,10 @@ pub fn planted_script(changes: &str) -> String {
 /// The upgrade script from [`CANDIDATE`] to this version.
 fn candidate_script() -> String {
     let changes = include_str!("candidate/changes.sql");
+    // Tables and views that these change.
+    let changed = "jobs.ready, jobs.scheduled, jobs.running, jobs.errors";
     planted_script(&format!("{changes}{}", replaced(&install_script())))
+        .replace("jobs.error, jobs.errors", changed)
 }
 
 /// This version's install script, as `make` puts it together.

@@ -37,11 +37,7 @@ pub(crate) fn refused(what: &str, part: &Part, value: &mut impl Events) -> Inval
     if all {
         lacking.truncate(1);
     }
-    let named: Vec<_> = lacking
-        .iter()
-        .take(NAMED)
-        .map(|path| quoted_path(path))
-        .collect();
+    let named: Vec<_> = lacking.iter().take(NAMED).map(|path| quoted_path(path)).collect();
     let (message, detail) = if all {
         (
             format!("member {} is missing from {what}", named[0]),
@@ -54,17 +50,12 @@ pub(crate) fn refused(what: &str, part: &Part, value: &mut impl Events) -> Inval
             _ => ("paths", "match nothing"),
         };
         (
-            format!(
-                "by_{what} {paths} {}{more} {match_nothing} in {what}",
-                named.join(", ")
-            ),
+            format!("by_{what} {paths} {}{more} {match_nothing} in {what}", named.join(", ")),
             format!("At least one path must exist in {what}."),
         )
     };
     let invalid = Invalid::new(what, message, detail);
-    let hint = lacking
-        .iter()
-        .find_map(|names| found.hint(what, wanted, names));
+    let hint = lacking.iter().find_map(|names| found.hint(what, wanted, names));
     match hint {
         Some(hint) => invalid.hint(hint),
         None => invalid,
@@ -96,10 +87,7 @@ struct Found {
 
 impl Found {
     fn of(value: &mut impl Events, wanted: &Paths, members: bool) -> Found {
-        let mut found = Found {
-            nodes: vec![Met::default(); wanted.nodes()],
-            compared: 0,
-        };
+        let mut found = Found { nodes: vec![Met::default(); wanted.nodes()], compared: 0 };
         let is_object = match value.next() {
             Event::BeginObject => true,
             Event::BeginArray if members => value.next() == Event::BeginObject,

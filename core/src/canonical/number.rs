@@ -90,21 +90,11 @@ impl Decimal {
         let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
         digits.drain(..zeros);
         if digits.is_empty() {
-            return Some(Decimal {
-                negative: false,
-                digits,
-                point: 0,
-            });
+            return Some(Decimal { negative: false, digits, point: 0 });
         }
         // Lengths of strings fit an i64, and saturation keeps an absurd exponent out of range.
-        let point = exponent
-            .saturating_add(whole.len() as i64)
-            .saturating_sub(zeros as i64);
-        Some(Decimal {
-            negative,
-            digits,
-            point,
-        })
+        let point = exponent.saturating_add(whole.len() as i64).saturating_sub(zeros as i64);
+        Some(Decimal { negative, digits, point })
     }
 
     fn digits_after_point(&self) -> i64 {
@@ -121,11 +111,7 @@ impl Decimal {
             out.push('-');
         }
         let digit = |i: i64| {
-            usize::try_from(i)
-                .ok()
-                .and_then(|i| self.digits.get(i))
-                .copied()
-                .unwrap_or(b'0')
+            usize::try_from(i).ok().and_then(|i| self.digits.get(i)).copied().unwrap_or(b'0')
         };
         let before = (0..self.point).map(digit);
         let after = (self.point..self.digits.len() as i64).map(digit);
@@ -149,10 +135,9 @@ fn parse_exponent(text: &str) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let size = digits.iter().fold(0_i64, |size, digit| {
-        size.saturating_mul(10)
-            .saturating_add(i64::from(digit - b'0'))
-    });
+    let size = digits
+        .iter()
+        .fold(0_i64, |size, digit| size.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
     Some(sign * size)
 }
 
@@ -229,10 +214,7 @@ mod tests {
             // prints for it.
             ("295147905179352825856", "295147905179352825856"),
             ("0.10000000000000000001", "0.10000000000000000001"),
-            (
-                "123456789012345678901234567890e-20",
-                "1234567890.1234567890123456789",
-            ),
+            ("123456789012345678901234567890e-20", "1234567890.1234567890123456789"),
             ("12345678901234567890123e3", "12345678901234567890123000"),
             ("3e-324", &tiny),
             ("1e400", &huge),
@@ -257,11 +239,7 @@ mod tests {
             "-1e-999999999",
             "1e99999999999999999999",
         ] {
-            assert_eq!(
-                push(&mut String::new(), text),
-                Err(Flaw::OutOfRange),
-                "{text}"
-            );
+            assert_eq!(push(&mut String::new(), text), Err(Flaw::OutOfRange), "{text}");
         }
         // Zeros at the end say nothing and need no place.
         assert_eq!(canonical(&format!("1.{}", "0".repeat(20_000))), "1");
@@ -281,11 +259,7 @@ mod tests {
             "", "-", "+1", ".", "NaN", "Infinity", "-inf", "1e", "1e+", "1e1.5", "1.2.3", "0x10",
             " 1", "1_0", "--1", "١",
         ] {
-            assert_eq!(
-                push(&mut String::new(), text),
-                Err(Flaw::Malformed),
-                "{text}"
-            );
+            assert_eq!(push(&mut String::new(), text), Err(Flaw::Malformed), "{text}");
         }
     }
 }

@@ -79,9 +79,7 @@ impl Writer {
     pub fn begin_object(&mut self) {
         self.begin_value();
         self.text.push('{');
-        self.levels.push(Level::Object {
-            first: self.members.len(),
-        });
+        self.levels.push(Level::Object { first: self.members.len() });
     }
 
     /// The name of the member whose value comes next.
@@ -98,10 +96,8 @@ impl Writer {
         self.names.push_str(&name);
         push_quoted(&mut self.text, &name);
         self.text.push(':');
-        self.members.push(Member {
-            name: name_start..self.names.len(),
-            text: text_start..text_start,
-        });
+        self.members
+            .push(Member { name: name_start..self.names.len(), text: text_start..text_start });
     }
 
     /// Ends the object that was begun last. Refused if two of its names are the same in Unicode
@@ -122,15 +118,13 @@ impl Writer {
             };
             if !members.is_sorted_by(|a, b| order(a, b).is_lt()) {
                 members.sort_unstable_by(order);
-                if let Some(same) = members
-                    .windows(2)
-                    .find(|pair| order(&pair[0], &pair[1]).is_eq())
+                if let Some(same) =
+                    members.windows(2).find(|pair| order(&pair[0], &pair[1]).is_eq())
                 {
                     return Err(Flaw::SameName(self.names[same[0].name.clone()].into()));
                 }
                 let pieces_start = self.pieces.len();
-                self.pieces
-                    .extend(members.iter().map(|member| member.text.clone()));
+                self.pieces.extend(members.iter().map(|member| member.text.clone()));
                 self.reorders.push(Reorder {
                     open,
                     close,
@@ -201,13 +195,8 @@ impl Writer {
         while let Some((before, range)) = todo.pop() {
             interrupt::check();
             sorted.push_str(before);
-            let next = self
-                .reorders
-                .partition_point(|reorder| reorder.open < range.start);
-            let Some(reorder) = self
-                .reorders
-                .get(next)
-                .filter(|reorder| reorder.open < range.end)
+            let next = self.reorders.partition_point(|reorder| reorder.open < range.start);
+            let Some(reorder) = self.reorders.get(next).filter(|reorder| reorder.open < range.end)
             else {
                 sorted.push_str(&self.text[range]);
                 continue;
@@ -257,35 +246,17 @@ mod tests {
     fn members_stand_in_order_of_utf16() {
         assert_eq!(object(&[]).unwrap(), "{}");
         assert_eq!(object(&["a", "b"]).unwrap(), r#"{"a":0,"b":1}"#);
-        assert_eq!(
-            object(&["b", "", "ab", "a"]).unwrap(),
-            r#"{"":1,"a":3,"ab":2,"b":0}"#
-        );
+        assert_eq!(object(&["b", "", "ab", "a"]).unwrap(), r#"{"":1,"a":3,"ab":2,"b":0}"#);
         // RFC 8785, section 3.2.3, but for the Hebrew letter, which is decomposed in normal form C.
         assert_eq!(
-            object(&[
-                "\u{20ac}",
-                "\r",
-                "\u{fb33}",
-                "1",
-                "\u{1f600}",
-                "\u{80}",
-                "\u{f6}"
-            ])
-            .unwrap(),
+            object(&["\u{20ac}", "\r", "\u{fb33}", "1", "\u{1f600}", "\u{80}", "\u{f6}"]).unwrap(),
             "{\"\\r\":1,\"1\":3,\"\u{80}\":5,\"\u{f6}\":6,\"\u{5d3}\u{5bc}\":2,\"\u{20ac}\":0,\"\u{1f600}\":4}"
         );
         // As UTF-8 the other way round.
-        assert_eq!(
-            object(&["\u{ffe6}", "\u{1f600}"]).unwrap(),
-            "{\"\u{1f600}\":1,\"\u{ffe6}\":0}"
-        );
+        assert_eq!(object(&["\u{ffe6}", "\u{1f600}"]).unwrap(), "{\"\u{1f600}\":1,\"\u{ffe6}\":0}");
         // Compared as names, not as they are escaped: the quote comes before the exclamation mark's
         // successors.
-        assert_eq!(
-            object(&["#", "\"", "!"]).unwrap(),
-            r##"{"!":2,"\"":1,"#":0}"##
-        );
+        assert_eq!(object(&["#", "\"", "!"]).unwrap(), r##"{"!":2,"\"":1,"#":0}"##);
     }
 
     #[test]
@@ -322,11 +293,9 @@ mod tests {
 
     #[test]
     fn names_that_become_the_same_are_refused() {
-        for names in [
-            &["caf\u{e9}", "cafe\u{301}"][..],
-            &["cafe\u{301}", "a", "caf\u{e9}"],
-            &["a", "a"],
-        ] {
+        for names in
+            [&["caf\u{e9}", "cafe\u{301}"][..], &["cafe\u{301}", "a", "caf\u{e9}"], &["a", "a"]]
+        {
             let same = nfc(names[0]).into_owned();
             assert_eq!(object(names), Err(Flaw::SameName(same)));
         }

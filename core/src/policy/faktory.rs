@@ -36,10 +36,7 @@ pub(super) fn parse(
         by_args: Part::All,
         by_queue: true,
         by_state: States::empty(),
-        hold: Some(Hold {
-            length,
-            until: until.unwrap_or(HoldUntil::Success),
-        }),
+        hold: Some(Hold { length, until: until.unwrap_or(HoldUntil::Success) }),
         on_conflict: on_conflict.unwrap_or(OnConflict::Skip),
         ..Policy::default()
     }))

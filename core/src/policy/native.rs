@@ -13,23 +13,10 @@ use crate::paths::Paths;
 use crate::state::{State, States};
 
 /// The fields of which at least one is needed: they say what the key or a duplicate is.
-const IDENTITY: [&str; 7] = [
-    "by_kind",
-    "by_args",
-    "by_meta",
-    "by_queue",
-    "by_period",
-    "by_state",
-    "key",
-];
+const IDENTITY: [&str; 7] =
+    ["by_kind", "by_args", "by_meta", "by_queue", "by_period", "by_state", "key"];
 /// The fields that only change what the others mean, beside the [`COMMON`] ones.
-const MODIFIERS: [&str; 5] = [
-    "exclude_kind",
-    "window",
-    "window_from",
-    "hold_for",
-    "hold_until",
-];
+const MODIFIERS: [&str; 5] = ["exclude_kind", "window", "window_from", "hold_for", "hold_until"];
 
 /// The fields of the native form that dialects do not have.
 pub(super) fn fields() -> Vec<&'static str> {
@@ -75,7 +62,7 @@ pub(super) fn parse(
     }
 }
 
-fn by_args(given: &Given) -> Result<Part, Invalid> {
+pub(crate) fn by_args(given: &Given) -> Result<Part, Invalid> {
     const RULE: &str = "by_args must be true for all args, or a list of paths such as [\"user_id\", \"address.city\"].";
     match given.get("by_args") {
         Some(Value::Bool(true)) => Ok(Part::All),
@@ -83,7 +70,7 @@ fn by_args(given: &Given) -> Result<Part, Invalid> {
     }
 }
 
-fn by_meta(given: &Given) -> Result<Part, Invalid> {
+pub(crate) fn by_meta(given: &Given) -> Result<Part, Invalid> {
     const RULE: &str =
         "by_meta must be a list of paths such as [\"tenant_id\"]; true is not allowed.";
     paths(given, "by_meta", RULE)
@@ -132,11 +119,8 @@ fn by_state(given: &Given) -> Result<States, Invalid> {
     if given.get("hold_for").is_none() {
         given.not_empty(&["by_state"])?;
     }
-    let states = given.words(
-        "by_state",
-        "state",
-        &State::ALL.map(|state| (state.as_str(), state)),
-    )?;
+    let states =
+        given.words("by_state", "state", &State::ALL.map(|state| (state.as_str(), state)))?;
     Ok(states.map_or(States::DEFAULT_UNIQUE, |states| States::of(&states)))
 }
 
@@ -150,30 +134,25 @@ fn key(given: &Given) -> Result<Option<String>, Invalid> {
         Some(Value::String(key)) => key,
         Some(other) => return Err(wrong_type("key", other, RULE)),
     };
-    match given.first_of(&["by_args", "by_meta", "by_queue", "by_period"]) {
+    match given.first_of(&["by_args", "by_meta", "by_period"]) {
         None => Ok(Some(key.clone())),
-        Some(other) => Err(
-            together("key", other, "A key replaces args, meta, queue and period.").hint(format!(
-                "Omit one of them, or make the value of {other} part of the key."
-            )),
-        ),
+        Some(other) => Err(together("key", other, "A key replaces args, meta and period.")
+            .hint(format!("Omit one of them, or make the value of {other} part of the key."))),
     }
 }
 
 fn window(given: &Given, read: ReadInterval) -> Result<Option<Window>, Invalid> {
     given.only_with("window_from", "window")?;
     let from = given.word("window_from", &WINDOW_FROM)?;
-    Ok(given.duration("window", read)?.map(|length| Window {
-        length,
-        from: from.unwrap_or(WindowFrom::CreatedAt),
-    }))
+    Ok(given
+        .duration("window", read)?
+        .map(|length| Window { length, from: from.unwrap_or(WindowFrom::CreatedAt) }))
 }
 
 fn hold(given: &Given, read: ReadInterval) -> Result<Option<Hold>, Invalid> {
     given.only_with("hold_until", "hold_for")?;
     let until = given.word("hold_until", &HOLD_UNTIL)?;
-    Ok(given.duration("hold_for", read)?.map(|length| Hold {
-        length,
-        until: until.unwrap_or(HoldUntil::Success),
-    }))
+    Ok(given
+        .duration("hold_for", read)?
+        .map(|length| Hold { length, until: until.unwrap_or(HoldUntil::Success) }))
 }

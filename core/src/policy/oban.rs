@@ -58,10 +58,8 @@ const GROUPS: [(&str, States); 4] = [
     ("successful", SUCCESSFUL),
 ];
 
-const TIMESTAMPS: [(&str, WindowFrom); 2] = [
-    ("inserted_at", WindowFrom::CreatedAt),
-    ("scheduled_at", WindowFrom::ScheduledAt),
-];
+const TIMESTAMPS: [(&str, WindowFrom); 2] =
+    [("inserted_at", WindowFrom::CreatedAt), ("scheduled_at", WindowFrom::ScheduledAt)];
 
 const REPLACEABLE: [(&str, Field); 8] = [
     ("args", Field::Args),
@@ -113,10 +111,8 @@ pub(super) fn parse(value: &Value, on_conflict: Option<OnConflict>) -> Result<Po
     let from = given.word("timestamp", &TIMESTAMPS)?;
     Ok(Policy {
         by_state: states(&given)?,
-        window: period(&given)?.map(|length| Window {
-            length,
-            from: from.unwrap_or(WindowFrom::CreatedAt),
-        }),
+        window: period(&given)?
+            .map(|length| Window { length, from: from.unwrap_or(WindowFrom::CreatedAt) }),
         on_conflict: either(on_conflict, replace(&given)?, "oban.replace")?
             .unwrap_or(OnConflict::Skip),
         ..compared_by(fields, keys(&given, fields)?.as_ref())
@@ -173,13 +169,9 @@ fn period(given: &Given) -> Result<Option<Interval>, Invalid> {
         Some(Value::Number(seconds)) => seconds.as_f64(),
         Some(Value::Array(pair)) => match pair.as_slice() {
             [Value::Number(number), Value::String(unit)] => {
-                let unit = UNITS
-                    .iter()
-                    .find(|(name, _)| unit.strip_suffix('s').unwrap_or(unit) == *name);
-                number
-                    .as_f64()
-                    .zip(unit)
-                    .map(|(number, (_, seconds))| number * seconds)
+                let unit =
+                    UNITS.iter().find(|(name, _)| unit.strip_suffix('s').unwrap_or(unit) == *name);
+                number.as_f64().zip(unit).map(|(number, (_, seconds))| number * seconds)
             }
             _ => None,
         },

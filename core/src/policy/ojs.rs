@@ -10,14 +10,7 @@ use crate::interval::{Interval, ReadInterval, iso_8601_only};
 use crate::paths::Paths;
 use crate::state::{State, States};
 
-const FIELDS: [&str; 6] = [
-    "keys",
-    "args_keys",
-    "meta_keys",
-    "period",
-    "states",
-    "on_conflict",
-];
+const FIELDS: [&str; 6] = ["keys", "args_keys", "meta_keys", "period", "states", "on_conflict"];
 
 /// What a job can be compared by.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,10 +73,7 @@ pub(super) fn parse(
         by_meta: by_meta(&given, &keys)?,
         by_queue: keys.contains(&Dimension::Queue),
         by_state: states.map_or(DEFAULT_STATES, |states| States::of(&states)),
-        window: period(&given, read)?.map(|length| Window {
-            length,
-            from: WindowFrom::CreatedAt,
-        }),
+        window: period(&given, read)?.map(|length| Window { length, from: WindowFrom::CreatedAt }),
         on_conflict: either(on_conflict, own, "ojs.on_conflict")?
             .unwrap_or(OnConflict::Reject)
             .rejecting_final(),

@@ -101,11 +101,7 @@ impl Fields {
 
 impl FromIterator<Field> for Fields {
     fn from_iter<I: IntoIterator<Item = Field>>(fields: I) -> Self {
-        Self(
-            fields
-                .into_iter()
-                .fold(0, |set, field| set | 1 << field as u8),
-        )
+        Self(fields.into_iter().fold(0, |set, field| set | 1 << field as u8))
     }
 }
 
@@ -115,24 +111,15 @@ impl fmt::Debug for Fields {
     }
 }
 
-const REPLACE: Replace = Replace {
-    except_schedule: false,
-    reject_final: false,
-};
-const REPLACE_EXCEPT_SCHEDULE: Replace = Replace {
-    except_schedule: true,
-    ..REPLACE
-};
+const REPLACE: Replace = Replace { except_schedule: false, reject_final: false };
+const REPLACE_EXCEPT_SCHEDULE: Replace = Replace { except_schedule: true, ..REPLACE };
 
 /// The ways that are a word.
 const WORDS: [(&str, OnConflict); 4] = [
     ("skip", OnConflict::Skip),
     ("reject", OnConflict::Reject),
     ("replace", OnConflict::Replace(REPLACE)),
-    (
-        "replace_except_schedule",
-        OnConflict::Replace(REPLACE_EXCEPT_SCHEDULE),
-    ),
+    ("replace_except_schedule", OnConflict::Replace(REPLACE_EXCEPT_SCHEDULE)),
 ];
 
 /// The ways that are a word of the Open Job Spec.
@@ -159,9 +146,7 @@ pub(super) fn parse(given: &Given) -> Result<Option<OnConflict>, Invalid> {
     const UPDATE: &str =
         "It may also be an object such as {\"update\": {\"scheduled\": [\"args\"]}}.";
     let Some(Value::Object(object)) = given.get("on_conflict") else {
-        return given
-            .word("on_conflict", &WORDS)
-            .map_err(|invalid| invalid.also(UPDATE));
+        return given.word("on_conflict", &WORDS).map_err(|invalid| invalid.also(UPDATE));
     };
     match Given::new("on_conflict", "field", object, &["update"])?.get("update") {
         Some(Value::Object(by_state)) => {
@@ -198,10 +183,7 @@ pub(super) fn updates(
         return Err(Invalid::new(
             given.name(),
             format!("{} must not be empty", given.name()),
-            format!(
-                "{} must have at least one state with a list of fields.",
-                given.name()
-            ),
+            format!("{} must have at least one state with a list of fields.", given.name()),
         ));
     }
     Ok(OnConflict::Update(updates))
@@ -215,11 +197,9 @@ pub(super) fn either(
     path: &str,
 ) -> Result<Option<OnConflict>, Invalid> {
     match (native, own) {
-        (Some(_), Some(_)) => Err(together(
-            "on_conflict",
-            path,
-            "Both set what happens to a duplicate.",
-        )),
+        (Some(_), Some(_)) => {
+            Err(together("on_conflict", path, "Both set what happens to a duplicate."))
+        }
         (native, own) => Ok(native.or(own)),
     }
 }
@@ -228,10 +208,9 @@ impl OnConflict {
     /// This way, but that a replacement of final jobs fails instead of being skipped.
     pub(super) fn rejecting_final(self) -> Self {
         match self {
-            OnConflict::Replace(replace) => OnConflict::Replace(Replace {
-                reject_final: true,
-                ..replace
-            }),
+            OnConflict::Replace(replace) => {
+                OnConflict::Replace(Replace { reject_final: true, ..replace })
+            }
             other => other,
         }
     }
@@ -240,10 +219,7 @@ impl OnConflict {
     pub(super) fn to_json(self) -> Value {
         match self {
             OnConflict::Replace(replace) => {
-                let native = Replace {
-                    reject_final: false,
-                    ..replace
-                };
+                let native = Replace { reject_final: false, ..replace };
                 json!(word_for(OnConflict::Replace(native), &WORDS))
             }
             OnConflict::Update(updates) => json!({ "update": updates.to_json() }),
@@ -281,10 +257,7 @@ mod tests {
     #[test]
     fn sets_hold_what_was_put_in() {
         let fields = Fields::from_iter([Field::Tags, Field::Args, Field::Tags]);
-        assert_eq!(
-            fields.iter().collect::<Vec<_>>(),
-            [Field::Args, Field::Tags]
-        );
+        assert_eq!(fields.iter().collect::<Vec<_>>(), [Field::Args, Field::Tags]);
         assert!(!fields.is_empty() && Fields::default().is_empty());
         let all = FIELDS.map(|(_, field)| field);
         assert_eq!(Fields::from_iter(all).iter().count(), 8);

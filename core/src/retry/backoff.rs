@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Delay, NAMES, bounded, length};
 use crate::Invalid;
 use crate::given::{Given, meaning, word_for, wrong_type};
-use crate::interval::{Interval, ReadInterval};
+use crate::interval::{Interval, LONGEST_MICROS, ReadInterval};
 
 /// How the delay grows, n being the attempt that failed: the first delay is always `initial`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,25 +35,11 @@ pub struct Backoff {
     pub jitter: f64,
 }
 
-const FIELDS: [&str; 8] = [
-    "strategy",
-    "initial",
-    "coefficient",
-    "max",
-    "jitter",
-    "non_retryable",
-    "after_lease",
-    "ojs",
-];
+const FIELDS: [&str; 8] =
+    ["strategy", "initial", "coefficient", "max", "jitter", "non_retryable", "after_lease", "ojs"];
 /// Those that do not stand beside `ojs`.
-pub(super) const OWN_FIELDS: [&str; 6] = [
-    "strategy",
-    "initial",
-    "coefficient",
-    "max",
-    "jitter",
-    "non_retryable",
-];
+pub(super) const OWN_FIELDS: [&str; 6] =
+    ["strategy", "initial", "coefficient", "max", "jitter", "non_retryable"];
 /// Those that say more of a strategy, not of another queue's formula.
 const FIGURES: [&str; 4] = ["initial", "coefficient", "max", "jitter"];
 /// Open Job Spec's names of what is called otherwise or given elsewhere, and what is meant.
@@ -92,17 +78,14 @@ impl Strategy {
 
 /// The fields of the object, which are known.
 pub(super) fn given(object: &Map<String, Value>) -> Result<Given<'_>, Invalid> {
-    match OJS_FIELDS
-        .iter()
-        .find(|(field, _)| object.contains_key(*field))
-    {
+    match OJS_FIELDS.iter().find(|(field, _)| object.contains_key(*field)) {
         Some((field, hint)) => Err(Invalid::unknown("retry", "field", field, &FIELDS).hint(*hint)),
         None => Given::new("retry", "field", object, &FIELDS),
     }
 }
 
 /// Reads the delay. What is left out is as Open Job Spec has it: exponential from a second to
-/// five minutes, doubling, with jitter.
+/// five minutes, doubling, with jitter. A constant delay needs no bound.
 pub(super) fn parse(given: &Given, read: ReadInterval) -> Result<Delay, Invalid> {
     let name = given.get("strategy").and_then(Value::as_str);
     if let Some(named) = name.and_then(|name| meaning(name, &NAMES)) {
@@ -124,14 +107,16 @@ pub(super) fn parse(given: &Given, read: ReadInterval) -> Result<Delay, Invalid>
             .hint(format!("Omit {}.", given.path(figure)))),
         };
     }
-    let strategy = given
-        .word("strategy", &STRATEGIES)
-        .map_err(|invalid| match name {
-            Some("none") => invalid.hint("Did you mean \"constant\"?"),
-            _ => invalid,
-        })?;
+    let strategy = given.word("strategy", &STRATEGIES).map_err(|invalid| match name {
+        Some("none") => invalid.hint("Did you mean \"constant\"?"),
+        _ => invalid,
+    })?;
     let initial = length(given, "initial", 1, read)?.unwrap_or(DEFAULT_INITIAL.micros);
-    let max = length(given, "max", 1, read)?.unwrap_or(DEFAULT_MAX.micros);
+    let default_max = match strategy {
+        Some(Strategy::Constant) => LONGEST_MICROS,
+        _ => DEFAULT_MAX.micros,
+    };
+    let max = length(given, "max", 1, read)?.unwrap_or(default_max);
     if max < initial {
         return Err(Invalid::new(
             "retry.initial",
@@ -149,9 +134,7 @@ pub(super) fn parse(given: &Given, read: ReadInterval) -> Result<Delay, Invalid>
     Ok(Delay::Backoff(Backoff {
         strategy: strategy.unwrap_or(Strategy::Exponential),
         initial,
-        coefficient: given
-            .number("coefficient", COEFFICIENTS)?
-            .unwrap_or(DEFAULT_COEFFICIENT),
+        coefficient: given.number("coefficient", COEFFICIENTS)?.unwrap_or(DEFAULT_COEFFICIENT),
         max,
         jitter: jitter(given)?,
     }))
@@ -194,9 +177,11 @@ impl Backoff {
         let mut json = json!({
             "strategy": self.strategy.as_str(),
             "initial": duration(self.initial),
-            "max": duration(self.max),
             "jitter": self.jitter,
         });
+        if self.strategy != Strategy::Constant || self.max < LONGEST_MICROS {
+            json["max"] = json!(duration(self.max));
+        }
         if let Strategy::Exponential | Strategy::Polynomial = self.strategy {
             json["coefficient"] = json!(self.coefficient);
         }

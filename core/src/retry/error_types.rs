@@ -54,15 +54,11 @@ impl ErrorTypes {
 
     /// Whether this type is one of them. Case matters.
     pub fn contains(&self, error_type: &str) -> bool {
-        self.0
-            .iter()
-            .any(|entry| match entry.strip_suffix(WILDCARD) {
-                // The dot belongs to it: `auth` itself is not in its name space.
-                Some(space) => error_type
-                    .strip_prefix(space)
-                    .is_some_and(|rest| rest.starts_with('.')),
-                None => entry == error_type,
-            })
+        self.0.iter().any(|entry| match entry.strip_suffix(WILDCARD) {
+            // The dot belongs to it: `auth` itself is not in its name space.
+            Some(space) => error_type.strip_prefix(space).is_some_and(|rest| rest.starts_with('.')),
+            None => entry == error_type,
+        })
     }
 
     /// The entries, in the order in which they were given.
@@ -127,9 +123,6 @@ mod tests {
             assert_eq!(invalid.hint.as_deref(), hint);
         }
         let invalid = parse(&[""]).unwrap_err();
-        assert_eq!(
-            invalid.message,
-            "an element of non_retryable must not be empty"
-        );
+        assert_eq!(invalid.message, "an element of non_retryable must not be empty");
     }
 }

@@ -45,13 +45,9 @@ mod tests {
 
     #[test]
     fn river_grows_with_the_fourth_power() {
-        for (errors_before, seconds) in [
-            (0, 1.0),
-            (1, 16.0),
-            (2, 81.0),
-            (9, 10_000.0),
-            (23, 331_776.0),
-        ] {
+        for (errors_before, seconds) in
+            [(0, 1.0), (1, 16.0), (2, 81.0), (9, 10_000.0), (23, 331_776.0)]
+        {
             assert_eq!(river(errors_before, 0.5), seconds);
         }
     }
@@ -75,13 +71,9 @@ mod tests {
 
     #[test]
     fn oban_doubles_beyond_fifteen_seconds() {
-        for (attempt, seconds) in [
-            (1, 17.0),
-            (2, 19.0),
-            (3, 23.0),
-            (10, 1_039.0),
-            (20, 1_048_591.0),
-        ] {
+        for (attempt, seconds) in
+            [(1, 17.0), (2, 19.0), (3, 23.0), (10, 1_039.0), (20, 1_048_591.0)]
+        {
             assert_eq!(oban(attempt, 20, 0.0), seconds, "attempt {attempt}");
         }
     }

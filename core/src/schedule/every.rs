@@ -68,9 +68,7 @@ pub(super) fn in_units(text: &str, read: ReadInterval) -> Option<Interval> {
 fn hint(duration: &str, read: ReadInterval) -> String {
     let bare = duration.trim_matches(['(', ')', '[', ']', '"', '\'']);
     let one = format!("1 {duration}");
-    let likely = [bare, &one]
-        .into_iter()
-        .find_map(|text| in_units(text, read));
+    let likely = [bare, &one].into_iter().find_map(|text| in_units(text, read));
     match (time_of_day(duration), likely) {
         (Some((hour, minute)), _) => format!(
             "Write \"{minute} {hour} * * *\" for {hour:02}:{minute:02} of each day. A duration needs units, as in \"every 9 hours\"."
@@ -83,9 +81,7 @@ fn hint(duration: &str, read: ReadInterval) -> String {
 
 fn is_possible(interval: Interval) -> bool {
     let possible = SHORTEST_MICROS..=LONGEST_MICROS;
-    interval
-        .fixed_micros()
-        .is_some_and(|micros| possible.contains(&micros))
+    interval.fixed_micros().is_some_and(|micros| possible.contains(&micros))
 }
 
 /// The hour and minute of `9:00`, alone or behind `day`, `1 day` or `at`; only behind these also of
@@ -106,11 +102,7 @@ fn time_of_day(text: &str) -> Option<(u8, u8)> {
 
 /// What to write instead of a duration with months.
 pub(super) fn of_months(interval: Interval) -> String {
-    let Interval {
-        months,
-        days,
-        micros,
-    } = interval;
+    let Interval { months, days, micros } = interval;
     match (months, (days, micros) == (0, 0)) {
         (1, true) => "Write \"@monthly\" for the first of each month, or \"every 30 days\".".into(),
         (12, true) => "Write \"@yearly\" for the first of each year, or \"every 365 days\".".into(),

@@ -28,9 +28,8 @@ enum Days {
     OfWeek,
 }
 
-const MONTHS: [&str; 12] = [
-    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
-];
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 const fn field(
@@ -40,13 +39,7 @@ const fn field(
     names: &'static [&'static str],
     days: Days,
 ) -> Field {
-    Field {
-        name,
-        from,
-        to,
-        names,
-        days,
-    }
+    Field { name, from, to, names, days }
 }
 
 /// The five fields in order.
@@ -91,11 +84,7 @@ impl Field {
     /// the list.
     pub fn read(&self, text: &str, whole: &str) -> Result<String, Box<Refused>> {
         let refused = |item: &str, fix| {
-            Box::new(Refused {
-                item: item.to_string(),
-                invalid: self.refused(item, whole),
-                fix,
-            })
+            Box::new(Refused { item: item.to_string(), invalid: self.refused(item, whole), fix })
         };
         let read = |item| self.item(item, whole).map_err(|fix| refused(item, fix));
         let items = text.split(',').map(read).collect::<Result<Vec<_>, _>>()?;
@@ -104,11 +93,7 @@ impl Field {
             let hint = "L and LW cannot be in the same list.".to_string();
             return Err(refused(text, Fix::Hint(hint)));
         }
-        Ok(if has(ALL) {
-            ALL.to_string()
-        } else {
-            items.join(",")
-        })
+        Ok(if has(ALL) { ALL.to_string() } else { items.join(",") })
     }
 
     fn refused(&self, item: &str, whole: &str) -> Invalid {
@@ -126,11 +111,7 @@ impl Field {
         };
         Invalid::new(
             "cron",
-            format!(
-                "{name} {} of cron {} is not valid",
-                quoted(item),
-                quoted(whole)
-            ),
+            format!("{name} {} of cron {} is not valid", quoted(item), quoted(whole)),
             format!(
                 "The {name} must be {from} to {to}{names}, a range (1-5), a step (*/2, 1-5/2), a list of these (1,3,7-9), or * for all.{more}"
             ),
@@ -213,10 +194,7 @@ impl Field {
                 false => Err(Fix::Unknown),
             };
         }
-        match (self.from..)
-            .zip(self.names)
-            .find(|(_, name)| name.eq_ignore_ascii_case(word))
-        {
+        match (self.from..).zip(self.names).find(|(_, name)| name.eq_ignore_ascii_case(word)) {
             Some((number, _)) => Ok(number),
             None => Err(match self.name_like(word) {
                 Some(name) => Fix::Hint(format!("Did you mean \"{name}\"?")),
@@ -240,8 +218,5 @@ impl Field {
 
 /// A number in digits alone: no sign.
 fn digits(text: &str) -> Option<u16> {
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| u16::from_str(text).ok())
-        .flatten()
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| u16::from_str(text).ok()).flatten()
 }

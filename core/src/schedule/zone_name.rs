@@ -54,18 +54,14 @@ fn place_of(minutes: i32) -> Option<String> {
         ));
     }
     let (_, place) = BETWEEN_HOURS.iter().find(|(known, _)| *known == minutes)?;
-    Some(format!(
-        "Write a place that has this offset, such as \"{place}\"."
-    ))
+    Some(format!("Write a place that has this offset, such as \"{place}\"."))
 }
 
 /// The offset from UTC that a text such as `UTC+3`, `+03:00` or `3` means; ahead of UTC is
 /// positive.
 fn offset_minutes(text: &str) -> Option<i32> {
     let upper = text.trim().to_ascii_uppercase();
-    let named = ["UTC", "GMT", "UT"]
-        .iter()
-        .find_map(|name| upper.strip_prefix(name));
+    let named = ["UTC", "GMT", "UT"].iter().find_map(|name| upper.strip_prefix(name));
     let offset = named.unwrap_or(&upper).trim();
     let (sign, digits) = match offset.strip_prefix(['-', '\u{2212}']) {
         Some(digits) => (-1, digits),

@@ -8,14 +8,7 @@ use jobs_core::paths::Paths;
 use crate::support::{self, Listed};
 
 fn paths(paths: &[&str]) -> Paths {
-    Paths::parse(
-        &paths
-            .iter()
-            .map(|path| path.to_string())
-            .collect::<Vec<_>>(),
-        "by_args",
-    )
-    .unwrap()
+    Paths::parse(&paths.iter().map(|path| path.to_string()).collect::<Vec<_>>(), "by_args").unwrap()
 }
 
 fn select(json: &str, wanted: &[&str]) -> String {
@@ -32,27 +25,12 @@ fn only_the_paths_are_written() {
     let json = r#"{"user_id":42,"address":{"zip":"0150","city":"Oslo","geo":{"lat":1,"lon":2}},"tags":["x",{"a":1}]}"#;
     for (wanted, expected) in [
         (&["user_id"][..], r#"{"user_id":42}"#),
-        (
-            &["address.city", "user_id"],
-            r#"{"address":{"city":"Oslo"},"user_id":42}"#,
-        ),
-        (
-            &["address.geo.lat", "address.city"],
-            r#"{"address":{"city":"Oslo","geo":{"lat":1}}}"#,
-        ),
-        (
-            &["address.geo", "tags"],
-            r#"{"address":{"geo":{"lat":1,"lon":2}},"tags":["x",{"a":1}]}"#,
-        ),
+        (&["address.city", "user_id"], r#"{"address":{"city":"Oslo"},"user_id":42}"#),
+        (&["address.geo.lat", "address.city"], r#"{"address":{"city":"Oslo","geo":{"lat":1}}}"#),
+        (&["address.geo", "tags"], r#"{"address":{"geo":{"lat":1,"lon":2}},"tags":["x",{"a":1}]}"#),
         // A path and its prefix mean the prefix, whichever comes first.
-        (
-            &["address.geo.lat", "address.geo"],
-            r#"{"address":{"geo":{"lat":1,"lon":2}}}"#,
-        ),
-        (
-            &["address.geo", "address.geo.lat"],
-            r#"{"address":{"geo":{"lat":1,"lon":2}}}"#,
-        ),
+        (&["address.geo.lat", "address.geo"], r#"{"address":{"geo":{"lat":1,"lon":2}}}"#),
+        (&["address.geo", "address.geo.lat"], r#"{"address":{"geo":{"lat":1,"lon":2}}}"#),
     ] {
         assert_eq!(select(json, wanted), expected, "{wanted:?}");
     }
@@ -64,11 +42,7 @@ fn what_is_absent_is_left_out_with_the_objects_that_it_would_be_in() {
         (r#"{"a":1}"#, &["address.city"][..], "{}"),
         (r#"{"address":{"zip":1}}"#, &["address.city", "n"], "{}"),
         (r#"{"a":{"b":{}},"n":1}"#, &["a.b.c", "n"], r#"{"n":1}"#),
-        (
-            r#"{"a":{"b":{},"d":2},"n":1}"#,
-            &["a.b.c", "a.d"],
-            r#"{"a":{"d":2}}"#,
-        ),
+        (r#"{"a":{"b":{},"d":2},"n":1}"#, &["a.b.c", "a.d"], r#"{"a":{"d":2}}"#),
         // Present but empty or null is not absent.
         (r#"{"a":{"b":{}}}"#, &["a.b"], r#"{"a":{"b":{}}}"#),
         (r#"{"a":{"b":null}}"#, &["a.b"], r#"{"a":{"b":null}}"#),
@@ -104,10 +78,7 @@ fn names_with_dots_and_in_other_unicode_forms_are_found() {
         select("{\"cafe\u{301}\":{\"x\":1}}", &["caf\u{e9}.x"]),
         "{\"caf\u{e9}\":{\"x\":1}}"
     );
-    assert_eq!(
-        select("{\"caf\u{e9}\":1}", &["cafe\u{301}"]),
-        "{\"caf\u{e9}\":1}"
-    );
+    assert_eq!(select("{\"caf\u{e9}\":1}", &["cafe\u{301}"]), "{\"caf\u{e9}\":1}");
 }
 
 #[test]
@@ -146,15 +117,9 @@ fn nesting_costs_no_stack() {
                 Event::EndObject,
             ]);
         }
-        let expected = format!(
-            "{}null{}",
-            r#"{"a":0,"b":["#.repeat(DEPTH / 2),
-            "]}".repeat(DEPTH / 2)
-        );
-        assert_eq!(
-            support::canonical(Listed::new(events.clone()), None).unwrap(),
-            expected
-        );
+        let expected =
+            format!("{}null{}", r#"{"a":0,"b":["#.repeat(DEPTH / 2), "]}".repeat(DEPTH / 2));
+        assert_eq!(support::canonical(Listed::new(events.clone()), None).unwrap(), expected);
 
         // Through an array that is no object, and past a value that nobody asked for.
         assert_eq!(
@@ -167,9 +132,7 @@ fn nesting_costs_no_stack() {
         );
 
         // Down a path as deep as the value.
-        let mut events: Vec<_> = (0..DEPTH)
-            .flat_map(|_| [Event::BeginObject, name("a")])
-            .collect();
+        let mut events: Vec<_> = (0..DEPTH).flat_map(|_| [Event::BeginObject, name("a")]).collect();
         events.push(Event::Bool(true));
         events.extend(vec![Event::EndObject; DEPTH]);
         let path = vec!["a"; DEPTH].join(".");
@@ -179,10 +142,5 @@ fn nesting_costs_no_stack() {
             expected
         );
     };
-    std::thread::Builder::new()
-        .stack_size(256 * 1024)
-        .spawn(walk)
-        .unwrap()
-        .join()
-        .unwrap();
+    std::thread::Builder::new().stack_size(256 * 1024).spawn(walk).unwrap().join().unwrap();
 }

@@ -13,9 +13,7 @@ impl Clock {
     /// What it shows at a moment.
     pub fn show(&self, at: i64) -> i64 {
         let changes = self.changes.iter().rev();
-        let latest = changes
-            .map(|(from, minutes)| (*from, *minutes))
-            .find(|(from, _)| *from <= at);
+        let latest = changes.map(|(from, minutes)| (*from, *minutes)).find(|(from, _)| *from <= at);
         at + latest.map_or(self.first, |(_, minutes)| minutes) * 60_000_000
     }
 }

@@ -75,10 +75,7 @@ fn a_percentile_is_in_the_bucket_of_the_time_with_its_rank() {
             let exact = times[rank - 1];
             let found = counts.percentile(Time::Run, part).expect("there are some");
             assert_eq!(bucket(found), bucket(exact), "{exact} {found}");
-            assert!(
-                (found - exact).abs() <= (exact / 4).max(256),
-                "{exact} {found}"
-            );
+            assert!((found - exact).abs() <= (exact / 4).max(256), "{exact} {found}");
         }
         assert_eq!(counts.sum(Time::Run), times.iter().sum::<i64>() as u64);
         let up_to = times.iter().filter(|time| **time <= 1 << 20).count() as u64;

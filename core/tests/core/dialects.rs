@@ -82,30 +82,19 @@ mod beside_a_dialect {
                 let options = with(dialect.clone(), "on_conflict", on_conflict.clone());
                 assert_eq!(shown(&options)["on_conflict"], on_conflict);
             }
-            assert_eq!(
-                shown(&with(dialect.clone(), "wait", json!(false)))["wait"],
-                false
-            );
+            assert_eq!(shown(&with(dialect.clone(), "wait", json!(false)))["wait"], false);
             refused(
                 with(dialect.clone(), "on_conflict", json!("ignore")),
                 "on_conflict \"ignore\" is not known",
                 None,
             );
-            refused(
-                with(dialect, "wait", json!(1)),
-                "wait must not be a number",
-                None,
-            );
+            refused(with(dialect, "wait", json!(1)), "wait must not be a number", None);
         }
     }
 
     #[test]
     fn nothing_else_may_stand() {
-        for (name, options) in [
-            ("oban", json!(true)),
-            ("faktory", json!({})),
-            ("ojs", json!({})),
-        ] {
+        for (name, options) in [("oban", json!(true)), ("faktory", json!({})), ("ojs", json!({}))] {
             for (other, value) in [
                 ("by_args", json!(true)),
                 ("by_kind", json!(true)),
@@ -122,16 +111,8 @@ mod beside_a_dialect {
                 );
             }
         }
-        refused(
-            json!({ "oban": true, "ojs": {} }),
-            "oban and ojs cannot be combined",
-            None,
-        );
-        refused(
-            json!({ "faktory": {}, "ojs": {} }),
-            "faktory and ojs cannot be combined",
-            None,
-        );
+        refused(json!({ "oban": true, "ojs": {} }), "oban and ojs cannot be combined", None);
+        refused(json!({ "faktory": {}, "ojs": {} }), "faktory and ojs cannot be combined", None);
         // What counts as left out does not stand there.
         shown(&json!({ "oban": true, "ojs": null, "by_args": false, "faktory": false }));
         shown(&json!({ "oban": null, "by_args": true }));
@@ -201,10 +182,7 @@ mod oban {
             (json!([1, "month"]), json!("PT720H")),
             (json!([2, "months"]), json!("PT1440H")),
         ] {
-            assert_eq!(
-                shown(&json!({ "oban": { "period": period } }))["window"],
-                window
-            );
+            assert_eq!(shown(&json!({ "oban": { "period": period } }))["window"], window);
         }
     }
 
@@ -233,12 +211,7 @@ mod oban {
                 None,
             );
         }
-        for period in [
-            json!(0),
-            json!(-1),
-            json!([0, "minutes"]),
-            json!([-2, "days"]),
-        ] {
+        for period in [json!(0), json!(-1), json!([0, "minutes"]), json!([-2, "days"])] {
             refused(
                 json!({ "oban": { "period": period } }),
                 &format!("oban.period {period} is too short"),
@@ -250,10 +223,7 @@ mod oban {
     #[test]
     fn fields_and_keys() {
         let infinite = |fields: Value, keys: Value| json!({ "oban": { "period": "infinity", "fields": fields, "keys": keys } });
-        translated(
-            infinite(json!(["worker"]), json!([])),
-            json!({ "by_kind": true }),
-        );
+        translated(infinite(json!(["worker"]), json!([])), json!({ "by_kind": true }));
         translated(
             infinite(json!(["queue"]), json!(null)),
             json!({ "by_queue": true, "exclude_kind": true }),
@@ -315,10 +285,7 @@ mod oban {
 
     #[test]
     fn the_period_counts_from_a_timestamp() {
-        for (timestamp, from) in [
-            ("inserted_at", "created_at"),
-            ("scheduled_at", "scheduled_at"),
-        ] {
+        for (timestamp, from) in [("inserted_at", "created_at"), ("scheduled_at", "scheduled_at")] {
             translated(
                 json!({ "oban": { "timestamp": timestamp } }),
                 json!({ "by_args": true, "by_queue": true, "window": 60, "window_from": from }),
@@ -468,14 +435,8 @@ mod ojs {
             // The type is there also when it is not asked for.
             (json!({ "keys": ["queue"] }), json!({ "by_queue": true })),
             (json!({ "keys": ["args"] }), json!({ "by_args": true })),
-            (
-                json!({ "keys": ["args"], "args_keys": null }),
-                json!({ "by_args": true }),
-            ),
-            (
-                json!({ "keys": ["args"], "args_keys": [] }),
-                json!({ "by_args": true }),
-            ),
+            (json!({ "keys": ["args"], "args_keys": null }), json!({ "by_args": true })),
+            (json!({ "keys": ["args"], "args_keys": [] }), json!({ "by_args": true })),
         ] {
             translated(json!({ "ojs": options }), native(fields));
         }
@@ -493,10 +454,7 @@ mod ojs {
             json!({ "keys": [], "args_keys": ["user_id"], "meta_keys": ["a"] }),
             json!({ "keys": ["type"], "meta_keys": ["tenant_id", ""] }),
         ] {
-            translated(
-                json!({ "ojs": options }),
-                native(json!({ "by_kind": true })),
-            );
+            translated(json!({ "ojs": options }), native(json!({ "by_kind": true })));
         }
         translated(
             json!({ "ojs": { "keys": ["args"], "meta_keys": ["a"] } }),
@@ -523,10 +481,7 @@ mod ojs {
         ) {
             let states: Value = serde_json::from_str(states).expect(states);
             let expected: Value = serde_json::from_str(expected).expect(expected);
-            assert_eq!(
-                shown(&json!({ "ojs": { "states": states } }))["by_state"],
-                expected
-            );
+            assert_eq!(shown(&json!({ "ojs": { "states": states } }))["by_state"], expected);
         }
     }
 
@@ -578,11 +533,7 @@ mod ojs {
                 None,
             );
         }
-        refused(
-            json!({ "ojs": { "period": "PT0S" } }),
-            "ojs.period \"PT0S\" is too short",
-            None,
-        );
+        refused(json!({ "ojs": { "period": "PT0S" } }), "ojs.period \"PT0S\" is too short", None);
     }
 
     #[test]
@@ -601,10 +552,7 @@ mod ojs {
                 let expected = native.starts_with("replace").then(|| json!("reject"));
                 assert_eq!(rejects(&options), expected);
             }
-            assert_eq!(
-                rejects(&json!({ "oban": true, "on_conflict": native })),
-                None
-            );
+            assert_eq!(rejects(&json!({ "oban": true, "on_conflict": native })), None);
         }
     }
 

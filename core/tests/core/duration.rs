@@ -11,11 +11,7 @@ pub fn read(text: &str) -> Option<Interval> {
         "1 month -30 days" => (1, -30, 0),
         _ => return iso_8601(text),
     };
-    Some(Interval {
-        months,
-        days,
-        micros,
-    })
+    Some(Interval { months, days, micros })
 }
 
 fn iso_8601(text: &str) -> Option<Interval> {
@@ -34,10 +30,7 @@ fn iso_8601(text: &str) -> Option<Interval> {
         // In millionths, which only seconds can have.
         let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
         let millionths: i64 = format!("{whole}{fraction:0<6}").parse().ok()?;
-        let (amount, small) = (
-            millionths / 1_000_000,
-            i32::try_from(millionths / 1_000_000),
-        );
+        let (amount, small) = (millionths / 1_000_000, i32::try_from(millionths / 1_000_000));
         match (in_time, char) {
             (false, 'Y') => interval.months += small.ok()? * 12,
             (false, 'M') => interval.months += small.ok()?,

@@ -8,25 +8,13 @@ use serde_json::{Value, json};
 use crate::duration;
 use crate::support::{self, Listed};
 
-const PARTS: Parts = Parts {
-    kind: "email.send",
-    queue: "notifications",
-    at_micros: 0,
-};
+const PARTS: Parts = Parts { kind: "email.send", queue: "notifications", at_micros: 0 };
 
 fn canonical(options: Value, args: &Value, meta: &Value) -> Result<String, Invalid> {
     let policy = policy::parse(&options, &duration::read).unwrap().unwrap();
-    let text = key::canonical(
-        &policy,
-        &PARTS,
-        || Listed::from(args),
-        || Listed::from(meta),
-    )?;
+    let text = key::canonical(&policy, &PARTS, || Listed::from(args), || Listed::from(meta))?;
     let value: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(
-        support::canonical(Listed::from(&value), None).unwrap(),
-        text
-    );
+    assert_eq!(support::canonical(Listed::from(&value), None).unwrap(), text);
     Ok(text)
 }
 
@@ -75,11 +63,7 @@ fn dimensions_make_the_key() {
             r#"{"meta":{},"type":"email.send"}"#,
         ),
     ] {
-        assert_eq!(
-            canonical(options.clone(), &args, &meta).unwrap(),
-            expected,
-            "{options}"
-        );
+        assert_eq!(canonical(options.clone(), &args, &meta).unwrap(), expected, "{options}");
     }
 }
 
@@ -111,10 +95,7 @@ fn args_keys_that_args_does_not_have_are_refused() {
         (json!({}), "a"),
         (json!({ "a": 1, "userId": 42 }), "user_id"),
         (json!({ "user_id": 42 }), "a"),
-        (
-            json!({ "nested": { "a": 1, "user_id": 42 }, "a": 1 }),
-            "user_id",
-        ),
+        (json!({ "nested": { "a": 1, "user_id": 42 }, "a": 1 }), "user_id"),
         (json!([]), "a"),
         (json!([[{ "a": 1, "user_id": 42 }]]), "a"),
         (json!(["a", { "a": 1, "user_id": 42 }]), "a"),
@@ -124,18 +105,10 @@ fn args_keys_that_args_does_not_have_are_refused() {
         (json!(null), "a"),
     ] {
         let invalid = canonical(options(), &args, &json!({})).expect_err(&args.to_string());
-        assert_eq!(
-            invalid.message,
-            format!("member \"{absent}\" is missing from args")
-        );
+        assert_eq!(invalid.message, format!("member \"{absent}\" is missing from args"));
     }
     // Null is there.
-    canonical(
-        options(),
-        &json!({ "a": null, "user_id": null }),
-        &json!({}),
-    )
-    .unwrap();
+    canonical(options(), &json!({ "a": null, "user_id": null }), &json!({})).unwrap();
     // Oban's keys are left out where they are absent, all of them too.
     let options = json!({ "oban": { "keys": ["a"], "fields": ["worker", "args"] } });
     assert_eq!(
@@ -165,19 +138,13 @@ fn paths_that_name_nothing_are_refused() {
     ] {
         let by_args = refused(json!({ "by_args": paths }), args.clone(), json!({}));
         assert_eq!(by_args.detail, "At least one path must exist in args.");
-        let by_meta = refused(
-            json!({ "by_meta": paths, "by_args": true }),
-            json!({}),
-            args,
-        );
+        let by_meta = refused(json!({ "by_meta": paths, "by_args": true }), json!({}), args);
         assert!(by_meta.message.ends_with(" nothing in meta"), "{by_meta}");
     }
     // One that is there is enough, and null is there.
-    for args in [
-        json!({ "a": null }),
-        json!({ "b": { "c": {} }, "x": 1 }),
-        json!({ "a": [], "b": 1 }),
-    ] {
+    for args in
+        [json!({ "a": null }), json!({ "b": { "c": {} }, "x": 1 }), json!({ "a": [], "b": 1 })]
+    {
         canonical(json!({ "by_args": ["a", "b.c"] }), &args, &json!({})).unwrap();
     }
 }
@@ -185,14 +152,8 @@ fn paths_that_name_nothing_are_refused() {
 #[test]
 fn what_paths_name_nothing_is_said_in_words() {
     let message = |paths: Value| refused(json!({ "by_args": paths }), json!({}), json!({})).message;
-    assert_eq!(
-        message(json!(["a"])),
-        r#"by_args path "a" matches nothing in args"#
-    );
-    assert_eq!(
-        message(json!(["b.c", "a"])),
-        r#"by_args paths "b.c", "a" match nothing in args"#
-    );
+    assert_eq!(message(json!(["a"])), r#"by_args path "a" matches nothing in args"#);
+    assert_eq!(message(json!(["b.c", "a"])), r#"by_args paths "b.c", "a" match nothing in args"#);
     assert_eq!(
         message(json!(["d", r"a\.b", "c", "b"])),
         r#"by_args paths "d", "a\.b", "c", .. match nothing in args"#
@@ -268,10 +229,7 @@ fn args_that_were_encoded_twice_are_told_so() {
         assert_eq!(hint(options, encoded.clone()), Some(twice("args")));
     }
     assert_eq!(
-        hint(
-            json!({ "by_args": ["a.b", "a.c"] }),
-            json!({ "a": encoded })
-        ),
+        hint(json!({ "by_args": ["a.b", "a.c"] }), json!({ "a": encoded })),
         Some(twice("\"a\""))
     );
     for other in ["", "{", "{}x", "[1]", "user_id", "1"] {

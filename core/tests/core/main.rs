@@ -4,6 +4,7 @@ mod canonical;
 mod clock;
 mod counts;
 mod dialects;
+mod dimension;
 mod duration;
 mod keys;
 mod policy;

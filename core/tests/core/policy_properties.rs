@@ -63,12 +63,12 @@ fn places<'a>(value: &'a mut Value, count: &mut usize, wanted: usize) -> Option<
     }
     *count += 1;
     match value {
-        Value::Array(elements) => elements
-            .iter_mut()
-            .find_map(|element| places(element, count, wanted)),
-        Value::Object(members) => members
-            .values_mut()
-            .find_map(|member| places(member, count, wanted)),
+        Value::Array(elements) => {
+            elements.iter_mut().find_map(|element| places(element, count, wanted))
+        }
+        Value::Object(members) => {
+            members.values_mut().find_map(|member| places(member, count, wanted))
+        }
         _ => None,
     }
 }
@@ -97,13 +97,8 @@ fn apply(change: Change, value: &mut Value) {
 
 /// Whether only a dialect can ask for it.
 fn beyond_native(policy: &Policy) -> bool {
-    let reject_final = matches!(
-        policy.on_conflict,
-        OnConflict::Replace(Replace {
-            reject_final: true,
-            ..
-        })
-    );
+    let reject_final =
+        matches!(policy.on_conflict, OnConflict::Replace(Replace { reject_final: true, .. }));
     matches!(policy.by_meta, Part::All)
         || matches!(policy.by_args, Part::Members(_) | Part::Optional(_))
         || matches!(policy.by_meta, Part::Optional(_))
@@ -114,19 +109,11 @@ fn beyond_native(policy: &Policy) -> bool {
 fn check(policy: &Policy) -> Result<(), TestCaseError> {
     prop_assert!(policy.hold.is_some() || !policy.by_state.is_empty());
     prop_assert!(policy.by_period.is_none_or(|micros| micros >= 1_000_000));
-    prop_assert!(
-        policy
-            .window
-            .is_none_or(|window| window.length.is_positive())
-    );
+    prop_assert!(policy.window.is_none_or(|window| window.length.is_positive()));
     prop_assert!(policy.hold.is_none_or(|hold| hold.length.is_positive()));
     if let OnConflict::Update(updates) = policy.on_conflict {
         let states = jobs_core::state::State::ALL;
-        prop_assert!(
-            states
-                .into_iter()
-                .any(|state| !updates.of(state).is_empty())
-        );
+        prop_assert!(states.into_iter().any(|state| !updates.of(state).is_empty()));
     }
     let shown = policy.to_json();
     match policy::parse(&shown, &duration::read) {

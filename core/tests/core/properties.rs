@@ -59,10 +59,7 @@ fn reread(value: &Value) -> Json {
         Value::String(value) => Json::String(value.clone()),
         Value::Array(elements) => Json::Array(elements.iter().map(reread).collect()),
         Value::Object(members) => Json::Object(
-            members
-                .iter()
-                .map(|(name, value)| (name.clone(), reread(value)))
-                .collect(),
+            members.iter().map(|(name, value)| (name.clone(), reread(value))).collect(),
         ),
     }
 }
@@ -124,20 +121,12 @@ impl Spelling {
     }
 
     fn text(&mut self, text: &str) -> Cow<'static, str> {
-        Cow::Owned(if self.choose(2) == 0 {
-            text.to_string()
-        } else {
-            text.nfd().collect()
-        })
+        Cow::Owned(if self.choose(2) == 0 { text.to_string() } else { text.nfd().collect() })
     }
 
     fn number(&mut self, mantissa: i128, exponent: i32) -> String {
         let zeros = self.choose(4);
-        let sign = if mantissa < 0 || (mantissa == 0 && self.choose(2) == 0) {
-            "-"
-        } else {
-            ""
-        };
+        let sign = if mantissa < 0 || (mantissa == 0 && self.choose(2) == 0) { "-" } else { "" };
         let digits = format!("{}{}", mantissa.unsigned_abs(), "0".repeat(zeros));
         let exponent = exponent - zeros as i32;
         match self.choose(4) {
@@ -165,9 +154,7 @@ impl Spelling {
             Json::String(value) => events.push(Event::String(self.text(value))),
             Json::Array(elements) => {
                 events.push(Event::BeginArray);
-                elements
-                    .iter()
-                    .for_each(|element| self.events(element, events));
+                elements.iter().for_each(|element| self.events(element, events));
                 events.push(Event::EndArray);
             }
             Json::Object(members) => {

@@ -34,11 +34,7 @@ fn refused(value: Value) -> (String, Option<String>) {
 
 /// The delay after the attempt failed, each failure before having left an error.
 fn delay(policy: &Retry, attempt: u32, unit_random: f64) -> i64 {
-    let tried = Tried {
-        attempt,
-        errors_before: attempt - 1,
-        max_attempts: 20,
-    };
+    let tried = Tried { attempt, errors_before: attempt - 1, max_attempts: 20 };
     policy.delay_micros(tried, unit_random)
 }
 
@@ -50,11 +46,9 @@ fn delays<const N: usize>(value: Value) -> [f64; N] {
 
 #[test]
 fn names_are_other_queues() {
-    for (name, delay) in [
-        ("river", Delay::River),
-        ("oban", Delay::Oban),
-        ("faktory", Delay::Faktory),
-    ] {
+    for (name, delay) in
+        [("river", Delay::River), ("oban", Delay::Oban), ("faktory", Delay::Faktory)]
+    {
         let named = policy(json!(name));
         assert_eq!(named.delay, delay);
         assert_eq!(policy(json!({ "strategy": name })), named);
@@ -66,10 +60,7 @@ fn names_are_other_queues() {
 fn the_formulas_of_other_queues_have_no_figures() {
     for figure in ["initial", "coefficient", "max", "jitter"] {
         let (message, hint) = refused(json!({ "strategy": "oban", figure: 1 }));
-        assert_eq!(
-            message,
-            format!("retry.{figure} cannot be combined with strategy \"oban\"")
-        );
+        assert_eq!(message, format!("retry.{figure} cannot be combined with strategy \"oban\""));
         assert_eq!(hint, Some(format!("Omit retry.{figure}.")));
     }
     let more = json!({ "strategy": "river", "non_retryable": ["a"], "after_lease": 10 });
@@ -89,18 +80,9 @@ fn a_lost_lease_may_have_a_delay_of_its_own() {
         (json!({ "after_lease": 0 }), 0),
         (json!({ "after_lease": "PT0S" }), 0),
         (json!({ "after_lease": "15 minutes" }), 15 * MINUTE),
-        (
-            json!({ "strategy": "faktory", "after_lease": 1.5 }),
-            1_500_000,
-        ),
-        (
-            json!({ "strategy": "linear", "max": 5, "after_lease": "PT1H" }),
-            60 * MINUTE,
-        ),
-        (
-            json!({ "ojs": {}, "after_lease": "P365000D" }),
-            THOUSAND_YEARS,
-        ),
+        (json!({ "strategy": "faktory", "after_lease": 1.5 }), 1_500_000),
+        (json!({ "strategy": "linear", "max": 5, "after_lease": "PT1H" }), 60 * MINUTE),
+        (json!({ "ojs": {}, "after_lease": "P365000D" }), THOUSAND_YEARS),
     ] {
         assert_eq!(after(value.clone()), Some(micros), "{value}");
     }
@@ -184,14 +166,7 @@ mod ojs {
 
     #[test]
     fn only_after_lease_stands_beside_it() {
-        for field in [
-            "strategy",
-            "initial",
-            "coefficient",
-            "max",
-            "jitter",
-            "non_retryable",
-        ] {
+        for field in ["strategy", "initial", "coefficient", "max", "jitter", "non_retryable"] {
             assert_eq!(
                 refused(json!({ "ojs": {}, field: ["x"] })).0,
                 format!("retry.ojs and retry.{field} cannot be combined")
@@ -245,14 +220,8 @@ fn other_names_are_refused_with_the_nearest() {
     };
     assert_eq!(hint("rivr").as_deref(), Some("Did you mean \"river\"?"));
     assert_eq!(hint("Oban").as_deref(), Some("Did you mean \"oban\"?"));
-    assert_eq!(
-        hint("factory").as_deref(),
-        Some("Did you mean \"faktory\"?")
-    );
-    assert_eq!(
-        hint("linear").as_deref(),
-        Some("Write {\"strategy\": \"linear\"}.")
-    );
+    assert_eq!(hint("factory").as_deref(), Some("Did you mean \"faktory\"?"));
+    assert_eq!(hint("linear").as_deref(), Some("Write {\"strategy\": \"linear\"}."));
     assert_eq!(hint("sidekiq"), None);
     assert_eq!(hint(""), None);
 }
@@ -268,10 +237,7 @@ fn what_is_no_policy_is_refused() {
     }
     assert_eq!(
         refused(json!(false)),
-        (
-            "retry must not be false".into(),
-            Some("Set max_attempts to 1 for no retries.".into())
-        )
+        ("retry must not be false".into(), Some("Set max_attempts to 1 for no retries.".into()))
     );
     assert_eq!(
         refused(json!(5)),
@@ -314,10 +280,7 @@ fn every_field_is_read() {
     assert_eq!(backoff(json!({ "jitter": false })).jitter, 0.0);
     assert_eq!(backoff(json!({ "jitter": 0 })).jitter, 0.0);
     assert_eq!(backoff(json!({ "jitter": 1 })).jitter, 1.0);
-    assert_eq!(
-        backoff(json!({ "max": "P7D", "initial": "PT12H" })).max,
-        7 * DAY
-    );
+    assert_eq!(backoff(json!({ "max": "P7D", "initial": "PT12H" })).max, 7 * DAY);
 }
 
 #[test]
@@ -338,20 +301,14 @@ fn unknown_fields_are_refused_with_the_nearest() {
         ("initial_interval", Some("Did you mean \"initial\"?")),
         ("backoff_coefficient", Some("Did you mean \"coefficient\"?")),
         ("max_interval", Some("Did you mean \"max\"?")),
-        (
-            "non_retryable_errors",
-            Some("Did you mean \"non_retryable\"?"),
-        ),
+        ("non_retryable_errors", Some("Did you mean \"non_retryable\"?")),
         ("backoff_strategy", Some("Did you mean \"strategy\"?")),
         ("max_attempts", Some("Give max_attempts outside of retry.")),
         ("on_exhaustion", None),
     ] {
         assert_eq!(
             refused(json!({ field: null })),
-            (
-                format!("field \"{field}\" of retry is not known"),
-                hint.map(Into::into)
-            )
+            (format!("field \"{field}\" of retry is not known"), hint.map(Into::into))
         );
     }
 }
@@ -365,10 +322,7 @@ fn unknown_strategies_are_refused_with_the_nearest() {
     ] {
         assert_eq!(
             refused(json!({ "strategy": strategy })),
-            (
-                format!("retry.strategy \"{strategy}\" is not known"),
-                hint.map(Into::into)
-            )
+            (format!("retry.strategy \"{strategy}\" is not known"), hint.map(Into::into))
         );
     }
 }
@@ -418,42 +372,21 @@ fn lengths_that_cannot_be_are_refused() {
 fn a_first_delay_beyond_the_longest_is_refused() {
     assert_eq!(
         refused(json!({ "initial": 10, "max": 9.5 })),
-        (
-            "retry.initial PT10S is longer than retry.max PT9.5S".into(),
-            Some("Set both.".into())
-        )
+        ("retry.initial PT10S is longer than retry.max PT9.5S".into(), Some("Set both.".into()))
     );
-    let of_default = parse(&json!({ "strategy": "constant", "initial": "PT1H" })).unwrap_err();
-    assert_eq!(
-        of_default.message,
-        "retry.initial PT1H is longer than retry.max PT5M"
-    );
+    let of_default = parse(&json!({ "strategy": "linear", "initial": "PT1H" })).unwrap_err();
+    assert_eq!(of_default.message, "retry.initial PT1H is longer than retry.max PT5M");
     assert!(of_default.detail.contains("default to PT1S and PT5M"));
-    assert_eq!(
-        backoff(json!({ "initial": 10, "max": 10 })).max,
-        10 * SECOND
-    );
+    assert_eq!(backoff(json!({ "initial": 10, "max": 10 })).max, 10 * SECOND);
 }
 
 #[test]
 fn numbers_that_cannot_be_are_refused() {
     for (text, message) in [
-        (
-            r#"{"coefficient": 0.99}"#,
-            "retry.coefficient 0.99 is out of range",
-        ),
-        (
-            r#"{"coefficient": -2}"#,
-            "retry.coefficient -2 is out of range",
-        ),
-        (
-            r#"{"coefficient": 1001}"#,
-            "retry.coefficient 1001 is out of range",
-        ),
-        (
-            r#"{"coefficient": 1e400}"#,
-            "retry.coefficient 1e+400 is out of range",
-        ),
+        (r#"{"coefficient": 0.99}"#, "retry.coefficient 0.99 is out of range"),
+        (r#"{"coefficient": -2}"#, "retry.coefficient -2 is out of range"),
+        (r#"{"coefficient": 1001}"#, "retry.coefficient 1001 is out of range"),
+        (r#"{"coefficient": 1e400}"#, "retry.coefficient 1e+400 is out of range"),
         (r#"{"jitter": 1.01}"#, "retry.jitter 1.01 is out of range"),
         (r#"{"jitter": -0.1}"#, "retry.jitter -0.1 is out of range"),
     ] {
@@ -469,9 +402,7 @@ fn numbers_that_cannot_be_are_refused() {
 fn exponential_delays_multiply_up_to_the_longest() {
     assert_eq!(
         delays(json!({ "strategy": "exponential" })),
-        [
-            1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0, 300.0
-        ]
+        [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0, 300.0]
     );
     assert_eq!(
         delays(json!({ "initial": 0.5, "coefficient": 3, "max": 10 })),
@@ -506,10 +437,7 @@ fn polynomial_delays_grow_by_the_power_of_the_attempt() {
         delays(json!({ "strategy": "polynomial", "initial": 15, "coefficient": 4, "max": "PT1H" })),
         [15.0, 240.0, 1215.0, 3600.0]
     );
-    assert_eq!(
-        delays(json!({ "strategy": "polynomial", "initial": 2 })),
-        [2.0, 8.0, 18.0, 32.0]
-    );
+    assert_eq!(delays(json!({ "strategy": "polynomial", "initial": 2 })), [2.0, 8.0, 18.0, 32.0]);
 }
 
 #[test]
@@ -532,6 +460,17 @@ fn jitter_is_a_part_either_way() {
 }
 
 #[test]
+fn a_constant_delay_has_no_default_bound() {
+    let hour = policy(json!({ "strategy": "constant", "initial": "PT1H" }));
+    assert_eq!(delay(&hour, 7, 0.5), 60 * MINUTE);
+    assert_eq!(delay(&hour, 1, 0.75), 75 * MINUTE);
+    assert_eq!(hour.to_json().get("max"), None);
+    let bounded = policy(json!({ "strategy": "constant", "initial": "PT1H", "max": "PT1H" }));
+    assert_eq!(delay(&bounded, 1, 0.75), 60 * MINUTE);
+    assert_eq!(bounded.to_json()["max"], "PT1H");
+}
+
+#[test]
 fn jitter_does_not_go_beyond_the_longest() {
     let policy = policy(json!({ "strategy": "constant", "initial": 10, "max": 12 }));
     assert_eq!(delay(&policy, 1, 0.0), 5 * SECOND);
@@ -541,11 +480,7 @@ fn jitter_does_not_go_beyond_the_longest() {
 
 #[test]
 fn river_and_faktory_count_errors_and_the_others_attempts() {
-    let tried = Tried {
-        attempt: 2,
-        errors_before: 4,
-        max_attempts: 25,
-    };
+    let tried = Tried { attempt: 2, errors_before: 4, max_attempts: 25 };
     for (value, seconds) in [
         // 5^4, less 10 %
         (json!("river"), 562.5),
@@ -568,26 +503,15 @@ fn no_delay_is_longer_than_a_thousand_years() {
         policy(json!({ "max": "P365000D" })),
         policy(json!({ "max": "P365000D", "strategy": "polynomial", "coefficient": 1000 })),
     ] {
-        let tried = Tried {
-            attempt: u32::MAX,
-            errors_before: u32::MAX,
-            max_attempts: 20,
-        };
+        let tried = Tried { attempt: u32::MAX, errors_before: u32::MAX, max_attempts: 20 };
         assert_eq!(policy.delay_micros(tried, 0.99), THOUSAND_YEARS);
     }
 }
 
 #[test]
 fn an_attempt_that_was_not_counted_waits_like_the_first() {
-    let tried = Tried {
-        attempt: 0,
-        errors_before: 0,
-        max_attempts: 25,
-    };
-    assert_eq!(
-        policy(json!({ "jitter": false })).delay_micros(tried, 0.0),
-        SECOND
-    );
+    let tried = Tried { attempt: 0, errors_before: 0, max_attempts: 25 };
+    assert_eq!(policy(json!({ "jitter": false })).delay_micros(tried, 0.0), SECOND);
 }
 
 #[test]

@@ -58,14 +58,9 @@ const FIELDS: [&str; 17] = [
 fn any_policy() -> impl Strategy<Value = Value> {
     let named = select(vec![json!("river"), json!("oban"), json!("faktory")]);
     let strategy = select(vec!["exponential", "linear", "constant", "polynomial"]);
-    let lengths = (
-        1_i64..=THOUSAND_YEARS / 1_000_000,
-        1_i64..=THOUSAND_YEARS / 1_000_000,
-    );
-    let jitter = prop_oneof![
-        any::<bool>().prop_map(Value::from),
-        (0.0..=1.0).prop_map(Value::from)
-    ];
+    let lengths = (1_i64..=THOUSAND_YEARS / 1_000_000, 1_i64..=THOUSAND_YEARS / 1_000_000);
+    let jitter =
+        prop_oneof![any::<bool>().prop_map(Value::from), (0.0..=1.0).prop_map(Value::from)];
     let own = (strategy, lengths, 1.0..=1000.0, jitter).prop_map(
         |(strategy, (one, other), coefficient, jitter)| {
             json!({

@@ -19,11 +19,7 @@ fn read(text: &str) -> Option<Interval> {
         "day" => 86_400e6,
         "month" => {
             let months = number? as i32;
-            return Some(Interval {
-                months,
-                days: 0,
-                micros: 0,
-            });
+            return Some(Interval { months, days: 0, micros: 0 });
         }
         _ => return duration::read(text),
     };
@@ -69,11 +65,7 @@ const NOON: &str = "2026-02-12 12:00:00";
 fn every_minute() {
     assert_eq!(
         ticks("* * * * *", "2026-12-31 23:58:59"),
-        [
-            "2026-12-31 23:59:00",
-            "2027-01-01 00:00:00",
-            "2027-01-01 00:01:00"
-        ]
+        ["2026-12-31 23:59:00", "2027-01-01 00:00:00", "2027-01-01 00:01:00"]
     );
 }
 
@@ -94,19 +86,11 @@ fn a_tick_is_after_the_moment_and_latest_at_it() {
 fn steps_ranges_and_lists() {
     assert_eq!(
         ticks("*/25 * * * *", NOON),
-        [
-            "2026-02-12 12:25:00",
-            "2026-02-12 12:50:00",
-            "2026-02-12 13:00:00"
-        ]
+        ["2026-02-12 12:25:00", "2026-02-12 12:50:00", "2026-02-12 13:00:00"]
     );
     assert_eq!(
         ticks("30 9-17/4 * * *", NOON),
-        [
-            "2026-02-12 13:30:00",
-            "2026-02-12 17:30:00",
-            "2026-02-13 09:30:00"
-        ]
+        ["2026-02-12 13:30:00", "2026-02-12 17:30:00", "2026-02-13 09:30:00"]
     );
     assert_eq!(
         ticks("0,45,50-52 0 * * *", NOON),
@@ -121,11 +105,7 @@ fn steps_ranges_and_lists() {
     );
     assert_eq!(
         ticks("1-9/4,05 \t 007 *  *\n* ", NOON),
-        [
-            "2026-02-13 07:01:00",
-            "2026-02-13 07:05:00",
-            "2026-02-13 07:09:00"
-        ]
+        ["2026-02-13 07:01:00", "2026-02-13 07:05:00", "2026-02-13 07:09:00"]
     );
     // All, and something else.
     assert_eq!(ticks("0 5,* * * *", NOON), ["2026-02-12 13:00:00"]);
@@ -145,11 +125,7 @@ fn months_and_days_have_names() {
     // 2026-02-13 is a Friday.
     assert_eq!(
         ticks("0 0 * * MON-fri/2", NOON),
-        [
-            "2026-02-13 00:00:00",
-            "2026-02-16 00:00:00",
-            "2026-02-18 00:00:00"
-        ]
+        ["2026-02-13 00:00:00", "2026-02-16 00:00:00", "2026-02-18 00:00:00"]
     );
 }
 
@@ -159,11 +135,7 @@ fn sunday_begins_and_ends_the_week() {
     for day in ["0", "7", "sun", "SUN", "0,7", "sun-sun"] {
         assert_eq!(ticks(&format!("0 0 * * {day}"), NOON), sundays, "{day}");
     }
-    let weekend = [
-        "2026-02-14 00:00:00",
-        "2026-02-15 00:00:00",
-        "2026-02-21 00:00:00",
-    ];
+    let weekend = ["2026-02-14 00:00:00", "2026-02-15 00:00:00", "2026-02-21 00:00:00"];
     for days in ["6-7", "sat-sun", "6,0", "sat,sun"] {
         assert_eq!(ticks(&format!("0 0 * * {days}"), NOON), weekend, "{days}");
     }
@@ -189,44 +161,25 @@ fn either_of_two_days_will_do() {
     // Also if no month ever had the one.
     assert_eq!(
         ticks("0 0 31 feb mon", NOON),
-        [
-            "2026-02-16 00:00:00",
-            "2026-02-23 00:00:00",
-            "2027-02-01 00:00:00"
-        ]
+        ["2026-02-16 00:00:00", "2026-02-23 00:00:00", "2027-02-01 00:00:00"]
     );
 }
 
 #[test]
 fn a_star_in_a_day_field_is_no_alternative() {
     // The 23rd of February is the first Monday with an odd number after the 12th.
-    assert_eq!(
-        ticks("0 0 */2 * mon", NOON),
-        ["2026-02-23 00:00:00", "2026-03-09 00:00:00"]
-    );
+    assert_eq!(ticks("0 0 */2 * mon", NOON), ["2026-02-23 00:00:00", "2026-03-09 00:00:00"]);
     // Of */3, the Wednesdays, Saturdays and Sundays, the first that are a 13th.
-    assert_eq!(
-        ticks("0 0 13 * */3", NOON),
-        ["2026-05-13 00:00:00", "2026-06-13 00:00:00"]
-    );
+    assert_eq!(ticks("0 0 13 * */3", NOON), ["2026-05-13 00:00:00", "2026-06-13 00:00:00"]);
     assert_eq!(ticks("0 0 * * mon", NOON), ["2026-02-16 00:00:00"]);
     assert_eq!(ticks("0 0 13 * *", NOON), ["2026-02-13 00:00:00"]);
 }
 
 #[test]
 fn the_29th_of_february_comes_in_leap_years() {
-    assert_eq!(
-        ticks("0 0 29 2 *", NOON),
-        ["2028-02-29 00:00:00", "2032-02-29 00:00:00"]
-    );
-    assert_eq!(
-        ticks("0 0 29 2 *", "2096-02-29 00:00:00"),
-        ["2104-02-29 00:00:00"]
-    );
-    assert_eq!(
-        ticks("0 0 29 2 *", "2399-01-01 00:00:00"),
-        ["2400-02-29 00:00:00"]
-    );
+    assert_eq!(ticks("0 0 29 2 *", NOON), ["2028-02-29 00:00:00", "2032-02-29 00:00:00"]);
+    assert_eq!(ticks("0 0 29 2 *", "2096-02-29 00:00:00"), ["2104-02-29 00:00:00"]);
+    assert_eq!(ticks("0 0 29 2 *", "2399-01-01 00:00:00"), ["2400-02-29 00:00:00"]);
 }
 
 #[test]
@@ -241,10 +194,7 @@ fn the_31st_comes_in_long_months() {
             "2026-12-31 23:59:00"
         ]
     );
-    assert_eq!(
-        ticks("0 0 30 1-3 *", "2027-01-30 00:00:00"),
-        ["2027-03-30 00:00:00"]
-    );
+    assert_eq!(ticks("0 0 30 1-3 *", "2027-01-30 00:00:00"), ["2027-03-30 00:00:00"]);
 }
 
 #[test]
@@ -268,30 +218,17 @@ fn some_schedules_have_a_name() {
 fn every_so_often_counts_from_the_year_1() {
     assert_eq!(
         ticks("every 90 seconds", NOON),
-        [
-            "2026-02-12 12:01:30",
-            "2026-02-12 12:03:00",
-            "2026-02-12 12:04:30"
-        ]
+        ["2026-02-12 12:01:30", "2026-02-12 12:03:00", "2026-02-12 12:04:30"]
     );
     assert_eq!(
         ticks("Every PT15M", "2026-02-12 12:00:01"),
         ["2026-02-12 12:15:00", "2026-02-12 12:30:00"]
     );
     // Mondays.
-    assert_eq!(
-        ticks(" EVERY  P7D ", NOON),
-        ["2026-02-16 00:00:00", "2026-02-23 00:00:00"]
-    );
+    assert_eq!(ticks(" EVERY  P7D ", NOON), ["2026-02-16 00:00:00", "2026-02-23 00:00:00"]);
     // 2026-02-12 is 730119 + 9539 = 11 * 67241 + 7 days after it.
-    assert_eq!(
-        ticks("every P11D", NOON),
-        ["2026-02-16 00:00:00", "2026-02-27 00:00:00"]
-    );
-    assert_eq!(
-        ticks("every 1 second", NOON),
-        ["2026-02-12 12:00:01", "2026-02-12 12:00:02"]
-    );
+    assert_eq!(ticks("every P11D", NOON), ["2026-02-16 00:00:00", "2026-02-27 00:00:00"]);
+    assert_eq!(ticks("every 1 second", NOON), ["2026-02-12 12:00:01", "2026-02-12 12:00:02"]);
 }
 
 #[test]
@@ -299,10 +236,7 @@ fn every_so_often_is_the_same_in_all_zones() {
     let hourly = schedule("every PT1H");
     let tick = at(NOON) + 3_600_000_000;
     assert_eq!(hourly.next(at(NOON), &|at| at + 1_234_567_890), Some(tick));
-    assert_eq!(
-        hourly.previous_or_at(tick + 1, &|at| at - 1_234_567_890),
-        Some(tick)
-    );
+    assert_eq!(hourly.previous_or_at(tick + 1, &|at| at - 1_234_567_890), Some(tick));
 }
 
 #[test]
@@ -314,10 +248,7 @@ fn time_ends() {
     }
     let yearly = schedule("@yearly");
     assert_eq!(yearly.next(at("5100-01-01 00:00:00"), &utc), None);
-    assert_eq!(
-        yearly.previous_or_at(-1_100_000 * 86_400_000_000, &utc),
-        None
-    );
+    assert_eq!(yearly.previous_or_at(-1_100_000 * 86_400_000_000, &utc), None);
     assert!(yearly.next(at("4900-01-01 00:00:00"), &utc).is_some());
 }
 
@@ -327,27 +258,11 @@ fn what_has_no_form_is_refused() {
         ("", "cron must not be empty", None),
         (" \t", "cron must not be empty", None),
         ("soon", "cron \"soon\" is not a schedule", None),
-        (
-            "daily",
-            "cron \"daily\" is not a schedule",
-            Some("Did you mean \"@daily\"?"),
-        ),
-        (
-            "@dayly",
-            "cron \"@dayly\" is not a schedule",
-            Some("Did you mean \"@daily\"?"),
-        ),
+        ("daily", "cron \"daily\" is not a schedule", Some("Did you mean \"@daily\"?")),
+        ("@dayly", "cron \"@dayly\" is not a schedule", Some("Did you mean \"@daily\"?")),
         ("@reboot", "cron \"@reboot\" is not a schedule", None),
-        (
-            "@daily *",
-            "cron \"@daily *\" has 2 fields instead of 5",
-            None,
-        ),
-        (
-            "* * * *",
-            "cron \"* * * *\" has 4 fields instead of 5",
-            None,
-        ),
+        ("@daily *", "cron \"@daily *\" has 2 fields instead of 5", None),
+        ("* * * *", "cron \"* * * *\" has 4 fields instead of 5", None),
         (
             "* * * * * *",
             "cron \"* * * * * *\" has 6 fields instead of 5",
@@ -358,11 +273,7 @@ fn what_has_no_form_is_refused() {
             "cron \"90 seconds\" has 2 fields instead of 5",
             Some("Write \"every 90 seconds\"."),
         ),
-        (
-            "PT1H",
-            "cron \"PT1H\" is not a schedule",
-            Some("Write \"every PT1H\"."),
-        ),
+        ("PT1H", "cron \"PT1H\" is not a schedule", Some("Write \"every PT1H\".")),
     ] {
         assert_eq!(refused(cron), (message.into(), hint.map(Into::into)));
     }
@@ -370,11 +281,7 @@ fn what_has_no_form_is_refused() {
 
 #[test]
 fn seconds_and_years_are_refused() {
-    for (cron, fields) in [
-        ("10 0 12 * * *", 6),
-        ("*/7 * * * * *", 6),
-        ("0 0 12 * * * 2026", 7),
-    ] {
+    for (cron, fields) in [("10 0 12 * * *", 6), ("*/7 * * * * *", 6), ("0 0 12 * * * 2026", 7)] {
         assert_eq!(
             refused(cron),
             (
@@ -404,10 +311,7 @@ fn numbers_outside_of_their_field_are_refused() {
         ("*/0 * * * *", "minute \"*/0\""),
         ("1-5/0 * * * *", "minute \"1-5/0\""),
     ] {
-        assert_eq!(
-            refused(cron),
-            (format!("{message} of cron \"{cron}\" is not valid"), None)
-        );
+        assert_eq!(refused(cron), (format!("{message} of cron \"{cron}\" is not valid"), None));
     }
 }
 
@@ -441,10 +345,7 @@ fn what_is_no_item_of_a_list_is_refused() {
         ("* * * * +1", "day of week \"+1\""),
         ("* * * * \u{e9}", "day of week \"\u{e9}\""),
     ] {
-        assert_eq!(
-            refused(cron),
-            (format!("{message} of cron \"{cron}\" is not valid"), None)
-        );
+        assert_eq!(refused(cron), (format!("{message} of cron \"{cron}\" is not valid"), None));
     }
 }
 
@@ -466,10 +367,7 @@ fn names_elsewhere_and_misspelled_names_are_refused() {
         let hint = Some(hint).filter(|hint| !hint.is_empty());
         assert_eq!(
             refused(cron),
-            (
-                format!("{message} of cron \"{cron}\" is not valid"),
-                hint.map(Into::into)
-            )
+            (format!("{message} of cron \"{cron}\" is not valid"), hint.map(Into::into))
         );
     }
 }
@@ -490,19 +388,11 @@ fn what_is_likely_meant_is_said() {
     ) {
         assert_eq!(
             refused(cron),
-            (
-                format!("{item} of cron \"{cron}\" is not valid"),
-                Some(hint.into())
-            )
+            (format!("{item} of cron \"{cron}\" is not valid"), Some(hint.into()))
         );
     }
     // Nothing else would mean the same.
-    for cron in [
-        "*/90 9 * * *",
-        "* */48 * * *",
-        "0 22-4/2 * * *",
-        "60,5/2 * * * *",
-    ] {
+    for cron in ["*/90 9 * * *", "* */48 * * *", "0 22-4/2 * * *", "60,5/2 * * * *"] {
         assert_eq!(refused(cron).1, None, "{cron}");
     }
 }
@@ -532,17 +422,9 @@ fn what_a_hint_says_to_write_is_taken() {
         ("every day at 17:30:00", "30 17 * * *", None),
         ("every 0.5 seconds", "every 1 second", None),
         ("every so often", "every 90 seconds", None),
-        (
-            "CRON_TZ=Europe/Berlin 0 9 * * *",
-            "0 9 * * *",
-            Some("Europe/Berlin"),
-        ),
+        ("CRON_TZ=Europe/Berlin 0 9 * * *", "0 9 * * *", Some("Europe/Berlin")),
         ("TZ=UTC @daily", "@daily", Some("UTC")),
-        (
-            "0 9 * * * Europe/Berlin",
-            "0 9 * * *",
-            Some("Europe/Berlin"),
-        ),
+        ("0 9 * * * Europe/Berlin", "0 9 * * *", Some("Europe/Berlin")),
         ("0/15 9 * * *", "0-59/15 9 * * *", None),
         ("5/10 * * * *", "5-59/10 * * * *", None),
     ] {
@@ -573,11 +455,7 @@ fn days_may_depend_on_their_month() {
         ("0 0 * * friL", "2026-02-27 00:00:00", "2026-03-27 00:00:00"),
         ("0 0 * * 7l", "2026-02-22 00:00:00", "2026-03-29 00:00:00"),
         ("0 0 * * 1#2", "2026-03-09 00:00:00", "2026-04-13 00:00:00"),
-        (
-            "0 0 * * Sun#5",
-            "2026-03-29 00:00:00",
-            "2026-05-31 00:00:00",
-        ),
+        ("0 0 * * Sun#5", "2026-03-29 00:00:00", "2026-05-31 00:00:00"),
         ("0 0 1,L * *", "2026-02-28 00:00:00", "2026-03-01 00:00:00"),
         // Either of two day fields, unless one has a star.
         ("0 0 L * 1#3", "2026-02-16 00:00:00", "2026-02-28 00:00:00"),
@@ -586,10 +464,7 @@ fn days_may_depend_on_their_month() {
         assert_eq!(ticks(cron, NOON), [first, second], "{cron}");
     }
     for cron in ["0 0 30W 2 *", "0 0 */31 * 1#2", "0 0 */30 2 5L"] {
-        assert_eq!(
-            refused(cron),
-            (format!("cron \"{cron}\" never occurs"), None)
-        );
+        assert_eq!(refused(cron), (format!("cron \"{cron}\" never occurs"), None));
     }
 }
 
@@ -606,16 +481,8 @@ fn a_refused_field_is_explained() {
 
 #[test]
 fn days_that_never_come_are_refused() {
-    for cron in [
-        "0 0 31 2 *",
-        "0 0 30 feb *",
-        "0 0 31 apr,jun,sep,nov *",
-        "0 0 30,31 2 */2",
-    ] {
-        assert_eq!(
-            refused(cron),
-            (format!("cron \"{cron}\" never occurs"), None)
-        );
+    for cron in ["0 0 31 2 *", "0 0 30 feb *", "0 0 31 apr,jun,sep,nov *", "0 0 30,31 2 */2"] {
+        assert_eq!(refused(cron), (format!("cron \"{cron}\" never occurs"), None));
     }
     for cron in ["0 0 29 2 *", "0 0 31 */2 *", "0 0 30-31 1-2 *"] {
         assert!(parse(cron).is_ok(), "{cron}");
@@ -637,9 +504,6 @@ fn other_durations_than_fixed_ones_are_refused() {
         "#,
     ) {
         let hint = Some(hint).filter(|hint| !hint.is_empty());
-        assert_eq!(
-            refused(cron),
-            (format!("cron \"{cron}\" {what}"), hint.map(Into::into))
-        );
+        assert_eq!(refused(cron), (format!("cron \"{cron}\" {what}"), hint.map(Into::into)));
     }
 }

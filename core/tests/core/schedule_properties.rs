@@ -43,11 +43,7 @@ impl Day {
     /// Whether it is this date, by looking at all days of the month.
     fn is(self, date: NaiveDate) -> bool {
         let first = date.with_day(1).expect("every month has a first day");
-        let month = || {
-            first
-                .iter_days()
-                .take_while(|day| day.month() == date.month())
-        };
+        let month = || first.iter_days().take_while(|day| day.month() == date.month());
         let weekday = |day: &NaiveDate| day.weekday().num_days_from_sunday();
         let workdays = || month().filter(|day| (1..=5).contains(&weekday(day)));
         let of_weekday = |wanted: u32| month().filter(move |day| weekday(day) == wanted);
@@ -67,11 +63,7 @@ impl Day {
 impl Field {
     fn of(days: Vec<Day>) -> Self {
         let texts: Vec<_> = days.iter().map(|day| day.text()).collect();
-        Field {
-            text: texts.join(","),
-            days,
-            ..Field::default()
-        }
+        Field { text: texts.join(","), days, ..Field::default() }
     }
 
     fn has_day(&self, number: u32, date: NaiveDate) -> bool {
@@ -90,11 +82,7 @@ impl Field {
 fn any_item(from: u32, to: u32) -> impl Strategy<Value = Field> {
     let bounds = (from..=to, from..=to).prop_map(|(one, other)| (one.min(other), one.max(other)));
     let step = 1..=to.min(12);
-    let field = |text: String, numbers| Field {
-        text,
-        numbers,
-        ..Field::default()
-    };
+    let field = |text: String, numbers| Field { text, numbers, ..Field::default() };
     prop_oneof![
         2 => Just(field("*".into(), (from..=to).collect())),
         4 => (from..=to).prop_map(move |number| field(number.to_string(), vec![number])),
@@ -113,22 +101,15 @@ fn any_item(from: u32, to: u32) -> impl Strategy<Value = Field> {
 
 fn any_field(from: u32, to: u32) -> impl Strategy<Value = Field> {
     prop::collection::vec(any_item(from, to), 1..3).prop_map(|items| Field {
-        text: items
-            .iter()
-            .map(|item| item.text.as_str())
-            .collect::<Vec<_>>()
-            .join(","),
+        text: items.iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(","),
         numbers: items.into_iter().flat_map(|item| item.numbers).collect(),
         ..Field::default()
     })
 }
 
 fn days_of_month() -> impl Strategy<Value = Field> {
-    let day = prop_oneof![
-        Just(Day::Last),
-        Just(Day::LastWorkday),
-        (1..=31_u32).prop_map(Day::Nearest)
-    ];
+    let day =
+        prop_oneof![Just(Day::Last), Just(Day::LastWorkday), (1..=31_u32).prop_map(Day::Nearest)];
     prop::collection::vec(day, 1..3).prop_map(Field::of)
 }
 
@@ -145,13 +126,7 @@ type Cron = (Field, Field, Field, Field, Field);
 
 fn any_cron() -> impl Strategy<Value = Cron> {
     // Few schedules of a month or a day of it have a tick in the time that is walked through.
-    let all = || {
-        Just(Field {
-            text: "*".into(),
-            numbers: (0..=31).collect(),
-            ..Field::default()
-        })
-    };
+    let all = || Just(Field { text: "*".into(), numbers: (0..=31).collect(), ..Field::default() });
     (
         any_field(0, 59),
         any_field(0, 23),
@@ -170,10 +145,7 @@ fn any_cron() -> impl Strategy<Value = Cron> {
 }
 
 fn text((minute, hour, day, month, weekday): &Cron) -> String {
-    format!(
-        "{} {} {} {} {}",
-        minute.text, hour.text, day.text, month.text, weekday.text
-    )
+    format!("{} {} {} {} {}", minute.text, hour.text, day.text, month.text, weekday.text)
 }
 
 /// Whether the fields match what a clock shows.
@@ -184,17 +156,11 @@ fn matches((minute, hour, day, month, weekday): &Cron, shown: i64) -> bool {
     }
     let of_month = day.has_day(time.day(), time.date());
     let of_week = weekday.has_day(time.weekday().num_days_from_sunday(), time.date());
-    if day.has_star() || weekday.has_star() {
-        of_month && of_week
-    } else {
-        of_month || of_week
-    }
+    if day.has_star() || weekday.has_star() { of_month && of_week } else { of_month || of_week }
 }
 
 fn calendar(shown: i64) -> NaiveDateTime {
-    DateTime::from_timestamp_micros(shown + 946_684_800_000_000)
-        .expect("in range")
-        .naive_utc()
+    DateTime::from_timestamp_micros(shown + 946_684_800_000_000).expect("in range").naive_utc()
 }
 
 /// A clock that is changed up to three times in the ten days from a moment on.
@@ -214,10 +180,7 @@ fn any_clock(start: i64) -> impl Strategy<Value = Clock> {
             minutes += change;
             (start + (nth * 3 + 1) * DAY + hour * HOUR, minutes)
         });
-        Clock {
-            first,
-            changes: changes.collect(),
-        }
+        Clock { first, changes: changes.collect() }
     })
 }
 
@@ -237,10 +200,7 @@ fn real_clocks() -> Vec<(&'static str, Clock)> {
         let changes = changes.collect();
         (zone, Clock { first, changes })
     };
-    include_str!("vectors/zones.txt")
-        .lines()
-        .map(clock)
-        .collect()
+    include_str!("vectors/zones.txt").lines().map(clock).collect()
 }
 
 /// One of these clocks, and ten days around one of its changes.
@@ -253,9 +213,7 @@ fn any_real_clock() -> impl Strategy<Value = (&'static str, Clock, i64)> {
         let (from, until) = (start - 3 * DAY, start + 13 * DAY);
         let first = (clock.show(from) - from) / MINUTE;
         let changes = clock.changes.into_iter();
-        let changes = changes
-            .filter(|(at, _)| (from + 1..until).contains(at))
-            .collect();
+        let changes = changes.filter(|(at, _)| (from + 1..until).contains(at)).collect();
         (zone, Clock { first, changes }, start)
     })
 }
@@ -318,13 +276,7 @@ fn compare(
     for at in within.chain(around) {
         let behind = ticks.partition_point(|tick| *tick <= at);
         if let Some(tick) = ticks.get(behind) {
-            prop_assert_eq!(
-                schedule.next(at, &zone),
-                Some(*tick),
-                "{} at {}",
-                text(cron),
-                at
-            );
+            prop_assert_eq!(schedule.next(at, &zone), Some(*tick), "{} at {}", text(cron), at);
         }
         if behind > 0 {
             prop_assert_eq!(

@@ -1,74 +1,13 @@
-//! JSON values of the tests as the walks that the library reads.
-
-use std::borrow::Cow;
+//! What the tests share: canonical texts, tables in text, strategies.
 
 use jobs_core::Invalid;
-use jobs_core::canonical::{self, Event, Events, Flaw, Writer};
+pub use jobs_core::canonical::Listed;
+use jobs_core::canonical::{self, Flaw, Writer};
 use jobs_core::paths::Paths;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::Value;
-
-/// A walk over events that were listed beforehand.
-pub struct Listed(std::vec::IntoIter<Event<'static>>);
-
-impl Listed {
-    pub fn new(events: Vec<Event<'static>>) -> Self {
-        Self(events.into_iter())
-    }
-}
-
-impl From<&Value> for Listed {
-    fn from(value: &Value) -> Self {
-        let mut events = Vec::new();
-        list(value, &mut events);
-        Self::new(events)
-    }
-}
-
-impl Events for Listed {
-    fn next(&mut self) -> Event<'_> {
-        self.0.next().unwrap_or(Event::End)
-    }
-
-    fn skip_value(&mut self) {
-        let mut depth = 0;
-        loop {
-            match self.next() {
-                Event::BeginObject | Event::BeginArray => depth += 1,
-                Event::EndObject | Event::EndArray => depth -= 1,
-                Event::End => panic!("nothing to skip"),
-                _ => {}
-            }
-            if depth == 0 {
-                return;
-            }
-        }
-    }
-}
-
-fn list(value: &Value, events: &mut Vec<Event<'static>>) {
-    match value {
-        Value::Null => events.push(Event::Null),
-        Value::Bool(value) => events.push(Event::Bool(*value)),
-        Value::Number(number) => events.push(Event::Number(Cow::Owned(number.to_string()))),
-        Value::String(string) => events.push(Event::String(Cow::Owned(string.clone()))),
-        Value::Array(elements) => {
-            events.push(Event::BeginArray);
-            elements.iter().for_each(|element| list(element, events));
-            events.push(Event::EndArray);
-        }
-        Value::Object(members) => {
-            events.push(Event::BeginObject);
-            for (name, value) in members {
-                events.push(Event::Name(Cow::Owned(name.clone())));
-                list(value, events);
-            }
-            events.push(Event::EndObject);
-        }
-    }
-}
 
 /// The canonical text of a value, or of those paths in it.
 pub fn canonical(mut events: Listed, paths: Option<&Paths>) -> Result<String, Flaw> {
@@ -96,10 +35,7 @@ pub fn refusal(invalid: &Invalid) -> (String, Option<String>) {
     assert!(!invalid.message.ends_with('.'), "{invalid:?}");
     // What it is about is named in it.
     assert!(invalid.message.contains(invalid.name()), "{invalid:?}");
-    assert!(
-        hint.is_none_or(|hint| hint.ends_with(['.', '?'])),
-        "{invalid:?}"
-    );
+    assert!(hint.is_none_or(|hint| hint.ends_with(['.', '?'])), "{invalid:?}");
     (invalid.message.clone(), invalid.hint.clone())
 }
 

@@ -22,9 +22,7 @@ fn micros(time: &str) -> i64 {
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     };
-    let days = (2000..year)
-        .map(|year| 365 + i64::from(leap(year)))
-        .sum::<i64>()
+    let days = (2000..year).map(|year| 365 + i64::from(leap(year))).sum::<i64>()
         + (1..month).map(days_of_month).sum::<i64>()
         + day
         - 1;
@@ -34,34 +32,19 @@ fn micros(time: &str) -> i64 {
 /// What differs between a vector and what is computed from its input.
 fn difference(vector: &Value) -> Option<String> {
     let text = |field: &str| vector[field].as_str().unwrap();
-    let policy = policy::parse(&vector["unique_opts"], &|_| None)
-        .unwrap()
-        .unwrap();
+    let policy = policy::parse(&vector["unique_opts"], &|_| None).unwrap().unwrap();
     let parts = Parts {
         kind: text("kind"),
         queue: text("queue"),
         at_micros: vector["scheduled_at"].as_str().map_or(0, micros),
     };
     let args: Value = serde_json::from_str(text("args")).unwrap();
-    let meta = if vector["meta"].is_null() {
-        json!({})
-    } else {
-        vector["meta"].clone()
-    };
-    let canonical = canonical(
-        &policy,
-        &parts,
-        || Listed::from(&args),
-        || Listed::from(&meta),
-    )
-    .unwrap();
+    let meta = if vector["meta"].is_null() { json!({}) } else { vector["meta"].clone() };
+    let canonical =
+        canonical(&policy, &parts, || Listed::from(&args), || Listed::from(&meta)).unwrap();
     let key = Key::of(&canonical).hex();
     (canonical != text("canonical") || key != text("unique_key")).then(|| {
-        format!(
-            "{}: {canonical} with key {key}, expected {}",
-            text("name"),
-            text("canonical")
-        )
+        format!("{}: {canonical} with key {key}, expected {}", text("name"), text("canonical"))
     })
 }
 
@@ -79,10 +62,7 @@ fn canonical_text_is_canonical() {
     for vector in vectors() {
         let text = vector["canonical"].as_str().unwrap();
         let value: Value = serde_json::from_str(text).unwrap();
-        assert_eq!(
-            support::canonical(Listed::from(&value), None).unwrap(),
-            text
-        );
+        assert_eq!(support::canonical(Listed::from(&value), None).unwrap(), text);
     }
 }
 
@@ -90,10 +70,7 @@ fn canonical_text_is_canonical() {
 #[test]
 fn a_changed_vector_is_noticed() {
     let changed = |name: &str, field: &str, value: Value| {
-        let mut vector = vectors()
-            .into_iter()
-            .find(|vector| vector["name"] == name)
-            .expect(name);
+        let mut vector = vectors().into_iter().find(|vector| vector["name"] == name).expect(name);
         assert_eq!(difference(&vector), None);
         vector[field] = value;
         difference(&vector).is_some()
@@ -102,32 +79,12 @@ fn a_changed_vector_is_noticed() {
     assert!(changed("all args", "args", json!("{\"account_id\":2}")));
     assert!(changed("all args", "canonical", json!("{}")));
     assert!(changed("all args", "unique_key", json!("0".repeat(64))));
-    assert!(changed(
-        "all args",
-        "unique_opts",
-        json!({ "by_kind": true })
-    ));
+    assert!(changed("all args", "unique_opts", json!({ "by_kind": true })));
     assert!(changed("queue", "queue", json!("low_priority")));
-    assert!(changed(
-        "meta paths",
-        "meta",
-        json!({ "tenant_id": "other" })
-    ));
-    assert!(changed(
-        "15 minutes",
-        "scheduled_at",
-        json!("2026-02-12T15:30:00+00:00")
-    ));
+    assert!(changed("meta paths", "meta", json!({ "tenant_id": "other" })));
+    assert!(changed("15 minutes", "scheduled_at", json!("2026-02-12T15:30:00+00:00")));
     // And what does not belong to the key is not.
     assert!(!changed("all args", "queue", json!("low_priority")));
-    assert!(!changed(
-        "meta paths",
-        "meta",
-        json!({ "tenant_id": "acme", "trace": "y" })
-    ));
-    assert!(!changed(
-        "15 minutes",
-        "scheduled_at",
-        json!("2026-02-12T15:29:59+00:00")
-    ));
+    assert!(!changed("meta paths", "meta", json!({ "tenant_id": "acme", "trace": "y" })));
+    assert!(!changed("15 minutes", "scheduled_at", json!("2026-02-12T15:29:59+00:00")));
 }

@@ -28,39 +28,23 @@ fn holder(id: i64, state: State) -> Holder {
 }
 
 fn holding(holder: Holder) -> Holder {
-    Holder {
-        holds: true,
-        ..holder
-    }
+    Holder { holds: true, ..holder }
 }
 
 fn gone(id: i64) -> Holder {
-    Holder {
-        id,
-        job: None,
-        holds: false,
-    }
+    Holder { id, job: None, holds: false }
 }
 
 fn by_state(states: &[State]) -> Policy {
-    Policy {
-        by_state: States::of(states),
-        ..Policy::default()
-    }
+    Policy { by_state: States::of(states), ..Policy::default() }
 }
 
 fn on_conflict(policy: Policy, on_conflict: OnConflict) -> Policy {
-    Policy {
-        on_conflict,
-        ..policy
-    }
+    Policy { on_conflict, ..policy }
 }
 
 fn replace(except_schedule: bool, reject_final: bool) -> OnConflict {
-    OnConflict::Replace(Replace {
-        except_schedule,
-        reject_final,
-    })
+    OnConflict::Replace(Replace { except_schedule, reject_final })
 }
 
 fn skip(id: i64, state: impl Into<Option<State>>) -> Verdict {
@@ -77,22 +61,12 @@ fn reject(id: i64, state: impl Into<Option<State>>) -> Verdict {
 fn only_states_of_the_new_policy_conflict() {
     for state in State::ALL {
         for other in State::ALL {
-            let expected = if state == other {
-                skip(1, state)
-            } else {
-                Verdict::Insert
-            };
-            assert_eq!(
-                decide(&by_state(&[state]), &[holder(1, other)], None),
-                expected
-            );
+            let expected = if state == other { skip(1, state) } else { Verdict::Insert };
+            assert_eq!(decide(&by_state(&[state]), &[holder(1, other)], None), expected);
         }
     }
     assert_eq!(decide(&Policy::default(), &[], None), Verdict::Insert);
-    assert_eq!(
-        decide(&by_state(&[]), &[holder(1, State::Running)], None),
-        Verdict::Insert
-    );
+    assert_eq!(decide(&by_state(&[]), &[holder(1, State::Running)], None), Verdict::Insert);
 }
 
 #[test]
@@ -132,44 +106,25 @@ fn only_younger_jobs_conflict() {
         (WindowFrom::ScheduledAt, 20, false),
     ] {
         let policy = Policy {
-            window: Some(Window {
-                length: Interval::of_micros(1),
-                from,
-            }),
+            window: Some(Window { length: Interval::of_micros(1), from }),
             ..Policy::default()
         };
-        let expected = if conflicts {
-            skip(1, State::Running)
-        } else {
-            Verdict::Insert
-        };
+        let expected = if conflicts { skip(1, State::Running) } else { Verdict::Insert };
         assert_eq!(decide(&policy, &[job(10, 20)], Some(cutoff)), expected);
         // A window that goes back beyond all time.
-        assert_eq!(
-            decide(&policy, &[job(10, 20)], None),
-            skip(1, State::Running)
-        );
+        assert_eq!(decide(&policy, &[job(10, 20)], None), skip(1, State::Running));
         // The window does not matter to a hold.
-        assert_eq!(
-            decide(&policy, &[holding(job(10, 20))], Some(cutoff)),
-            skip(1, State::Running)
-        );
+        assert_eq!(decide(&policy, &[holding(job(10, 20))], Some(cutoff)), skip(1, State::Running));
     }
     // Without a window nothing is too old.
-    assert_eq!(
-        decide(&Policy::default(), &[job(10, 20)], Some(99)),
-        skip(1, State::Running)
-    );
+    assert_eq!(decide(&Policy::default(), &[job(10, 20)], Some(99)), skip(1, State::Running));
 }
 
 #[test]
 fn a_hold_conflicts_in_every_state_and_after_it() {
     let policy = by_state(&[]);
     for state in State::ALL {
-        assert_eq!(
-            decide(&policy, &[holding(holder(1, state))], None),
-            skip(1, state)
-        );
+        assert_eq!(decide(&policy, &[holding(holder(1, state))], None), skip(1, state));
     }
     assert_eq!(decide(&policy, &[holding(gone(1))], None), skip(1, None));
     assert_eq!(decide(&policy, &[gone(1)], None), Verdict::Insert);
@@ -183,16 +138,10 @@ fn a_hold_conflicts_in_every_state_and_after_it() {
     );
     // The new job's own hold says nothing about others.
     let own = Policy {
-        hold: Some(Hold {
-            length: Interval::of_micros(1),
-            until: HoldUntil::Success,
-        }),
+        hold: Some(Hold { length: Interval::of_micros(1), until: HoldUntil::Success }),
         ..by_state(&[])
     };
-    assert_eq!(
-        decide(&own, &[holder(1, State::Running)], None),
-        Verdict::Insert
-    );
+    assert_eq!(decide(&own, &[holder(1, State::Running)], None), Verdict::Insert);
 }
 
 #[test]
@@ -212,16 +161,10 @@ fn replacing_cancels_all_that_conflict_and_are_not_final() {
     );
     assert_eq!(
         decide(&policy, &holders, None),
-        Verdict::Replace {
-            cancel: vec![1, 2, 4],
-            schedule_of: None
-        }
+        Verdict::Replace { cancel: vec![1, 2, 4], schedule_of: None }
     );
     let none = on_conflict(by_state(&[State::Discarded]), replace(true, false));
-    assert_eq!(
-        decide(&none, &[holder(1, State::Running)], None),
-        Verdict::Insert
-    );
+    assert_eq!(decide(&none, &[holder(1, State::Running)], None), Verdict::Insert);
 }
 
 #[test]
@@ -246,30 +189,18 @@ fn the_schedule_is_that_of_the_newest_if_it_was_scheduled() {
     for (except_schedule, holders, schedule_of) in [
         (true, vec![holder(1, State::Scheduled)], Some(1)),
         (false, vec![holder(1, State::Scheduled)], None),
-        (
-            true,
-            vec![holder(2, State::Scheduled), holder(1, State::Scheduled)],
-            Some(2),
-        ),
-        (
-            true,
-            vec![holder(1, State::Scheduled), holder(2, State::Available)],
-            None,
-        ),
-        (
-            true,
-            vec![holder(1, State::Scheduled), holder(2, State::Completed)],
-            Some(1),
-        ),
+        (true, vec![holder(2, State::Scheduled), holder(1, State::Scheduled)], Some(2)),
+        (true, vec![holder(1, State::Scheduled), holder(2, State::Available)], None),
+        (true, vec![holder(1, State::Scheduled), holder(2, State::Completed)], Some(1)),
         (true, vec![holder(1, State::Retryable)], None),
         (true, vec![holder(1, State::Pending)], None),
         (true, vec![holder(1, State::Running)], None),
     ] {
         let policy = on_conflict(by_state(&State::ALL), replace(except_schedule, true));
         match decide(&policy, &holders, None) {
-            Verdict::Replace {
-                schedule_of: found, ..
-            } => assert_eq!(found, schedule_of, "{holders:?}"),
+            Verdict::Replace { schedule_of: found, .. } => {
+                assert_eq!(found, schedule_of, "{holders:?}")
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -278,49 +209,27 @@ fn the_schedule_is_that_of_the_newest_if_it_was_scheduled() {
 #[test]
 fn an_update_is_for_the_states_that_it_names() {
     let args = Fields::from_iter([Field::Args]);
-    let everywhere = on_conflict(
-        by_state(&State::ALL),
-        OnConflict::Update(Updates::in_every_state(args)),
-    );
+    let everywhere =
+        on_conflict(by_state(&State::ALL), OnConflict::Update(Updates::in_every_state(args)));
     for state in State::ALL {
         assert_eq!(
             decide(&everywhere, &[holder(1, state)], None),
-            Verdict::Update {
-                id: 1,
-                state,
-                fields: args
-            }
+            Verdict::Update { id: 1, state, fields: args }
         );
     }
     // Only the newest that conflicts is looked at.
     assert_eq!(
-        decide(
-            &everywhere,
-            &[holder(1, State::Running), holding(gone(2))],
-            None
-        ),
+        decide(&everywhere, &[holder(1, State::Running), holding(gone(2))], None),
         skip(2, None)
     );
     let options = serde_json::json!({
         "by_state": ["available", "running"], "on_conflict": { "update": { "available": ["args"] } },
     });
-    let policy = jobs_core::policy::parse(&options, &|_| None)
-        .unwrap()
-        .unwrap();
+    let policy = jobs_core::policy::parse(&options, &|_| None).unwrap().unwrap();
+    assert_eq!(decide(&policy, &[holder(1, State::Available)], None).as_str(), "update");
+    assert_eq!(decide(&policy, &[holder(1, State::Running)], None), skip(1, State::Running));
     assert_eq!(
-        decide(&policy, &[holder(1, State::Available)], None).as_str(),
-        "update"
-    );
-    assert_eq!(
-        decide(&policy, &[holder(1, State::Running)], None),
-        skip(1, State::Running)
-    );
-    assert_eq!(
-        decide(
-            &policy,
-            &[holder(1, State::Available), holder(2, State::Running)],
-            None
-        ),
+        decide(&policy, &[holder(1, State::Available), holder(2, State::Running)], None),
         skip(2, State::Running)
     );
 }
@@ -331,21 +240,8 @@ fn verdicts_have_words() {
         (Verdict::Insert, "insert"),
         (skip(1, None), "skip"),
         (reject(1, None), "reject"),
-        (
-            Verdict::Replace {
-                cancel: vec![1],
-                schedule_of: None,
-            },
-            "replace",
-        ),
-        (
-            Verdict::Update {
-                id: 1,
-                state: State::Running,
-                fields: Fields::default(),
-            },
-            "update",
-        ),
+        (Verdict::Replace { cancel: vec![1], schedule_of: None }, "replace"),
+        (Verdict::Update { id: 1, state: State::Running, fields: Fields::default() }, "update"),
     ] {
         assert_eq!(verdict.as_str(), word);
     }
@@ -437,10 +333,7 @@ fn any_holders() -> impl Strategy<Value = Vec<Holder>> {
 }
 
 fn any_policy() -> impl Strategy<Value = Policy> {
-    let fields = select(vec![
-        Fields::default(),
-        Fields::from_iter([Field::Args, Field::Tags]),
-    ]);
+    let fields = select(vec![Fields::default(), Fields::from_iter([Field::Args, Field::Tags])]);
     let ways = prop_oneof![
         Just(OnConflict::Skip),
         Just(OnConflict::Reject),
@@ -451,10 +344,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     let states = prop::collection::vec(any_state(), 0..8);
     (states, prop::option::of(from), ways).prop_map(|(states, from, on_conflict)| Policy {
         by_state: States::of(&states),
-        window: from.map(|from| Window {
-            length: Interval::of_micros(1),
-            from,
-        }),
+        window: from.map(|from| Window { length: Interval::of_micros(1), from }),
         on_conflict,
         ..Policy::default()
     })

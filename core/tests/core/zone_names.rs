@@ -35,21 +35,16 @@ fn an_offset_of_whole_hours_has_a_zone_with_the_reversed_sign() {
     ] {
         let hint = hint(offset);
         assert!(hint.starts_with(written), "{offset}: {hint}");
-        assert!(
-            hint.contains("these names have the sign reversed"),
-            "{hint}"
-        );
+        assert!(hint.contains("these names have the sign reversed"), "{hint}");
     }
     assert_eq!(hint("+00:00"), "Write \"UTC\".");
 }
 
 #[test]
 fn an_offset_between_hours_has_a_place() {
-    for (offset, place) in [
-        ("GMT+5:30", "Asia/Kolkata"),
-        ("+0545", "Asia/Kathmandu"),
-        ("-09:30", "Pacific/Marquesas"),
-    ] {
+    for (offset, place) in
+        [("GMT+5:30", "Asia/Kolkata"), ("+0545", "Asia/Kathmandu"), ("-09:30", "Pacific/Marquesas")]
+    {
         assert_eq!(
             hint(offset),
             format!("Write a place that has this offset, such as \"{place}\".")
@@ -81,9 +76,6 @@ fn other_names_have_a_place_that_is_like_them() {
         "Etc/GMT+99",
         "Mars/Olympus",
     ] {
-        assert!(
-            hint(name).starts_with("Write a place as in pg_timezone_names"),
-            "{name}"
-        );
+        assert!(hint(name).starts_with("Write a place as in pg_timezone_names"), "{name}");
     }
 }

@@ -34,11 +34,7 @@ pub fn count(queue: &Queue, most: usize) -> Option<Waiting> {
     };
     let name = queue.name().into_datum().expect("names are not null");
     let from = Key::at_from(2, lanes::scheduled_from(queue, Reach::FromFloor));
-    add(
-        &scheduled,
-        &shapes::SCHEDULED_DUE,
-        &[Key::text(1, name), from],
-    );
+    add(&scheduled, &shapes::SCHEDULED_DUE, &[Key::text(1, name), from]);
     match lanes::ready(queue).known_floors() {
         None => add(&ready, &shapes::READY.key, &[Key::text(1, name)]),
         Some(floors) => walk::parts(&floors)

@@ -135,9 +135,7 @@ pub fn have_more_indexes() -> bool {
 /// it fails although the rival may be rolled back.
 fn open() -> Option<Table> {
     let is_serializable = transaction::is_serializable();
-    (!is_serializable)
-        .then(|| Table::open(&shapes::UNIQUE_CLAIM))
-        .flatten()
+    (!is_serializable).then(|| Table::open(&shapes::UNIQUE_CLAIM)).flatten()
 }
 
 fn new_row(table: &Table, claim: &ListedHolder) -> NewRow {
@@ -211,19 +209,13 @@ mod tests {
     fn claim(test: u8, n: u16) -> ListedHolder {
         let mut key = Key([test; 32]);
         key.0[..2].copy_from_slice(&n.to_be_bytes());
-        ListedHolder {
-            key,
-            id: n.into(),
-            hold_ends_at: None,
-        }
+        ListedHolder { key, id: n.into(), hold_ends_at: None }
     }
 
     fn count(what: &str) -> i64 {
-        Spi::get_one(&format!(
-            "SELECT count(*) FROM jobs.unique_claim WHERE {what}"
-        ))
-        .expect("count")
-        .expect("count")
+        Spi::get_one(&format!("SELECT count(*) FROM jobs.unique_claim WHERE {what}"))
+            .expect("count")
+            .expect("count")
     }
 
     #[pg_test]
@@ -276,10 +268,7 @@ mod tests {
     fn a_key_whose_claim_is_gone_is_free() {
         let all = claims(4, 4);
         let keys: Vec<Key> = all.iter().map(|claim| claim.key).collect();
-        assert_eq!(
-            claim_or_lock_directly(&all[..3], |_| false, true, |_| ()),
-            3
-        );
+        assert_eq!(claim_or_lock_directly(&all[..3], |_| false, true, |_| ()), 3);
         Spi::run("DELETE FROM jobs.unique_claim WHERE jobs[1] = 1").expect("delete");
         assert_eq!(look::claimed(&keys), Some(vec![keys[0], keys[2]]));
         // As if they had all been known to have one.

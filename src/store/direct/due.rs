@@ -60,11 +60,7 @@ pub fn queues_with_due(
         }
     }
     let known: HashSet<String> = queues.iter().map(|(queue, _)| queue.clone()).collect();
-    queues.extend(
-        due.queues
-            .into_iter()
-            .filter(|(queue, _)| !known.contains(queue)),
-    );
+    queues.extend(due.queues.into_iter().filter(|(queue, _)| !known.contains(queue)));
     Some(queues)
 }
 
@@ -74,11 +70,7 @@ fn next_queues(after: &str, most: usize) -> Option<Vec<String>> {
     let (mut queues, is_end) = scheduled_queues(after, most)?;
     if is_end {
         let (first, _) = scheduled_queues("", most - queues.len())?;
-        queues.extend(
-            first
-                .into_iter()
-                .take_while(|queue| queue.as_str() <= after),
-        );
+        queues.extend(first.into_iter().take_while(|queue| queue.as_str() <= after));
     }
     Some(queues)
 }
@@ -132,13 +124,7 @@ fn due_queues(now: i64, most: usize, reach: Reach) -> Option<DueQueues> {
         due.jobs >= most
     };
     match reach {
-        Reach::All => drop(look_for_due(
-            &table,
-            Whose::All,
-            floors::LOWEST,
-            now,
-            &mut add,
-        )),
+        Reach::All => drop(look_for_due(&table, Whose::All, floors::LOWEST, now, &mut add)),
         Reach::FromFloor => drop(look_also_below(&table, Whose::All, now, &mut add)),
     }
     Some(due)
@@ -216,9 +202,7 @@ fn look_from_floor(
     is_enough: &mut dyn FnMut(&Row, &Due) -> bool,
 ) -> Option<Due> {
     let floors = whose.rows().known_floors();
-    let from = floors
-        .as_ref()
-        .map_or(floors::LOWEST, |floors| floors.of(Lane::Scheduled));
+    let from = floors.as_ref().map_or(floors::LOWEST, |floors| floors.of(Lane::Scheduled));
     let may_raise = transaction::is_read_committed() && !transaction::has_written();
     let begun = Instant::now();
     let found = look_for_due(table, whose, from, until, is_enough);
@@ -270,11 +254,7 @@ fn look_for_due(
     while let Some(row) = scan.next() {
         pgrx::check_for_interrupts!();
         let due_at = row.big(scheduled::DUE_AT).expect("it is not null");
-        let found = found.get_or_insert(Due {
-            lowest: due_at,
-            is_there: false,
-            first: None,
-        });
+        let found = found.get_or_insert(Due { lowest: due_at, is_there: false, first: None });
         found.is_there |= !row.is_in_progress;
         if !row.is_in_progress || due_at > now {
             found.first = found.first.or(Some(due_at));

@@ -5,16 +5,19 @@ use std::cell::RefCell;
 use pgrx::pg_sys::Datum;
 
 use super::shapes::{self, job, running};
-use super::walk::{self, How, Taken, seen};
+use super::walk::{self, How, seen};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::row::Row;
 use crate::pg::scan::{Key, Seen};
 use crate::pg::table::Table;
 use crate::pg::{array, time, transaction};
 use crate::shmem::tally;
-use crate::store::fetch::{DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, RETURNED, Room, Started};
+use crate::store::fetch::{
+    DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Limits, Picked, RETURNED, Room, Started,
+};
+use crate::store::permits::Permit;
 use crate::store::queue::Queue;
-use crate::store::spi::{Arg, big, text};
+use crate::store::spi::{Arg, big, bigs, text};
 use crate::store::types::*;
 
 /// Starts attempts and hands the jobs over; `None`: use a statement.
@@ -23,11 +26,16 @@ pub fn start(
     fetch: &Fetch,
     tokens: &[i64],
     room: &Room,
+    limits: Option<&Limits>,
     emit: Emit,
-) -> Option<Vec<Started>> {
+) -> Option<(Vec<Started>, usize)> {
     let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
     let running = Table::open(&shapes::RUNNING)?;
     let taken = take(How::Take, &jobs, queue, fetch, tokens.len())?;
+    let (taken, permits, held) = match limits {
+        None => (taken, Vec::new(), 0),
+        Some(limits) => admit(limits, taken),
+    };
     // Taken after the rows were: it shows their jobs.
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
@@ -36,30 +44,25 @@ pub fn start(
     let worker = text(fetch.worker);
     let no_meta = Jsonb::empty_object().datum();
     let no_tags = array::build(TEXT, &[]);
-    let (mut rows, mut started) = (
-        Vec::with_capacity(taken.len()),
-        Vec::with_capacity(taken.len()),
-    );
-    for taken in &taken {
+    let (mut rows, mut started) =
+        (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
+    for (place, taken) in taken.iter().enumerate() {
         let Some(job) = scan.first(&[Key::big(1, taken.job_id)]) else {
             continue;
         };
         let n = started.len();
-        let timeout = job
-            .datum(job::TIMEOUT)
-            .map_or(DEFAULT_TIMEOUT, time::read_datum);
+        let permit = permits.get(place).filter(|permit| !permit.gates.is_empty());
+        let timeout = job.datum(job::TIMEOUT).map_or(DEFAULT_TIMEOUT, time::read_datum);
         let deadline = timeout.is_positive().then(|| time::add(fetch.now, timeout));
         let lease_ends = match fetch.lease {
             Some(lease) => time::add(fetch.now, lease),
             None => deadline.unwrap_or_else(|| time::add(fetch.now, DEFAULT_LEASE)),
         };
         let lease_ends = deadline.map_or(lease_ends, |deadline| deadline.min(lease_ends));
-        let hold_ends_at = job
-            .big(job::HOLD_ENDS_AT)
-            .filter(|ends_at| *ends_at > fetch.now);
+        let hold_ends_at = job.big(job::HOLD_ENDS_AT).filter(|ends_at| *ends_at > fetch.now);
         let hold_until = hold_ends_at.and_then(|_| job.text(job::HOLD_UNTIL));
         let holds_until = |what: &str| hold_ends_at.filter(|_| hold_until.as_deref() == Some(what));
-        let attempt = Some(Datum::from(taken.attempts + 1));
+        let attempt = Some(Datum::from(taken.attempt + 1));
         let (due_at, since) = waits(taken, &job, resumed_at);
         let kind = job.str(job::KIND).expect("it is not null");
         let pair = tally::pair(queue.name(), kind);
@@ -76,6 +79,8 @@ pub fn start(
             (running::HISTORY_KEY, Some(Datum::from(pair.key))),
             (running::LEASE, lease),
             (running::WORKER, worker),
+            (running::GATES, permit.and_then(|permit| bigs(&permit.gates))),
+            (running::PERMIT, permit.and_then(|permit| big(permit.n))),
         ]));
         let priority = job.small(job::PRIORITY).expect("it is not null");
         let columns: [Arg; RETURNED + 1] = [
@@ -96,10 +101,7 @@ pub fn start(
             deadline.and_then(big),
             big(since),
         ];
-        let values = columns
-            .iter()
-            .map(|value| value.unwrap_or(Datum::null()))
-            .collect();
+        let values = columns.iter().map(|value| value.unwrap_or(Datum::null())).collect();
         emit(values, columns.iter().map(Option::is_none).collect());
         started.push(Started {
             id: taken.job_id,
@@ -113,11 +115,18 @@ pub fn start(
     drop(scan);
     drop(seen);
     transaction::make_visible();
-    Some(started)
+    Some((started, held))
+}
+
+/// Keeps those of the jobs that their limits let start, with their permits; how many are held.
+fn admit(limits: &Limits, taken: Vec<Picked>) -> (Vec<Picked>, Vec<Permit>, usize) {
+    let (admitted, held) = limits.admit(taken);
+    let (taken, permits) = admitted.into_iter().unzip();
+    (taken, permits, held)
 }
 
 /// Takes jobs of a queue that a fetch wants, or looks at them; `None`: use a statement.
-fn take(how: How, jobs: &Table, queue: &Queue, fetch: &Fetch, most: usize) -> Option<Vec<Taken>> {
+fn take(how: How, jobs: &Table, queue: &Queue, fetch: &Fetch, most: usize) -> Option<Vec<Picked>> {
     let Some(kinds) = fetch.kinds else {
         return walk::take(how, queue, fetch.now, most, &|_| true);
     };
@@ -150,7 +159,7 @@ pub fn available_since(queue: &Queue, fetch: &Fetch, most: usize) -> Option<Vec<
 }
 
 /// When a job was due, and since when it waits, as `count::waits_since` has it.
-fn waits(taken: &Taken, job: &Row, resumed_at: Option<i64>) -> (i64, i64) {
+fn waits(taken: &Picked, job: &Row, resumed_at: Option<i64>) -> (i64, i64) {
     let created_at = job.big(job::CREATED_AT).expect("it is not null");
     let due_at = taken.scheduled_at.or(job.big(job::SCHEDULED_AT));
     let due_at = due_at.unwrap_or(created_at);

@@ -13,6 +13,7 @@ use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::{time, transaction};
 use crate::store::finish::{Attempt, Completed, Ended, Pauses, Then, Wait};
+use crate::store::permits::Permit;
 use crate::store::place::TakenRow;
 use crate::store::retention;
 use crate::store::spi::big;
@@ -36,6 +37,8 @@ pub fn end(attempts: &[Attempt], wait: Wait) -> Option<Ended> {
         pgrx::check_for_interrupts!();
         let mut take = |lease: &Row| {
             ended.slots.extend(lease.big(running::SLOT));
+            let permit = lease.big(running::PERMIT).zip(lease.bigs(running::GATES));
+            ended.permits.extend(permit.map(|(n, gates)| Permit { n, gates }));
             match (attempt.then, &completion) {
                 (Then::Completed(output), Some(completion)) => {
                     rows.push(completion.row(attempt, lease, output, now.get()));
@@ -92,10 +95,7 @@ impl Completion<'_> {
             (finished::TOKEN, big(attempt.token)),
             (finished::ATTEMPTED_AT, lease.datum(running::ATTEMPTED_AT)),
             (finished::SCHEDULED_AT, lease.datum(running::SCHEDULED_AT)),
-            (
-                finished::CANCEL_REQUESTED_AT,
-                lease.datum(running::CANCEL_REQUESTED_AT),
-            ),
+            (finished::CANCEL_REQUESTED_AT, lease.datum(running::CANCEL_REQUESTED_AT)),
             (finished::KEPT_UNTIL, kept_until.and_then(big)),
             (finished::IS_KEPT, Some(Datum::from(kept_until.is_some()))),
             (finished::ATTEMPT, lease.datum(running::ATTEMPT)),

@@ -7,19 +7,20 @@ use super::{claims, open_if};
 use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::store::claims::ListedHolder;
+use crate::store::held::OnInsert;
 use crate::store::job::{NewJob, row};
 use crate::store::spi::{Value, big};
 
 /// Inserts jobs; `None`: use a statement. Each row is made when it is its turn: of many, few are in
 /// memory at once.
-pub fn many(jobs: &[(i64, &NewJob)]) -> Option<()> {
-    Tables::open(jobs)?.insert(jobs);
+pub fn many(jobs: &[(i64, &NewJob)], held: &OnInsert) -> Option<()> {
+    Tables::open(jobs)?.insert(jobs, held);
     Some(())
 }
 
 /// Inserts one job together with its claim, if nobody has that key; whether it did. `None`: use a
 /// statement. The claim comes first: if the key is taken, nothing else is written.
-pub fn one_claiming(id: i64, job: &NewJob) -> Option<bool> {
+pub fn one_claiming(id: i64, job: &NewJob, held: &OnInsert) -> Option<bool> {
     let tables = Tables::open(&[(id, job)])?;
     let claim = ListedHolder {
         key: job.unique_key.expect("it is unique"),
@@ -28,7 +29,7 @@ pub fn one_claiming(id: i64, job: &NewJob) -> Option<bool> {
     };
     let is_first = claims::claim_if_new(&claim)?;
     if is_first {
-        tables.insert(&[(id, job)]);
+        tables.insert(&[(id, job)], held);
     }
     Some(is_first)
 }
@@ -49,13 +50,14 @@ impl Tables {
         })
     }
 
-    fn insert(&self, new: &[(i64, &NewJob)]) {
+    fn insert(&self, new: &[(i64, &NewJob)], held: &OnInsert) {
         let rows = new.iter().map(|(id, job)| self.jobs.row(&row(job, *id)));
         self.jobs.insert(rows);
         let attempt = Some(0.into());
         if let Some(table) = &self.ready {
-            let new = new.iter().filter(|job| is_ready(job));
-            table.insert(new.map(|(id, job)| {
+            let new = new.iter().enumerate();
+            let new = new.filter(|(n, job)| is_ready(job) && !held.is_held(*n));
+            table.insert(new.map(|(n, (id, job))| {
                 table.row_of(&[
                     (ready::SEQ, big(*id)),
                     (ready::JOB_ID, big(*id)),
@@ -63,6 +65,7 @@ impl Tables {
                     (ready::ATTEMPT, attempt),
                     (ready::PRIORITY, Some(job.common.priority.into())),
                     (ready::QUEUE, job.common.queue.arg()),
+                    (ready::GATE, held.gate(n).and_then(big)),
                 ])
             }));
         }

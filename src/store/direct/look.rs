@@ -43,19 +43,10 @@ pub fn listed(key: Key) -> Result<Option<Vec<Holder>>, ()> {
     let look = Look { seen };
     let returned = [key_is(key), By::char(2, NoteKind::Returned as u8)];
     let notes = &shapes::UNIQUE_NOTE;
-    if look
-        .find(notes, &notes.key, &returned, |_, _| ())?
-        .is_some()
-    {
+    if look.find(notes, &notes.key, &returned, |_, _| ())?.is_some() {
         return Err(());
     }
-    let holder = |id| {
-        Ok(Holder {
-            id,
-            job: look.job(id)?,
-            hold_ends_at: None,
-        })
-    };
+    let holder = |id| Ok(Holder { id, job: look.job(id)?, hold_ends_at: None });
     let holders = ids.into_iter().map(holder);
     holders.collect::<Result<_, ()>>().map(Some)
 }
@@ -125,10 +116,7 @@ impl Look {
         };
         let queue = job.queue.name().into_datum().expect("it is not null");
         let place = [By::text(1, queue), By::small(2, priority), By::big(3, id)];
-        if self
-            .find(&shapes::READY, &shapes::READY.key, &place, |_, _| ())?
-            .is_some()
-        {
+        if self.find(&shapes::READY, &shapes::READY.key, &place, |_, _| ())?.is_some() {
             return Ok(Some(job));
         }
         let run = self.find(&shapes::RUNNING, &shapes::RUNNING.key, &id_is, |_, row| {
@@ -139,41 +127,27 @@ impl Look {
             job.scheduled_at = scheduled_at.unwrap_or(job.scheduled_at);
             return Ok(Some(job));
         }
-        let end = self.find(
-            &shapes::FINISHED,
-            &shapes::FINISHED.key,
-            &id_is,
-            |table, row| {
-                (
-                    final_state(table, row),
-                    row.big(finished::SCHEDULED_AT),
-                    row.big(finished::FINALIZED_AT),
-                )
-            },
-        )?;
+        let end = self.find(&shapes::FINISHED, &shapes::FINISHED.key, &id_is, |table, row| {
+            (
+                final_state(table, row),
+                row.big(finished::SCHEDULED_AT),
+                row.big(finished::FINALIZED_AT),
+            )
+        })?;
         if let Some((state, scheduled_at, finalized_at)) = end {
             job.state = state;
             job.scheduled_at = scheduled_at.unwrap_or(job.scheduled_at);
             job.finalized_at = finalized_at;
             return Ok(Some(job));
         }
-        let wait = self.find(
-            &shapes::SCHEDULED,
-            &shapes::SCHEDULED.key,
-            &id_is,
-            |table, row| {
+        let wait =
+            self.find(&shapes::SCHEDULED, &shapes::SCHEDULED.key, &id_is, |table, row| {
                 const WAITING: [State; 3] = [State::Scheduled, State::Retryable, State::Pending];
-                (
-                    state(table, row, scheduled::STATE, &WAITING),
-                    row.big(scheduled::DUE_AT),
-                )
-            },
-        )?;
+                (state(table, row, scheduled::STATE, &WAITING), row.big(scheduled::DUE_AT))
+            })?;
         if let Some((state, due_at)) = wait {
             job.state = state;
-            job.scheduled_at = due_at
-                .filter(|at| *at != i64::MAX)
-                .unwrap_or(job.scheduled_at);
+            job.scheduled_at = due_at.filter(|at| *at != i64::MAX).unwrap_or(job.scheduled_at);
             return Ok(Some(job));
         }
         let back = self.find(&shapes::READY, &shapes::READY_REQUEUED, &id_is, |_, row| {

@@ -13,6 +13,7 @@ pub mod finish;
 pub mod insert;
 pub mod look;
 pub mod moves;
+pub mod permits;
 pub mod prune;
 pub mod reap;
 pub mod shapes;

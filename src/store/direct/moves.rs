@@ -84,8 +84,7 @@ pub fn put(moves: &[Move], at: i64) -> Option<Vec<Arrived>> {
                 let Some(job) = job_of(one.id) else {
                     continue;
                 };
-                put.scheduled
-                    .push(scheduled_row(table, &job, state, due_at, &one.row));
+                put.scheduled.push(scheduled_row(table, &job, state, due_at, &one.row));
                 put.arrived.push(arrived(&job, Spot::Scheduled { due_at }));
             }
             _ => unreachable!("it is open"),
@@ -121,10 +120,7 @@ struct Put {
 }
 
 fn arrived(job: &Row, spot: Spot) -> Arrived {
-    (
-        Queue::named(job.str(job::QUEUE).expect("it is not null")),
-        spot,
-    )
+    (Queue::named(job.str(job::QUEUE).expect("it is not null")), spot)
 }
 
 fn ready_row(table: &Table, job: &Row, seq: i64, one: &Move) -> NewRow {
@@ -148,10 +144,7 @@ fn scheduled_row(table: &Table, job: &Row, state: State, due_at: i64, row: &Take
         (scheduled::DUE_AT, big(due_at)),
         (scheduled::EXPIRES_AT, job.datum(job::EXPIRES_AT)),
         (scheduled::ATTEMPT, Some(Datum::from(row.attempt))),
-        (
-            scheduled::STATE,
-            Some(table.label(scheduled::STATE, state.as_str())),
-        ),
+        (scheduled::STATE, Some(table.label(scheduled::STATE, state.as_str()))),
         (scheduled::QUEUE, job.datum(job::QUEUE)),
     ])
 }
@@ -164,22 +157,13 @@ fn finished_row(table: &Table, id: i64, state: State, at: i64, row: &TakenRow) -
         (finished::TOKEN, row.token.and_then(big)),
         (finished::ATTEMPTED_AT, row.attempted_at.and_then(big)),
         (finished::SCHEDULED_AT, row.scheduled_at.and_then(big)),
-        (
-            finished::CANCEL_REQUESTED_AT,
-            row.cancel_requested_at.and_then(big),
-        ),
+        (finished::CANCEL_REQUESTED_AT, row.cancel_requested_at.and_then(big)),
         (finished::KEPT_UNTIL, kept_until.and_then(big)),
         (finished::ATTEMPT, Some(Datum::from(row.attempt))),
-        (
-            finished::STATE,
-            Some(table.label(finished::STATE, state.as_str())),
-        ),
+        (finished::STATE, Some(table.label(finished::STATE, state.as_str()))),
         (finished::IS_KEPT, Some(Datum::from(kept_until.is_some()))),
         (finished::WORKER, row.worker.as_deref().and_then(text)),
-        (
-            finished::CANCEL_REASON,
-            row.cancel_reason.as_deref().and_then(text),
-        ),
+        (finished::CANCEL_REASON, row.cancel_reason.as_deref().and_then(text)),
     ])
 }
 
@@ -189,9 +173,6 @@ fn answer_row(table: &Table, id: i64, at: i64, answer: Answer) -> NewRow {
         (answer::TOKEN, big(answer.token)),
         (answer::AT, big(at)),
         (answer::SCHEDULED_AT, answer.scheduled_at.and_then(big)),
-        (
-            answer::STATE,
-            Some(table.label(answer::STATE, answer.state.as_str())),
-        ),
+        (answer::STATE, Some(table.label(answer::STATE, answer.state.as_str()))),
     ])
 }

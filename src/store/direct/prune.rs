@@ -37,12 +37,7 @@ pub fn first(rule: Rule) -> Option<Option<i64>> {
     let floor = Floor::of(rule);
     let seen = Seen::dirty();
     let mut scan = table.scan(index, &seen, rule.keys());
-    rule.find(
-        &table,
-        &mut scan,
-        floor.map_or(i64::MIN, |floor| floor.at),
-        i64::MAX,
-    );
+    rule.find(&table, &mut scan, floor.map_or(i64::MIN, |floor| floor.at), i64::MAX);
     let found = scan.next().and_then(|row| row.big(rule.column()));
     Floor::note(rule, floor, begun, found);
     Some(found)
@@ -156,9 +151,7 @@ fn deal_as_seen(wanted: &Wanted) -> Option<Dealt> {
     transaction::make_visible();
     let seen = Seen::now();
     let mut scan = finished.scan(index, &seen, wanted.rule.keys());
-    wanted
-        .rule
-        .find(&finished, &mut scan, wanted.from, wanted.horizon);
+    wanted.rule.find(&finished, &mut scan, wanted.from, wanted.horizon);
     let read_job = |row: &Row| {
         let id = row.big(job::ID).expect("it is not null");
         Some((id, Job::read(row)))
@@ -272,16 +265,10 @@ fn erase(finished: &Table, jobs: &Table, whole: Vec<(Final, Tid, Tid)>, dealt: &
     let mut job_rows = Vec::with_capacity(whole.len());
     for (of, place, job) in whole {
         if finished.delete(place, false) == Deleted::Done {
-            dealt.erased.push(Old {
-                id: of.id,
-                key: of.key,
-            });
+            dealt.erased.push(Old { id: of.id, key: of.key });
             job_rows.push(job);
         }
     }
-    let deleted: Vec<Deleted> = job_rows
-        .into_iter()
-        .map(|job| jobs.delete_at(job, true))
-        .collect();
+    let deleted: Vec<Deleted> = job_rows.into_iter().map(|job| jobs.delete_at(job, true)).collect();
     !deleted.contains(&Deleted::Moved)
 }

@@ -74,10 +74,8 @@ pub fn delete_claims(
     let seen = Seen::dirty();
     let mut scan = (!notes.is_empty(index)).then(|| notes.scan(index, &seen, 2));
     let mut is_noted = |key: Key, kind: NoteKind| {
-        scan.as_mut().is_some_and(|scan| {
-            scan.first(&[key_is(key), By::char(2, kind as u8)])
-                .is_some()
-        })
+        scan.as_mut()
+            .is_some_and(|scan| scan.first(&[key_is(key), By::char(2, kind as u8)]).is_some())
     };
     superfluous.retain(|&(key, _)| {
         pgrx::check_for_interrupts!();

@@ -85,10 +85,12 @@ tables! {
         ATTEMPT: INT4 not null,
         PRIORITY: INT2 not null,
         QUEUE: TEXT not null,
+        GATE: INT8,
     } key c"ready_pkey" (QUEUE, PRIORITY, SEQ)
         /// Jobs that became available later than they were inserted.
         READY_REQUEUED c"ready_requeued" (JOB_ID): Differ(SEQ, JOB_ID)
-        READY_EXPIRES c"ready_expires" (EXPIRES_AT): NotNull(EXPIRES_AT);
+        READY_EXPIRES c"ready_expires" (EXPIRES_AT): NotNull(EXPIRES_AT)
+        READY_GATE c"ready_gate" (GATE): NotNull(GATE);
 
     SCHEDULED c"scheduled" as scheduled {
         JOB_ID: INT8 not null,
@@ -97,10 +99,20 @@ tables! {
         ATTEMPT: INT4 not null,
         STATE: ENUM not null,
         QUEUE: TEXT not null,
+        GATE: INT8,
+        SEQ: INT8,
+        SCHEDULED_AT: AT,
+        AVAILABLE_AT: AT,
+        PRIORITY: INT2,
+        KIND: TEXT,
+        LIMIT_NAME: TEXT,
+        LIMIT_KEY: JSONB,
     } key c"scheduled_pkey" (JOB_ID)
         SCHEDULED_DUE c"scheduled_due" (QUEUE, DUE_AT)
         SCHEDULED_NEXT c"scheduled_next" (DUE_AT)
-        SCHEDULED_EXPIRES c"scheduled_expires" (EXPIRES_AT): NotNull(EXPIRES_AT);
+        SCHEDULED_EXPIRES c"scheduled_expires" (EXPIRES_AT): NotNull(EXPIRES_AT)
+        /// Available jobs that a limit holds.
+        SCHEDULED_HELD c"scheduled_held" (GATE, QUEUE, KIND, PRIORITY, SEQ): NotNull(GATE);
 
     RUNNING c"running" as running {
         JOB_ID: INT8 not null,
@@ -119,7 +131,25 @@ tables! {
         CANCEL_REASON: TEXT,
         PROGRESS: JSONB,
         QUEUE: TEXT,
+        GATES: INT8S,
+        PERMIT: INT8,
     } key c"running_pkey" (JOB_ID);
+
+    PERMIT c"permit" as permit {
+        GATE: INT8 not null,
+        N: INT8 not null,
+        JOB_ID: INT8 not null,
+        NAME: TEXT not null,
+        KEY: JSONB,
+    } key c"permit_pkey" (GATE, N);
+
+    LIMIT_START c"limit_start" as limit_start {
+        GATE: INT8 not null,
+        N: INT8 not null,
+        AT: AT not null,
+        NAME: TEXT not null,
+        KEY: JSONB,
+    } key c"limit_start_pkey" (GATE, N);
 
     FINISHED c"finished" as finished {
         JOB_ID: INT8 not null,
@@ -142,7 +172,7 @@ tables! {
 }
 
 /// Tables that calls write to.
-pub static WRITTEN: [&Shape; 8] = [
+pub static WRITTEN: [&Shape; 10] = [
     &JOB,
     &READY,
     &SCHEDULED,
@@ -151,6 +181,8 @@ pub static WRITTEN: [&Shape; 8] = [
     &ANSWER,
     &UNIQUE_CLAIM,
     &UNIQUE_NOTE,
+    &PERMIT,
+    &LIMIT_START,
 ];
 
 /// Tables that calls only read.

@@ -10,5 +10,5 @@ pub fn first(queue: &Queue, now: i64) -> Option<First> {
     // In this order: what becomes ready between the two is seen by the second.
     let scheduled = due::first_of(queue)?;
     let ready = walk::take(How::Await, queue, now, 1, &|_| true)?;
-    Some((ready.first().map(|found| found.position), scheduled))
+    Some((ready.first().map(|found| found.seq), scheduled))
 }

@@ -13,6 +13,7 @@ use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
 use crate::shmem::floors::{Floors, Lane};
 use crate::store::effects::{self, Told};
+use crate::store::fetch::Picked;
 use crate::store::lanes;
 use crate::store::queue::Queue;
 
@@ -24,19 +25,6 @@ pub(super) const WORTH_A_FLOOR: Duration = Duration::from_micros(20);
 /// a page. So who wants few jobs first looks only twice as many positions above what was taken, and
 /// so many more.
 const NEAR: i64 = 16;
-
-/// A job that was taken.
-pub struct Taken {
-    pub job_id: i64,
-    /// Its position in the lane.
-    pub position: i64,
-    /// When it was due, if that is not its first schedule.
-    pub scheduled_at: Option<i64>,
-    /// When it became available, if that was after it was due and inserted.
-    pub available_at: Option<i64>,
-    /// Attempts before this one.
-    pub attempts: i32,
-}
 
 /// What a walk does with jobs that could be taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,7 +43,7 @@ pub fn take(
     now: i64,
     most: usize,
     wants: &dyn Fn(i64) -> bool,
-) -> Option<Vec<Taken>> {
+) -> Option<Vec<Picked>> {
     let table = match how {
         How::Take => Table::open(&shapes::READY)?,
         How::Look | How::Await => Table::open_to_read(&shapes::READY, &shapes::READY.key)?,
@@ -159,7 +147,7 @@ struct Walk<'a> {
     most: usize,
     wants: &'a dyn Fn(i64) -> bool,
     may_raise: bool,
-    taken: Vec<Taken>,
+    taken: Vec<Picked>,
 }
 
 /// What a walk has found.
@@ -270,12 +258,14 @@ impl Walk<'_> {
                 next = scan.next_along(&mut sets);
                 continue;
             }
-            self.taken.push(Taken {
+            self.taken.push(Picked {
                 job_id,
-                position: seq,
+                priority,
+                gate: row.big(ready::GATE),
+                seq,
                 scheduled_at: row.big(ready::SCHEDULED_AT),
                 available_at: row.big(ready::AVAILABLE_AT),
-                attempts: row.int(ready::ATTEMPT).expect("it is not null"),
+                attempt: row.int(ready::ATTEMPT).expect("it is not null"),
             });
             if let Some((done, highest)) = last
                 && done != priority

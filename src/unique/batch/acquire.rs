@@ -32,11 +32,8 @@ impl Batch<'_> {
             });
         let mut fresh = memory::room(self.taken.len())?;
         fresh.resize(self.taken.len(), false);
-        self.claims(&patient)?
-            .claim_or_lock(|group| fresh[group as usize] = true);
-        let busy = self
-            .claims(&impatient)?
-            .claim_no_wait(|group| fresh[group as usize] = true);
+        self.claims(&patient)?.claim_or_lock(|group| fresh[group as usize] = true);
+        let busy = self.claims(&impatient)?.claim_no_wait(|group| fresh[group as usize] = true);
         for group in busy {
             for index in self.indexes(group).collect::<Vec<_>>() {
                 self.decisions[index] = Decision::Busy;
@@ -50,20 +47,11 @@ impl Batch<'_> {
         let listing = |&group: &Group| match self.inserted(group).next() {
             Some(index) if self.is_settled_by_claim(group) => self.listing(index),
             // What is decided under the lock is not listed yet; until then no job has id 0.
-            _ => ListedHolder {
-                key: self.key(group),
-                id: 0,
-                hold_ends_at: None,
-            },
+            _ => ListedHolder { key: self.key(group), id: 0, hold_ends_at: None },
         };
         let mut listed = memory::room(groups.len())?;
         listed.extend(groups.iter().map(listing));
-        Ok(Claims {
-            groups,
-            listed,
-            taken: &self.taken,
-            is_single: !self.numbered,
-        })
+        Ok(Claims { groups, listed, taken: &self.taken, is_single: !self.numbered })
     }
 
     /// Locks the jobs that several candidates will replace or update: first those that wait, so

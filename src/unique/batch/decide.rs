@@ -34,9 +34,7 @@ impl Batch<'_> {
         let group_of = |key: &Key| groups[keys.binary_search(key).expect("it was looked for")];
         let found = holders::look_many(&keys, |key| all(group_of(key)));
         let found = found.into_iter();
-        found
-            .map(|(key, holders)| (group_of(&key), holders))
-            .collect()
+        found.map(|(key, holders)| (group_of(&key), holders)).collect()
     }
 
     /// Decides the candidates of some keys that were looked at, by the jobs under the key and by
@@ -86,10 +84,7 @@ impl Batch<'_> {
                         *last = index;
                     }
                 } else if rejects(policy)
-                    && self
-                        .rejected
-                        .as_ref()
-                        .is_none_or(|first| index < first.index)
+                    && self.rejected.as_ref().is_none_or(|first| index < first.index)
                 {
                     self.rejected = Some(self.rejected(index, &decision));
                 }
@@ -107,11 +102,7 @@ impl Batch<'_> {
             }
             _ => unreachable!("only duplicates are rejected"),
         };
-        Rejected {
-            index,
-            existing,
-            state,
-        }
+        Rejected { index, existing, state }
     }
 
     /// The error if a candidate was rejected.

@@ -136,9 +136,8 @@ impl<'a> Batch<'a> {
         let is_fresh = |group: Group| fresh[group as usize];
         // A candidate that may touch other jobs is dealt with for itself, unless it is the
         // only one of a key that nobody had.
-        let (together, singly): (Vec<Group>, Vec<Group>) = groups
-            .into_iter()
-            .partition(|group| !self.touches_others(*group) || is_fresh(*group));
+        let (together, singly): (Vec<Group>, Vec<Group>) =
+            groups.into_iter().partition(|group| !self.touches_others(*group) || is_fresh(*group));
         self.defer(&singly);
         // What was taken, or was not there to be looked at before, is looked at again now
         // that it is locked.
@@ -158,9 +157,7 @@ impl<'a> Batch<'a> {
         let several = |group: &&Group| self.inserted(**group).nth(1).is_some();
         let several: Vec<Group> = new.iter().filter(several).copied().collect();
         self.holders.clear();
-        several
-            .iter()
-            .for_each(|group| self.list(*group, &mut lists));
+        several.iter().for_each(|group| self.list(*group, &mut lists));
         self.write()?;
         lists.write();
         self.insert_singly(&singly)?;
@@ -180,10 +177,7 @@ impl<'a> Batch<'a> {
     }
 
     fn policy(&self, index: usize) -> &'a Policy {
-        self.candidates[index]
-            .policy
-            .as_deref()
-            .expect("only unique jobs have a key")
+        self.candidates[index].policy.as_deref().expect("only unique jobs have a key")
     }
 
     /// The candidates of a key that are to be inserted.
@@ -250,8 +244,5 @@ impl<'a> Batch<'a> {
 
 /// Whether a policy lets an insert replace or update other jobs.
 fn touches_others(policy: &Policy) -> bool {
-    matches!(
-        policy.on_conflict,
-        OnConflict::Replace(_) | OnConflict::Update(_)
-    )
+    matches!(policy.on_conflict, OnConflict::Replace(_) | OnConflict::Update(_))
 }

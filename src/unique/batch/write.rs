@@ -127,18 +127,13 @@ impl Batch<'_> {
         let job = &self.candidates[index].job;
         let (verdict, places) = self.decide_next(group, index)?;
         match verdict {
-            Verdict::Replace {
-                cancel,
-                schedule_of,
-            } => {
+            Verdict::Replace { cancel, schedule_of } => {
                 let holders = &self.holders[&group];
                 for place in &places {
                     on_conflict::replaced(place, holders.holder(place.id).hold_ends_at);
                 }
                 let schedule = schedule_of.and_then(|id| holders.holder(id).job.as_ref());
-                let job = job
-                    .clone()
-                    .rescheduled(schedule.map(|job| job.scheduled_at));
+                let job = job.clone().rescheduled(schedule.map(|job| job.scheduled_at));
                 Ok(Decision::Replaced(Box::new(Replacement {
                     id: self.insert_alone(group, index, &job)?,
                     replaced: *cancel.last().expect("there is one at least"),
@@ -166,13 +161,8 @@ impl Batch<'_> {
                 on_conflict::updated(&places[0], fields, job)?;
                 self.look_for_decision(&[group]);
                 // Its retention may be over by now.
-                let after = self
-                    .holders
-                    .get(&group)
-                    .and_then(|holders| holders.find(id));
-                Ok(Decision::Updated(Box::new(
-                    after.cloned().unwrap_or(before),
-                )))
+                let after = self.holders.get(&group).and_then(|holders| holders.find(id));
+                Ok(Decision::Updated(Box::new(after.cloned().unwrap_or(before))))
             }
         }
     }
@@ -193,9 +183,5 @@ impl Batch<'_> {
 }
 
 fn listing(key: Key, id: i64, job: &NewJob) -> ListedHolder {
-    ListedHolder {
-        key,
-        id,
-        hold_ends_at: job.hold_ends_at(),
-    }
+    ListedHolder { key, id, hold_ends_at: job.hold_ends_at() }
 }

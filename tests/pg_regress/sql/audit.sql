@@ -15,6 +15,9 @@ select jobs.undefine_kind('k', 'as before'), jobs.undefine_kind('k', 'again');
 select jobs.pause_queue('q', 'deploy'), jobs.pause_queue('q', 'again'), jobs.resume_queue('q', 'deployed'), jobs.resume_queue('q', 'again');
 select jobs.configure_queue('q', 5, retention_completed => '1 hour', reason => 'overload'), jobs.configure_queue('q', 5, retention_completed => '1 hour', reason => 'again');
 select jobs.reset_queue('q', 'over'), jobs.reset_queue('q', 'again');
+-- Limits.
+select jobs.define_limit('l', '{"by_args": ["t"]}', concurrency => 2, reason => n::text), jobs.override_limit('l', '"acme"', 5, reason => n::text) from generate_series(1, 2) n;
+select jobs.pause_limit('l', '"acme"', 'unpaid'), jobs.pause_limit('l', '"acme"', 'again'), jobs.resume_limit('l', '"acme"', 'paid'), jobs.resume_limit('l', '"acme"', 'again'), jobs.drop_limit('l', 'over'), jobs.drop_limit('l', 'again');
 -- Workers.
 select jobs.quiet_worker('w', 'hot'), jobs.quiet_worker('w', 'again'), jobs.stop_worker('w', 'hotter'), jobs.stop_worker('w', 'again'), jobs.resume_worker('w', 'cool'), jobs.resume_worker('w', 'again');
 -- Periodic jobs, and maintenance. What jobs carry is not repeated.
@@ -84,8 +87,11 @@ select jobs.grant_operator('jobs_audit_other', 'o'), jobs.grant_application('job
 select jobs.revoke('jobs_audit_other', 'left'), jobs.revoke('jobs_audit_other', 'again'), pg_temp.code('select jobs.grant_admin(''nobody there'')');
 select case role when session_user then 'owner' else role end as role, action, case target when :'job_id' then 'job' when :'running_id' then 'running' else target end as target, arguments, jobs, reason from jobs.audit_record order by ctid;
 select distinct login_role = session_user as logged_in, application_name, at between now() - interval '1 minute' and clock_timestamp() as just_now from jobs.audit;
--- Every function that takes a reason has been called.
+-- Every function that takes a reason has been called, with those of cells (cells.sql).
+begin;
+select jobs.set_cell(0), jobs.place_queue('*', 0), jobs.spread_queue('spread', '{"by_args": ["t"]}', '{0}'), jobs.unplace_queue('spread'), jobs.set_cell_address(0, 'host=this'), jobs.retire_cell('host=new'), jobs.reinstate_cell() \gset
 select proname as missing from pg_proc where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames[1:pronargs]) and proname not in (select action from jobs.audit);
+rollback;
 -- Another scale of a number or another form of a duration is a change; the same again is none.
 select jobs.define_kind('exact', timeout => t, unique_opts => u) from (values (1, interval '1 day', '{"by_period": 60}'::jsonb), (2, '24:00', '{"by_period": 60}'), (3, '24:00', '{"by_period": 60.0}'), (4, '24:00', '{"by_period": 60.0}')) v(n, t, u) order by n;
 select jobs.configure_queue('exact', rate => 5, rate_period => p) from (values (1, interval '1 day'), (2, '24:00'), (3, '24:00')) v(n, p) order by n;

@@ -23,10 +23,10 @@ select o.type, o.identity as outside_of_the_schema from pg_depend d, lateral pg_
 -- What it promises.
 select enum_range(null::jobs.state);
 -- No function is overloaded; all run with the extension's rights and a search_path of their own.
--- (Procedures that do cannot end transactions; jobs.insert and explain switch by themselves;
+-- (Procedures that do cannot end transactions; jobs.insert, explain and health switch themselves;
 -- jobs.show and results read what their caller may, and what grants asks who called.)
 select proname as overloaded from pg_proc where pronamespace = 'jobs'::regnamespace group by 1 having count(*) > 1;
-select proname as not_secured from pg_proc where pronamespace = 'jobs'::regnamespace and prokind <> 'p' and (prosecdef <> (proname not in ('insert', 'show', 'explain', 'results', 'revoke', 'installed') and proname !~ '^grant_') or proconfig is distinct from case when proname <> 'insert' then '{"search_path=pg_catalog, pg_temp"}'::text[] end);
+select proname as not_secured from pg_proc where pronamespace = 'jobs'::regnamespace and prokind <> 'p' and (prosecdef <> (proname not in ('insert', 'show', 'explain', 'health', 'results', 'revoke', 'installed') and proname !~ '^grant_') or proconfig is distinct from case when proname <> 'insert' then '{"search_path=pg_catalog, pg_temp"}'::text[] end);
 -- Names and defaults of parameters, and the columns of the types that they return.
 select proname, pg_get_function_arguments(oid), pg_get_function_result(oid) from pg_proc where pronamespace = 'jobs'::regnamespace and proname in
   ('insert', 'insert_many', 'insert_batch', 'unique_key', 'fetch', 'fetch_any', 'complete', 'complete_many', 'finish_many', 'fail', 'fail_many', 'snooze', 'release', 'heartbeat', 'heartbeat_many', 'cancel', 'retry', 'delete', 'maintain', 'schedule', 'unschedule', 'explain_unique') order by 1;

@@ -112,6 +112,27 @@ select jobs.resume_queue('p') \gset
 select * from pg_temp.findings('paused');
 select pg_temp.clear() \gset
 
+-- limit_paused: a limit, or a key of one, that holds jobs. A viewer does not see the key.
+select jobs.define_limit('api', '{"by_args": ["t"]}', concurrency => 1), jobs.define_limit('all', queues => '{x}', concurrency => 1) \gset
+select jobs.pause_limit('api', '"it''s"', 'unpaid'), jobs.pause_limit('api', '"none"'), jobs.pause_limit('all') \gset
+select count(*) from unnest('{a,x,x}'::text[]) q, lateral jobs.insert('k', '{"t": "it''s"}', queue => q);
+select count(*) from jobs.fetch_any('{a,x}', 3);
+select * from pg_temp.findings('limit');
+create role jobs_health;
+select jobs.grant_viewer('jobs_health') \gset
+set role jobs_health;
+select message, hint from pg_temp.findings('limit');
+reset role;
+drop owned by jobs_health;
+drop role jobs_health;
+select jobs.resume_limit('all'), jobs.resume_limit('api', '"it''s"'), jobs.pause_limit('api') \gset
+call pg_temp.later('61 minutes');
+select severity, message, hint from pg_temp.findings('limit');
+select jobs.resume_limit('api') \gset
+select * from pg_temp.findings('limit');
+select jobs.drop_limit('api'), jobs.drop_limit('all') \gset
+select pg_temp.clear() \gset
+
 -- lost_worker: not seen for a minute, while it holds jobs. Of many there is one finding.
 select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, '{20}'), queue => 'w', timeout => '-1 s');
 select jobs.worker_beat('w1', '{w}', 2), jobs.worker_beat('idle', '{w}', 2);

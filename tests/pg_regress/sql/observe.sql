@@ -146,6 +146,10 @@ select * from pg_temp.counted() order by 1, 2;
 select * from pg_temp.differing();
 select value from jobs.metrics() where metric = 'jobs_workers';
 select value > 0 as paused from jobs.metrics() where metric = 'jobs_queue_paused' and labels ->> 'queue' = 'q3';
+-- Limits, but none of their keys.
+select jobs.define_limit('total', queues => '{l}', concurrency => 1), jobs.define_limit('tenants', '{"by_args": ["t"]}', '{l}', concurrency => 1), jobs.configure_queue('l', concurrency => 2), jobs.insert('k', '{"t": 1}', queue => 'l'), jobs.insert('k', '{"t": 2}', queue => 'l') \gset
+select count(*) from jobs.fetch('l', 2);
+select metric, labels, value from jobs.metrics() where metric like 'jobs_limit%' order by 1, 2;
 -- On a standby or read only.
 begin read only;
 select count(*) > 0 as readable from jobs.metrics(), jobs.queues, jobs.maintenance, jobs.settings;

@@ -84,3 +84,16 @@ select id from jobs.insert('k', queue => 'lost', timeout => '-1 s');
 select jobs.worker_beat('gone', '{lost}', 1), (select kind from jobs.fetch('lost', worker => 'gone'));
 update jobs.worker set last_seen_at = last_seen_at - interval '61 seconds';
 select pg_temp.story((select id from jobs.jobs where worker = 'gone'));
+
+-- Held by a limit, whose key a viewer does not see.
+select jobs.define_limit('one', '{"by_args": ["tenant"]}', '{held}', concurrency => 1), jobs.insert('k', '{"tenant": "acme"}', queue => 'held'), jobs.insert('k', '{"tenant": "acme"}', queue => 'held') \gset
+select count(*) from jobs.fetch('held', 2);
+create role jobs_show_viewer;
+select jobs.grant_viewer('jobs_show_viewer') \gset
+select id as held from jobs.jobs where queue = 'held' and state = 'available' \gset
+select substring(jobs.show(:held), 'Held: .*');
+set role jobs_show_viewer;
+select substring(jobs.show(:held), 'Held: .*');
+reset role;
+drop owned by jobs_show_viewer;
+drop role jobs_show_viewer;

@@ -18,6 +18,10 @@ select count(*) from jobs.fetch('busy', 5, 'w2');
 select count(*) from jobs.fetch('limited', 5, 'w2');
 call pg_temp.later('30 s');
 select queue, available, oldest between '30 s' and '2 min' as waited, running, workers, scheduled, retryable, completed_per_s, failed_per_s, note from jobs.top();
+select jobs.define_limit('one', queues => '{held}', concurrency => 1) \gset
+select count(*) from jobs.insert_batch('k', '{1,2,3}', queue => 'held');
+select count(*) from jobs.fetch('held', 2);
+select available, running, note from jobs.top() where queue = 'held';
 -- What was long ago is no speed.
 call pg_temp.later('1 min');
 select queue, completed_per_s, failed_per_s from jobs.top() where queue = '(all)';

@@ -21,6 +21,7 @@ insert into cases (call, canonical) values
   ($$'k', '{"a": 1}', '{"by_queue": true, "exclude_kind": true}', 'q'$$, $${"queue":"q"}$$),
   ($$'k', '{"a": 1}', '{"key": "x"}'$$, $${"key":"x","type":"k"}$$),
   ($$'k', '{"a": 1}', '{"key": "x", "exclude_kind": true}'$$, $${"key":"x"}$$),
+  ($$'k', '{"a": 1}', '{"key": "x", "by_queue": true}', 'q'$$, $${"key":"x","queue":"q","type":"k"}$$),
   ($$'k', '{"a": 1}', '{"key": "x", "by_kind": true, "by_state": ["running"]}'$$, $${"key":"x","type":"k"}$$),
   ($$'k', '{"a": 1}', '{"by_meta": ["t"]}', null, '{"t": 7, "u": 8}'$$, $${"meta":{"t":7},"type":"k"}$$),
   ($$'k', '{"a": 1}', '{"by_args": true, "by_meta": ["t"], "by_queue": true, "by_period": 60}', 'q', '{"t": 7}', '2026-02-12 15:21:33Z'$$,

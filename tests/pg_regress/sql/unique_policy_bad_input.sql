@@ -29,7 +29,7 @@ insert into cases (opts) values
   ('{"by_period": "1 month -30 days"}'), ('{"by_period": "weekly"}'), ('{"by_period": ""}'), ('{"by_period": 1e30}'), ('{"by_period": "infinity"}'),
   ('{"by_kind": true, "on_conflict": "ignore"}'), ('{"by_kind": true, "on_conflict": "rejct"}'), ('{"by_kind": true, "on_conflict": "Skip"}'), ('{"by_kind": true, "on_conflict": ""}'),
   -- a key stands for itself
-  ('{"key": "k", "by_args": true}'), ('{"key": "k", "by_args": ["a"]}'), ('{"key": "k", "by_meta": ["a"]}'), ('{"key": "k", "by_queue": true}'), ('{"key": "k", "by_period": 60}'),
+  ('{"key": "k", "by_args": true}'), ('{"key": "k", "by_args": ["a"]}'), ('{"key": "k", "by_meta": ["a"]}'), ('{"key": "k", "by_period": 60}'),
   -- wrong types inside lists, and those that are left
   ('{"by_kind": {}}'), ('{"by_queue": []}'), ('{"by_queue": {}}'), ('{"by_args": true, "exclude_kind": 1}'), ('{"by_args": true, "exclude_kind": []}'), ('{"by_args": true, "exclude_kind": {}}'),
   ('{"by_args": ["a", {}]}'), ('{"by_meta": {}}'), ('{"by_meta": 5}'), ('{"by_meta": ["a", null]}'), ('{"by_meta": [false]}'), ('{"by_meta": ["a..b"]}'), ('{"by_state": 5}'),

@@ -12,6 +12,11 @@ select jobs.configure_queue('bounded', max_waiting => 100);
 select jobs.configure_queue('kept', retention_completed => '-1 second', retention_cancelled => '1 year', retention_discarded => '2 days');
 select jobs.quiet_worker('quiet', 'it runs hot');
 select jobs.stop_worker('stopped');
+-- Rows of cells: in a database without a number they say nothing.
+insert into jobs.cell (cell, is_self, identity, address) values (7, false, '00000000-0000-0000-0000-000000000007', 'host=seven');
+insert into jobs.placement values ('spread', '{"by_args": ["tenant"]}', '{7,8}');
+select jobs.define_limit('per tenant', by => '{"by_args": ["tenant"]}', queues => '{tenants}', concurrency => 1, rate => 2, rate_period => '30 days');
+select jobs.override_limit('per tenant', '"other"', concurrency => 3);
 
 -- Periodic jobs: one whose tick has its job, two that are overdue, one of them a duplicate, and one
 -- that waits.
@@ -61,8 +66,14 @@ select jobs.heartbeat(id, token, '1 day', '{"done": 0.5}') from jobs.jobs where 
 select jobs.cancel(id, 'not needed') from jobs.jobs where kind = 'running and asked to stop';
 select jobs.fetch('slots', 10, lease => '50 s');
 select jobs.fetch('rate', 10, lease => '50 s');
+select jobs.insert('limited', '{"tenant": "acme"}', queue => 'tenants') from generate_series(1, 3);
+select jobs.fetch('tenants', 10, lease => '50 s');
 -- Only the timeout of a minute would be in the way.
 update jobs.running set deadline_at = null, lease_expires_at = now() + interval '1 day' where lease = '50 s';
+
+-- Of outboxes.
+select jobs.forward(gen_random_uuid(), array[gen_random_uuid()], '[{"kind": "forwarded", "queue": "of an outbox"}]', array[gen_random_uuid()]);
+select jobs.forward_report(gen_random_uuid(), 'shop', 1, now(), 1);
 
 -- Final.
 select jobs.insert('completed', queue => 'kept');
