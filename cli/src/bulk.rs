@@ -131,18 +131,12 @@ impl<'a> Meant<'a> {
         let by_error = filter.has_error();
         let states = match filter.state()? {
             Some(state) => vec![state],
-            None => STATES
-                .into_iter()
-                .filter(|state| !by_error || *state != "completed")
-                .collect(),
+            None => STATES.into_iter().filter(|state| !by_error || *state != "completed").collect(),
         };
         Ok(Meant {
             action,
             filter,
-            states: states
-                .into_iter()
-                .filter(|state| action.changes(state))
-                .collect(),
+            states: states.into_iter().filter(|state| action.changes(state)).collect(),
             error_like: filter.error_like()?,
             failed_after: filter.failed_after()?,
         })
@@ -150,9 +144,7 @@ impl<'a> Meant<'a> {
 
     /// Queue, kind and tag; none means any. A name may have spaces around it, or consist of spaces.
     pub(crate) fn names(&self) -> [Option<&str>; 3] {
-        let Filter {
-            queue, kind, tag, ..
-        } = self.filter;
+        let Filter { queue, kind, tag, .. } = self.filter;
         [queue, kind, tag].map(|name| (!name.is_empty()).then_some(&**name))
     }
 
@@ -163,11 +155,7 @@ impl<'a> Meant<'a> {
             condition.and("id = any(?)", ids);
         }
         // Constants of ours, so that the planner excludes the other states.
-        let states: Vec<_> = self
-            .states
-            .iter()
-            .map(|state| format!("'{state}'"))
-            .collect();
+        let states: Vec<_> = self.states.iter().map(|state| format!("'{state}'")).collect();
         condition.sql += &match &states[..] {
             [] => " and false".into(),
             [state] => format!(" and state = {state}"),
@@ -206,9 +194,6 @@ impl<'a> Meant<'a> {
             of.push(Box::new(self.error_like.clone()));
             of.push(Box::new(self.failed_after));
         }
-        (
-            format!("select jobs.{}({arguments})", self.action.function()),
-            of,
-        )
+        (format!("select jobs.{}({arguments})", self.action.function()), of)
     }
 }

@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Config};
 
 use crate::failed::{Failed, NOT_CONNECTED};
 
-#[derive(Args, Default)]
+#[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Connection, as in psql; PGHOST, PGPASSWORD and others apply")]
 pub(crate) struct Database {
     /// Database name, URL or connection string
@@ -86,25 +86,19 @@ const SETTINGS: &[(&str, &str, Use)] = &[
     ("sslcrldir", "PGSSLCRLDIR", Refused),
     ("sslkey", "PGSSLKEY", Refused),
     ("sslpassword", "", Refused),
-    (
-        "ssl_max_protocol_version",
-        "PGSSLMAXPROTOCOLVERSION",
-        Refused,
-    ),
-    (
-        "ssl_min_protocol_version",
-        "PGSSLMINPROTOCOLVERSION",
-        Refused,
-    ),
+    ("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION", Refused),
+    ("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION", Refused),
 ];
 
 impl Database {
+    /// A name, URL or connection string. The environment supplies the rest.
+    pub(crate) fn named(text: &str) -> Self {
+        Self { dbname: Some(text.into()), ..Self::default() }
+    }
+
     pub(crate) async fn connect(&self) -> Result<Client, Failed> {
         let connected = postgres_jobs::connect(&self.config()?).await;
-        connected.map_err(|error| Failed {
-            code: NOT_CONNECTED,
-            ..error.into()
-        })
+        connected.map_err(|error| Failed { code: NOT_CONNECTED, ..error.into() })
     }
 
     pub(crate) fn config(&self) -> Result<Config, Failed> {
@@ -130,12 +124,10 @@ impl Database {
     pub(crate) fn hinted(&self, mut failed: Failed, grant: &str) -> Failed {
         if failed.lacks_right {
             let config = self.config();
-            let role = config
-                .ok()
-                .and_then(|config| config.get_user().map(str::to_owned));
+            let role = config.ok().and_then(|config| config.get_user().map(str::to_owned));
             let role = role.unwrap_or("ROLE".into()).replace('\'', "''");
-            failed.message +=
-                &format!("\nHINT: Ask an administrator to run SELECT jobs.{grant}('{role}').");
+            let hint = format!("Ask an administrator to run SELECT jobs.{grant}('{role}').");
+            failed.hint = Some(hint);
         }
         failed
     }
@@ -180,14 +172,31 @@ impl Database {
                 settings.entry((*key).into()).or_insert(value);
             }
         }
-        if !["host", "hostaddr"]
-            .iter()
-            .any(|key| settings.contains_key(*key))
-        {
+        if !["host", "hostaddr"].iter().any(|key| settings.contains_key(*key)) {
             settings.insert("host".into(), default_host());
         }
         Ok(settings)
     }
+}
+
+/// Hosts, ports and the name of the database, for people.
+pub(crate) fn address(config: &Config) -> String {
+    let hosts = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(directory) => directory.display().to_string(),
+    });
+    let mut places: Vec<String> = hosts.collect();
+    if places.is_empty() {
+        places = config.get_hostaddrs().iter().map(ToString::to_string).collect();
+    }
+    let ports = config.get_ports();
+    for (index, place) in places.iter_mut().enumerate() {
+        match ports.get(index).or(ports.first()) {
+            None | Some(5432) => {}
+            Some(port) => *place += &format!(":{port}"),
+        }
+    }
+    format!("{}/{}", places.join(","), config.get_dbname().unwrap_or_default())
 }
 
 /// A variable of the environment. An empty one counts as not set.
@@ -212,9 +221,7 @@ fn configured(settings: &Settings) -> Result<Config, Failed> {
 /// The configuration of settings that are tokio-postgres' own.
 fn parsed(settings: &Settings) -> Result<Config, Failed> {
     let quoted = |value: &str| value.replace('\\', "\\\\").replace('\'', "\\'");
-    let texts = settings
-        .iter()
-        .map(|(key, value)| format!("{key}='{}'", quoted(value)));
+    let texts = settings.iter().map(|(key, value)| format!("{key}='{}'", quoted(value)));
     let config = texts.collect::<Vec<_>>().join(" ").parse();
     config.map_err(|error| wrong(Failed::from(error).message))
 }
@@ -272,9 +279,7 @@ fn is_url(text: &str) -> bool {
 
 /// The settings in `postgresql://USER:PASSWORD@HOST:PORT,../DATABASE?KEY=VALUE&..`.
 fn of_url(url: &str) -> Result<Settings, Failed> {
-    let rest = url
-        .strip_prefix("postgresql://")
-        .or(url.strip_prefix("postgres://"));
+    let rest = url.strip_prefix("postgresql://").or(url.strip_prefix("postgres://"));
     let rest = rest.ok_or_else(|| wrong("a database URL must begin with postgresql://"))?;
     let (role, rest) = match rest.find(['@', '/']) {
         Some(end) if rest[end..].starts_with('@') => (&rest[..end], &rest[end + 1..]),
@@ -285,9 +290,7 @@ fn of_url(url: &str) -> Result<Settings, Failed> {
     let (user, password) = role.split_once(':').unwrap_or((role, ""));
     let (mut hosts, mut ports) = (Vec::new(), Vec::new());
     for place in places.split(',') {
-        let in_brackets = place
-            .strip_prefix('[')
-            .and_then(|rest| rest.split_once(']'));
+        let in_brackets = place.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         let (host, port) = match in_brackets {
             Some((host, port)) => (host, port.strip_prefix(':').unwrap_or_default()),
             None => place.split_once(':').unwrap_or((place, "")),
@@ -300,14 +303,7 @@ fn of_url(url: &str) -> Result<Settings, Failed> {
         ("user".into(), decoded(user)?),
         ("password".into(), decoded(password)?),
         ("host".into(), hosts.join(",")),
-        (
-            "port".into(),
-            if has_ports {
-                ports.join(",")
-            } else {
-                String::new()
-            },
-        ),
+        ("port".into(), if has_ports { ports.join(",") } else { String::new() }),
         ("dbname".into(), decoded(dbname)?),
     ]);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -371,18 +367,13 @@ fn of_service(service: &str, variable: Variables) -> Result<Settings, Failed> {
     let system = variable("PGSYSCONFDIR").unwrap_or("/etc/postgresql-common".into());
     for file in own.into_iter().chain([system + "/pg_service.conf"]) {
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        let lines = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.starts_with('#'));
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
         let mut lines = lines.skip_while(|line| *line != format!("[{service}]"));
         if lines.next().is_some() {
             let lines = lines.take_while(|line| !line.starts_with('['));
             let pairs = lines.filter_map(|line| line.split_once('='));
             let trimmed = pairs.map(|(key, value)| (key.trim().into(), value.trim().into()));
-            return Ok(trimmed
-                .filter(|(_, value): &(_, String)| !value.is_empty())
-                .collect());
+            return Ok(trimmed.filter(|(_, value): &(_, String)| !value.is_empty()).collect());
         }
     }
     Err(wrong(format!("service \"{service}\" not found")))
@@ -391,17 +382,13 @@ fn of_service(service: &str, variable: Variables) -> Result<Settings, Failed> {
 /// The first directory that can have the server's socket.
 fn default_host() -> String {
     let directories = ["/var/run/postgresql", "/run/postgresql", "/tmp"];
-    let found = directories
-        .into_iter()
-        .find(|directory| Path::new(directory).is_dir());
+    let found = directories.into_iter().find(|directory| Path::new(directory).is_dir());
     found.unwrap_or("localhost").into()
 }
 
 /// The password in a file, or ~/.pgpass, for this host, port, database and user.
 fn password_of_file(config: &Config, file: Option<&String>) -> Option<String> {
-    let file = file
-        .cloned()
-        .or_else(|| Some(variable("HOME")? + "/.pgpass"))?;
+    let file = file.cloned().or_else(|| Some(variable("HOME")? + "/.pgpass"))?;
     let text = std::fs::read_to_string(file).ok()?;
     let host = match (config.get_hosts().first(), config.get_hostaddrs().first()) {
         (Some(Host::Tcp(name)), _) => name.clone(),
@@ -427,11 +414,7 @@ fn fields(line: &str) -> Vec<String> {
             fields.push(String::new());
             continue;
         }
-        let plain = if character == '\\' {
-            characters.next()
-        } else {
-            Some(character)
-        };
+        let plain = if character == '\\' { characters.next() } else { Some(character) };
         fields.iter_mut().last().expect("a field").extend(plain);
     }
     fields
@@ -448,17 +431,10 @@ mod tests {
         let option = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let [host, username] = options.map(option);
         let dbname = option(text);
-        let database = Database {
-            dbname,
-            host,
-            username,
-            port: None,
-        };
+        let database = Database { dbname, host, username, port: None };
         let variable = |name: &str| {
             let found = variables.iter().find(|(known, _)| *known == name);
-            found
-                .map(|(_, value)| (*value).to_owned())
-                .filter(|value| !value.is_empty())
+            found.map(|(_, value)| (*value).to_owned()).filter(|value| !value.is_empty())
         };
         let told = database.settings(true, &variable).and_then(|settings| {
             let (settings, certificates) = translated(&settings)?;
@@ -480,42 +456,12 @@ mod tests {
         let cases: &[(&str, [&str; 2], Variables, &str)] = &[
             ("", ["", ""], &[], ""),
             ("shop", ["db", "ada"], &[], "dbname=shop host=db user=ada"),
-            (
-                URL,
-                ["", ""],
-                &[],
-                "dbname=shop host=db.example password=p@ss port=6000 user=ada",
-            ),
-            (
-                "postgres://[::1]:6000/",
-                ["", ""],
-                &[],
-                "host=::1 port=6000",
-            ),
-            (
-                "postgres://a:1,b/d",
-                ["", ""],
-                &[],
-                "dbname=d host=a,b port=1,",
-            ),
-            (
-                "postgres:///d?host=/run/x&user=u",
-                ["", ""],
-                &[],
-                "dbname=d host=/run/x user=u",
-            ),
-            (
-                "postgres://%2Frun%2Fx/d",
-                ["", ""],
-                &[],
-                "dbname=d host=/run/x",
-            ),
-            (
-                "postgres://h?ssl=true",
-                ["", ""],
-                &[],
-                "host=h sslmode=require",
-            ),
+            (URL, ["", ""], &[], "dbname=shop host=db.example password=p@ss port=6000 user=ada"),
+            ("postgres://[::1]:6000/", ["", ""], &[], "host=::1 port=6000"),
+            ("postgres://a:1,b/d", ["", ""], &[], "dbname=d host=a,b port=1,"),
+            ("postgres:///d?host=/run/x&user=u", ["", ""], &[], "dbname=d host=/run/x user=u"),
+            ("postgres://%2Frun%2Fx/d", ["", ""], &[], "dbname=d host=/run/x"),
+            ("postgres://h?ssl=true", ["", ""], &[], "host=h sslmode=require"),
             (
                 r"host = h password='a b\'c\\' port=1",
                 ["", ""],
@@ -523,36 +469,16 @@ mod tests {
                 r"host=h password=a b'c\ port=1",
             ),
             // The text goes first, then the options, then the environment.
-            (
-                "host=a",
-                ["b", "u"],
-                &[("PGHOST", "c"), ("PGUSER", "v")],
-                "host=a user=u",
-            ),
-            (
-                "",
-                ["b", ""],
-                &[("PGHOST", "c"), ("PGUSER", "v")],
-                "host=b user=v",
-            ),
-            (
-                "",
-                ["", ""],
-                &[("PGDATABASE", "d"), ("PGPORT", "1")],
-                "dbname=d port=1",
-            ),
+            ("host=a", ["b", "u"], &[("PGHOST", "c"), ("PGUSER", "v")], "host=a user=u"),
+            ("", ["b", ""], &[("PGHOST", "c"), ("PGUSER", "v")], "host=b user=v"),
+            ("", ["", ""], &[("PGDATABASE", "d"), ("PGPORT", "1")], "dbname=d port=1"),
             (
                 "",
                 ["", ""],
                 &[("PGDATABASE", URL), ("PGUSER", "v"), ("PGPASSWORD", "w")],
                 "dbname=shop host=db.example password=p@ss port=6000 user=ada",
             ),
-            (
-                "host=h",
-                ["", ""],
-                &[("PGDATABASE", "postgres://x/y")],
-                "host=h",
-            ),
+            ("host=h", ["", ""], &[("PGDATABASE", "postgres://x/y")], "host=h"),
             // An empty one counts as not set.
             (
                 "host=h user=",
@@ -560,35 +486,18 @@ mod tests {
                 &[("PGUSER", "u"), ("PGPORT", ""), ("PGSSLMODE", "")],
                 "host=h user=u",
             ),
+            ("host=h", ["", ""], &[("PGHOSTADDR", "10.0.0.1")], "host=h hostaddr=10.0.0.1"),
+            ("", ["", ""], &[("PGHOSTADDR", "10.0.0.1")], "hostaddr=10.0.0.1"),
             (
                 "host=h",
                 ["", ""],
-                &[("PGHOSTADDR", "10.0.0.1")],
-                "host=h hostaddr=10.0.0.1",
-            ),
-            (
-                "",
-                ["", ""],
-                &[("PGHOSTADDR", "10.0.0.1")],
-                "hostaddr=10.0.0.1",
-            ),
-            (
-                "host=h",
-                ["", ""],
-                &[
-                    ("PGOPTIONS", "-c a=b"),
-                    ("PGAPPNAME", "n"),
-                    ("PGCONNECT_TIMEOUT", "3"),
-                ],
+                &[("PGOPTIONS", "-c a=b"), ("PGAPPNAME", "n"), ("PGCONNECT_TIMEOUT", "3")],
                 "application_name=n connect_timeout=3 host=h options=-c a=b",
             ),
             (
                 "host=h",
                 ["", ""],
-                &[
-                    ("PGTARGETSESSIONATTRS", "primary"),
-                    ("PGCHANNELBINDING", "require"),
-                ],
+                &[("PGTARGETSESSIONATTRS", "primary"), ("PGCHANNELBINDING", "require")],
                 "channel_binding=require host=h target_session_attrs=read-write",
             ),
             (
@@ -612,24 +521,14 @@ mod tests {
                 "host=h sslmode=disable",
             ),
             ("host=h sslmode=allow", ["", ""], &[], "host=h"),
-            (
-                "host=h sslmode=require",
-                ["", ""],
-                &[],
-                "host=h sslmode=require",
-            ),
+            ("host=h sslmode=require", ["", ""], &[], "host=h sslmode=require"),
             (
                 "host=h sslmode=verify-ca",
                 ["", ""],
                 &[("PGSSLMODE", "disable")],
                 "host=h sslmode=require",
             ),
-            (
-                "host=h sslrootcert=system",
-                ["", ""],
-                &[],
-                "host=h sslmode=require",
-            ),
+            ("host=h sslrootcert=system", ["", ""], &[], "host=h sslmode=require"),
             (
                 "host=h",
                 ["", ""],
@@ -651,11 +550,7 @@ mod tests {
         let cases: &[(&str, Variables, &str)] = &[
             ("host=h sslcert=a", &[], "sslcert is not supported"),
             ("host=h", &[("PGSSLKEY", "a")], "sslkey is not supported"),
-            (
-                "postgres://h?gssencmode=require",
-                &[],
-                "gssencmode=require is not supported",
-            ),
+            ("postgres://h?gssencmode=require", &[], "gssencmode=require is not supported"),
             ("host=h sslmode=full", &[], "invalid sslmode \"full\""),
             (
                 "host=h sslmode=prefer sslrootcert=system",
@@ -665,16 +560,8 @@ mod tests {
             ("hots=h", &[], "unknown connection option \"hots\""),
             ("host='h", &[], "missing closing quote for host"),
             ("host=h port", &[], "missing = after \"port\""),
-            (
-                "postgres://h%4/",
-                &[],
-                "invalid percent-encoding in the URL: \"h%4\"",
-            ),
-            (
-                "mysql://h/",
-                &[],
-                "a database URL must begin with postgresql://",
-            ),
+            ("postgres://h%4/", &[], "invalid percent-encoding in the URL: \"h%4\""),
+            ("mysql://h/", &[], "a database URL must begin with postgresql://"),
             (
                 "host=h",
                 &[("PGSERVICE", "none"), ("PGSYSCONFDIR", "/nowhere")],
@@ -696,20 +583,10 @@ mod tests {
         let text =
             "# comment\n[other]\nhost=x\n\n[shop]\nhost = a\ndbname=d\n#user=no\n[last]\nport=1\n";
         std::fs::write(&file, text).unwrap();
-        let place = [
-            ("PGSERVICEFILE", file.to_str().unwrap()),
-            ("PGHOST", "c"),
-            ("PGUSER", "v"),
-        ];
+        let place = [("PGSERVICEFILE", file.to_str().unwrap()), ("PGHOST", "c"), ("PGUSER", "v")];
         let service = [&place[..], &[("PGSERVICE", "shop")]].concat();
-        assert_eq!(
-            told("service=shop", ["", ""], &place).unwrap(),
-            "dbname=d host=a user=v"
-        );
-        assert_eq!(
-            told("", ["b", ""], &service).unwrap(),
-            "dbname=d host=b user=v"
-        );
+        assert_eq!(told("service=shop", ["", ""], &place).unwrap(), "dbname=d host=a user=v");
+        assert_eq!(told("", ["b", ""], &service).unwrap(), "dbname=d host=b user=v");
         std::fs::remove_file(file).unwrap();
     }
 }

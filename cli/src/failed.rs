@@ -1,5 +1,7 @@
 //! Why a command fails.
 
+use std::fmt;
+
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::visible;
@@ -8,6 +10,7 @@ use crate::visible;
 pub(crate) struct Failed {
     pub(crate) code: u8,
     pub(crate) message: String,
+    pub(crate) hint: Option<String>,
     /// Whether the role lacks a right, so that a grant helps.
     pub(crate) lacks_right: bool,
 }
@@ -21,16 +24,13 @@ pub(crate) struct Invalid {
 
 impl Invalid {
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            hint: hint.into(),
-        }
+        Self { message: message.into(), hint: hint.into() }
     }
 }
 
 impl From<Invalid> for Failed {
     fn from(Invalid { message, hint }: Invalid) -> Self {
-        Self::new(WRONG, format!("{message}\nHINT: {hint}"))
+        Self { hint: Some(hint), ..Self::new(WRONG, message) }
     }
 }
 
@@ -43,11 +43,15 @@ pub(crate) const NOT_COMPLETED: u8 = 5;
 
 impl Failed {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            lacks_right: false,
-        }
+        Self { code, message: message.into(), hint: None, lacks_right: false }
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&visible::lines(&self.message))?;
+        let hint = self.hint.as_deref().map(visible::line);
+        hint.map_or(Ok(()), |hint| write!(f, "\nHINT: {hint}"))
     }
 }
 
@@ -62,16 +66,12 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
             if let Some(refused) = error.downcast_ref::<DbError>() {
                 *message = visible::line(refused.message()).into();
                 let (code, hint) = known(refused.code());
-                let hint = hint.or(refused.hint());
-                failed.code = code;
-                failed.lacks_right = *refused.code() == SqlState::INSUFFICIENT_PRIVILEGE;
-                let more = [("DETAIL", refused.detail()), ("HINT", hint)];
-                for (name, text) in more
-                    .into_iter()
-                    .filter_map(|(name, text)| Some((name, text?)))
-                {
-                    *message += &format!("\n{name}: {}", visible::line(text));
+                if let Some(detail) = refused.detail() {
+                    *message += &format!("\nDETAIL: {}", visible::line(detail));
                 }
+                failed.code = code;
+                failed.hint = hint.or(refused.hint()).map(Into::into);
+                failed.lacks_right = *refused.code() == SqlState::INSUFFICIENT_PRIVILEGE;
             } else if !message.contains(&error.to_string()) {
                 *message += &format!(": {error}");
             }
@@ -79,7 +79,7 @@ impl<E: std::error::Error + 'static> From<E> for Failed {
         }
         if failed.message.ends_with("server does not support TLS") {
             failed.code = NOT_CONNECTED;
-            failed.message += &format!("\nHINT: {NO_TLS}");
+            failed.hint = Some(NO_TLS.into());
         }
         failed
     }
@@ -92,10 +92,7 @@ fn known(code: &SqlState) -> (u8, Option<&'static str>) {
     let (code, hint) = match code.code() {
         "3D000" => (NOT_CONNECTED, "Check the name of the database."),
         "28000" | "28P01" => (NOT_CONNECTED, "Check the user and the password."),
-        "3F000" | "42P01" => (
-            REFUSED,
-            "Check the database, or run CREATE EXTENSION jobs in it.",
-        ),
+        "3F000" | "42P01" => (REFUSED, NO_EXTENSION),
         "42883" => (REFUSED, OLD_EXTENSION),
         "P0002" => return (NOT_FOUND, None),
         _ => return (REFUSED, None),
@@ -103,5 +100,6 @@ fn known(code: &SqlState) -> (u8, Option<&'static str>) {
     (code, Some(hint))
 }
 
-const OLD_EXTENSION: &str =
+pub(crate) const NO_EXTENSION: &str = "Check the database, or run CREATE EXTENSION jobs in it.";
+pub(crate) const OLD_EXTENSION: &str =
     "Run ALTER EXTENSION jobs UPDATE, after installing the program's version on the server.";

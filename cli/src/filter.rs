@@ -54,10 +54,7 @@ pub(crate) struct Condition {
 impl Condition {
     /// Any job.
     pub(crate) fn new() -> Self {
-        Self {
-            sql: "true".into(),
-            of: Vec::new(),
-        }
+        Self { sql: "true".into(), of: Vec::new() }
     }
 
     /// Adds a condition in which ? stands for the value.
@@ -69,10 +66,7 @@ impl Condition {
     }
 
     pub(crate) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
-        self.of
-            .iter()
-            .map(|value| &**value as &(dyn ToSql + Sync))
-            .collect()
+        self.of.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
     }
 }
 
@@ -86,19 +80,14 @@ impl Filter {
         let known = STATES.into_iter().find(|state| *state == self.state);
         if known.is_none() && !self.state.is_empty() {
             let message = format!("Unknown state {:?}.", self.state);
-            return Err(Invalid::new(
-                message,
-                format!("States are {}.", STATES.join(", ")),
-            ));
+            return Err(Invalid::new(message, format!("States are {}.", STATES.join(", "))));
         }
         Ok(known)
     }
 
     /// Whether it asks for an error.
     pub(crate) fn has_error(&self) -> bool {
-        [&self.error, &self.error_like, &self.failed_after]
-            .iter()
-            .any(|value| !value.is_empty())
+        [&self.error, &self.error_like, &self.failed_after].iter().any(|value| !value.is_empty())
     }
 
     /// The LIKE pattern of the latest error, for the list and for `retry_many`.
@@ -107,10 +96,9 @@ impl Filter {
             ("", "") => Ok(None),
             (text, "") => Ok(Some(format!("%{}%", like_literal(text)))),
             ("", pattern) => Ok(Some(pattern.into())),
-            _ => Err(Invalid::new(
-                "The address has both error and error_like.",
-                "Use one of them.",
-            )),
+            _ => {
+                Err(Invalid::new("The address has both error and error_like.", "Use one of them."))
+            }
         }
     }
 
@@ -210,19 +198,12 @@ mod tests {
         let condition = filter.condition().expect("texts");
         assert!(!condition.sql.contains('\''), "{}", condition.sql);
         assert_eq!(condition.of.len(), 5);
-        assert!(
-            condition.sql.ends_with("and last_error like $5"),
-            "{}",
-            condition.sql
-        );
+        assert!(condition.sql.ends_with("and last_error like $5"), "{}", condition.sql);
     }
 
     #[test]
     fn only_states_are_states() {
-        let of = |state: &str| Filter {
-            state: state.into(),
-            ..Filter::default()
-        };
+        let of = |state: &str| Filter { state: state.into(), ..Filter::default() };
         assert!(of("running' or true").state().is_err());
         assert!(matches!(of("running").state(), Ok(Some("running"))));
         assert!(matches!(of("").state(), Ok(None)));

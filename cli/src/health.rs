@@ -1,14 +1,16 @@
 //! `pgjobs health`.
 
 use clap::Args;
-use serde::Deserialize;
+use serde_json::json;
 
 use crate::database::Database;
 use crate::failed::{Failed, REFUSED};
+use crate::finding::Finding;
+use crate::standby::Standby;
 use crate::terminal::print;
 use crate::visible;
 
-const EXAMPLES: &str = "Exits with 1 if there are findings.
+const EXAMPLES: &str = "Exits with 1 if there are findings. On a standby the first line is its lag.
 
 Examples:
   pgjobs health
@@ -22,22 +24,21 @@ const FINDINGS: &str = "
 select (to_jsonb(f) - 'n')::text from rows from (jobs.health()) with ordinality
     f(severity, finding, message, hint, n) order by n";
 
-#[derive(Deserialize)]
-struct Finding {
-    severity: String,
-    finding: String,
-    message: String,
-    hint: Option<String>,
-}
-
 impl Health {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
-        let findings = database.connect().await?.query(FINDINGS, &[]).await?;
+        let client = database.connect().await?;
+        if let Some(standby) = Standby::of(&client).await? {
+            match json {
+                true => print(json!({ "standby": standby })),
+                false => print(standby),
+            }
+        }
+        let findings = client.query(FINDINGS, &[]).await?;
         for row in &findings {
             let text: &str = row.try_get(0)?;
             match json {
                 true => print(text),
-                false => print(serde_json::from_str::<Finding>(text)?.said()),
+                false => print(said(serde_json::from_str(text)?)),
             }
         }
         match findings.is_empty() {
@@ -51,12 +52,8 @@ impl Health {
     }
 }
 
-impl Finding {
-    fn said(self) -> String {
-        let said = format!("{} ({}): {}", self.severity, self.finding, self.message);
-        let hint = self
-            .hint
-            .map(|hint| format!("\n  HINT: {}", visible::line(&hint)));
-        format!("{}{}", visible::line(&said), hint.unwrap_or_default())
-    }
+fn said(Finding { severity, finding, message, hint }: Finding) -> String {
+    let said = format!("{severity} ({finding}): {message}");
+    let hint = hint.map(|hint| format!("\n  HINT: {}", visible::line(&hint)));
+    format!("{}{}", visible::line(&said), hint.unwrap_or_default())
 }

@@ -100,11 +100,7 @@ impl Insert {
         match self.wait {
             Some(time) => wait(&client, &inserted, time, json).await,
             None => {
-                print(if json {
-                    shown(&inserted).to_string()
-                } else {
-                    said(&inserted)
-                });
+                print(if json { shown(&inserted).to_string() } else { said(&inserted) });
                 Ok(())
             }
         }
@@ -163,9 +159,7 @@ impl Insert {
         let of: [(&(dyn ToSql + Sync), Type); 2] =
             [(&jobs, Type::TEXT), (&self.unique, Type::TEXT)];
         let rows = client.query_typed(INSERT, &of).await?;
-        let inserted = rows
-            .iter()
-            .map(|row| Ok(serde_json::from_str(row.try_get(0)?)?));
+        let inserted = rows.iter().map(|row| Ok(serde_json::from_str(row.try_get(0)?)?));
         inserted.collect()
     }
 
@@ -180,14 +174,9 @@ impl Insert {
                 && let Some(line) = lines.next_line().await?
             {
                 let what = format!("line {}", number + batch.len() + 1);
-                let args = parsed(&line, &what).map_err(|fault| Failed {
-                    code: REFUSED,
-                    ..fault
-                })?;
-                batch.push(NewJob {
-                    args,
-                    ..template.clone()
-                });
+                let args =
+                    parsed(&line, &what).map_err(|fault| Failed { code: REFUSED, ..fault })?;
+                batch.push(NewJob { args, ..template.clone() });
             }
             if batch.is_empty() {
                 break;
@@ -224,11 +213,7 @@ fn said(inserted: &Inserted) -> String {
     let (Some(id), Some(state)) = (inserted.id, inserted.state) else {
         return "duplicate of a job that another transaction is inserting".into();
     };
-    let is = if inserted.is_duplicate {
-        "already exists, "
-    } else {
-        ""
-    };
+    let is = if inserted.is_duplicate { "already exists, " } else { "" };
     format!("job {id} {is}{}", json!(state).as_str().unwrap_or_default())
 }
 
@@ -252,14 +237,9 @@ async fn wait(
     if result.state == Some(State::Completed) {
         return Ok(());
     }
-    let error = result
-        .error
-        .map(|error| format!(": {}", visible::lines(&error)));
+    let error = result.error.map(|error| format!(": {}", visible::lines(&error)));
     let (state, error) = (named(result.state), error.unwrap_or_default());
-    Err(Failed::new(
-        NOT_COMPLETED,
-        format!("job {id} is {state}{error}"),
-    ))
+    Err(Failed::new(NOT_COMPLETED, format!("job {id} is {state}{error}")))
 }
 
 /// How often a terminal shows the state of the awaited job.

@@ -62,11 +62,7 @@ const SHOWN: &str = "jsonb_build_object('id', id, 'state', state, 'queue', queue
 impl List {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
         let args = self.args.clone().unwrap_or_default();
-        Filter {
-            args: args.clone(),
-            ..Filter::default()
-        }
-        .condition()?;
+        Filter { args: args.clone(), ..Filter::default() }.condition()?;
         let client = database.connect().await?;
         let filter = Filter {
             worker: self.worker.clone().unwrap_or_default(),
@@ -102,15 +98,9 @@ impl List {
         condition: &Condition,
         what: &str,
     ) -> Result<Vec<(i64, String)>, Failed> {
-        let last: i64 = client
-            .query_one("select jobs.last_id()", &[])
-            .await?
-            .try_get(0)?;
-        let mut windows = Windows {
-            left: 1..self.below.min(last + 1),
-            size: FIRST_WINDOW,
-            is_up: false,
-        };
+        let last: i64 = client.query_one("select jobs.last_id()", &[]).await?.try_get(0)?;
+        let mut windows =
+            Windows { left: 1..self.below.min(last + 1), size: FIRST_WINDOW, is_up: false };
         let most = self.limit + 1;
         let mut jobs = Vec::new();
         while let (true, Some(ids)) = ((jobs.len() as i64) < most, windows.next()) {
@@ -136,15 +126,8 @@ impl List {
 
 /// Prints jobs as a table.
 fn show<'a>(jobs: impl Iterator<Item = &'a String>) -> Result<(), Failed> {
-    let rows = jobs
-        .map(|job| serde_json::from_str::<Row>(job))
-        .collect::<Result<Vec<_>, _>>()?;
-    table(
-        &[
-            "id", "state", "queue", "kind", "attempt", "inserted", "error",
-        ],
-        &rows,
-    );
+    let rows = jobs.map(|job| serde_json::from_str::<Row>(job)).collect::<Result<Vec<_>, _>>()?;
+    table(&["id", "state", "queue", "kind", "attempt", "inserted", "error"], &rows);
     Ok(())
 }
 
@@ -159,9 +142,6 @@ pub(crate) async fn show_oldest(
         condition.sql
     );
     let rows = client.query(&sql, &condition.values()).await?;
-    let jobs = rows
-        .iter()
-        .map(|row| row.try_get(0))
-        .collect::<Result<Vec<String>, _>>()?;
+    let jobs = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
     show(jobs.iter())
 }

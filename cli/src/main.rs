@@ -1,11 +1,15 @@
 //! The program `pgjobs`.
 
+mod apply;
 mod bulk;
+mod cells;
 mod console;
 mod database;
 mod explain;
 mod failed;
 mod filter;
+mod finding;
+mod forward;
 mod hang_up;
 mod health;
 mod insert;
@@ -16,6 +20,7 @@ mod pause;
 mod seconds;
 mod selected;
 mod show;
+mod standby;
 mod table;
 mod terminal;
 mod times;
@@ -29,7 +34,6 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::database::Database;
-use crate::failed::Failed;
 use crate::pause::To;
 use crate::terminal::{name, print, tell};
 
@@ -42,7 +46,7 @@ const EXAMPLES: &str = "Examples:
 
 Exit codes:
   0  success
-  1  failure, refused by the database, or findings of `health`
+  1  failure, refused by the database, findings of `health` or `cells`, or refused rows of `forward`
   2  invalid usage
   3  no connection to the database
   4  no such job or periodic job
@@ -78,6 +82,7 @@ enum Command {
     Cancel(manage::Cancel),
     /// Show why a job is not running
     Explain(explain::Explain),
+    Forward(forward::Forward),
     /// Pause queues and periodic jobs
     #[command(after_help = pause::PAUSE)]
     Pause(pause::Paused),
@@ -86,6 +91,9 @@ enum Command {
     Resume(pause::Paused),
     /// Show what needs attention
     Health(health::Health),
+    /// Show several databases that share queues
+    Cells(cells::Cells),
+    Apply(apply::Apply),
     /// Show queues and workers, refreshed on a terminal
     Top(top::Top),
     /// Serve the web console
@@ -103,6 +111,7 @@ impl Command {
         match self {
             Self::Work(_) => "grant_worker",
             Self::Insert(_) => "grant_producer",
+            Self::Apply(_) => "grant_admin",
             Self::Retry(_) | Self::Cancel(_) | Self::Pause(_) | Self::Resume(_) => "grant_operator",
             _ => "grant_viewer",
         }
@@ -111,11 +120,7 @@ impl Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Arguments {
-        database,
-        json,
-        command,
-    } = Arguments::parse();
+    let Arguments { database, json, command } = Arguments::parse();
     let grant = command.grant();
     let done = match command {
         Command::Work(work) => work.run(&database, json).await,
@@ -125,9 +130,12 @@ async fn main() -> ExitCode {
         Command::Retry(retry) => retry.run(&database, json).await,
         Command::Cancel(cancel) => cancel.run(&database, json).await,
         Command::Explain(explain) => explain.run(&database, json).await,
+        Command::Forward(forward) => forward.run(json).await,
         Command::Pause(paused) => paused.run(To::Pause, &database, json).await,
         Command::Resume(paused) => paused.run(To::Resume, &database, json).await,
         Command::Health(health) => health.run(&database, json).await,
+        Command::Cells(cells) => cells.run(json).await,
+        Command::Apply(apply) => apply.run(&database, json).await,
         Command::Top(top) => top.run(&database, json).await,
         Command::Console(console) => console.run(&database).await,
         Command::Completions { shell } => {
@@ -140,11 +148,11 @@ async fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
-            let Failed { code, message, .. } = database.hinted(failed, grant);
-            if !message.is_empty() {
-                tell(format_args!("{}: {}", name(), visible::lines(&message)));
+            let failed = database.hinted(failed, grant);
+            if !failed.message.is_empty() {
+                tell(format_args!("{}: {failed}", name()));
             }
-            ExitCode::from(code)
+            ExitCode::from(failed.code)
         }
     }
 }

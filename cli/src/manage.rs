@@ -72,12 +72,7 @@ struct How {
 
 impl Retry {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
-        let Self {
-            ids,
-            selected,
-            reset,
-            how,
-        } = self;
+        let Self { ids, selected, reset, how } = self;
         check(&ids, selected.is_empty())?;
         let client = database.connect().await?;
         if ids.is_empty() {
@@ -91,18 +86,11 @@ impl Retry {
 
 impl Cancel {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
-        let Self {
-            ids,
-            selected,
-            force,
-            how,
-        } = self;
+        let Self { ids, selected, force, how } = self;
         check(&ids, selected.is_empty())?;
         let client = database.connect().await?;
         if ids.is_empty() {
-            return how
-                .many(Action::Cancel, &selected.filter(), false, &client, json)
-                .await;
+            return how.many(Action::Cancel, &selected.filter(), false, &client, json).await;
         }
         let call = "select jobs.cancel($1, force => $2, reason => $3)::text";
         each(&ids, call, force, how.reason, &client, json).await
@@ -111,14 +99,8 @@ impl Cancel {
 
 fn check(ids: &[i64], is_unselected: bool) -> Result<(), Failed> {
     match (ids.is_empty(), is_unselected) {
-        (true, true) => Err(Failed::new(
-            WRONG,
-            "no jobs: give IDs, or options such as --queue",
-        )),
-        (false, false) => Err(Failed::new(
-            WRONG,
-            "give either IDs, or options that select jobs",
-        )),
+        (true, true) => Err(Failed::new(WRONG, "no jobs: give IDs, or options such as --queue")),
+        (false, false) => Err(Failed::new(WRONG, "give either IDs, or options that select jobs")),
         _ => Ok(()),
     }
 }
@@ -134,10 +116,7 @@ async fn each(
 ) -> Result<(), Failed> {
     let mut missing = Vec::new();
     for id in ids {
-        let called = client
-            .query_one(call, &[id, &option, &reason])
-            .await
-            .map_err(Failed::from);
+        let called = client.query_one(call, &[id, &option, &reason]).await.map_err(Failed::from);
         match called {
             Ok(row) => {
                 let state: String = row.try_get(0)?;
@@ -152,10 +131,7 @@ async fn each(
     }
     match missing[..] {
         [] => Ok(()),
-        _ => Err(Failed::new(
-            NOT_FOUND,
-            format!("no such job: {}", missing.join(", ")),
-        )),
+        _ => Err(Failed::new(NOT_FOUND, format!("no such job: {}", missing.join(", ")))),
     }
 }
 
@@ -184,16 +160,9 @@ impl How {
             confirm(&format!("{} {}", action.title(), plural(found, "job"))).await?;
         }
         let (sql, of) = meant.call(most, reset, self.reason);
-        let of: Vec<_> = of
-            .iter()
-            .map(|value| &**value as &(dyn ToSql + Sync))
-            .collect();
+        let of: Vec<_> = of.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
         let done: i64 = client.query_one(&sql, &of).await?.try_get(0)?;
-        let more = if done == i64::from(self.max) {
-            "; there may be more"
-        } else {
-            ""
-        };
+        let more = if done == i64::from(self.max) { "; there may be more" } else { "" };
         match json {
             true => print(json!({ "jobs": done })),
             false => print(format!("{} {}{more}", plural(done, "job"), action.done())),
@@ -217,37 +186,25 @@ impl How {
             states.push((state, count));
         }
         if json {
-            let states: serde_json::Map<_, _> = states
-                .into_iter()
-                .map(|(state, count)| (state, count.into()))
-                .collect();
+            let states: serde_json::Map<_, _> =
+                states.into_iter().map(|(state, count)| (state, count.into())).collect();
             print(json!({ "matching": all, "states": states }));
             return Ok(all);
         }
         if all > 0 {
             show_oldest(client, &condition, SHOWN.min(self.max as usize)).await?;
         }
-        let states: Vec<_> = states
-            .iter()
-            .map(|(state, count)| format!("{count} {state}"))
-            .collect();
-        let states = if all > 0 {
-            format!(": {}", states.join(", "))
-        } else {
-            String::new()
-        };
-        let more = if all == i64::from(self.max) {
-            ", or more"
-        } else {
-            ""
-        };
+        let states: Vec<_> =
+            states.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        let states = if all > 0 { format!(": {}", states.join(", ")) } else { String::new() };
+        let more = if all == i64::from(self.max) { ", or more" } else { "" };
         print(format!("{}{states}{more}", plural(all, "matching job")));
         Ok(all)
     }
 }
 
 /// Asks on a terminal.
-async fn confirm(what: &str) -> Result<(), Failed> {
+pub(crate) async fn confirm(what: &str) -> Result<(), Failed> {
     if !stdin().is_terminal() {
         return Err(Failed::new(
             WRONG,

@@ -46,11 +46,7 @@ impl State {
 impl Output {
     pub(crate) fn new(name: &'static str, to: impl Write + Send + 'static) -> Self {
         let (state, changed) = Default::default();
-        let output = Self(Arc::new(Buffer {
-            name,
-            state,
-            changed,
-        }));
+        let output = Self(Arc::new(Buffer { name, state, changed }));
         let written = output.clone();
         thread::spawn(move || written.pass_on(to));
         output
@@ -107,10 +103,7 @@ impl Output {
     fn warn(&self, dropped: usize) {
         if dropped > 0 {
             let name = self.0.name;
-            tracing::warn!(
-                bytes = dropped,
-                "dropped output: {name} was not read in time"
-            );
+            tracing::warn!(bytes = dropped, "dropped output: {name} was not read in time");
         }
     }
 

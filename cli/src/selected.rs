@@ -42,15 +42,8 @@ pub(crate) struct SelectedByError {
 
 impl Selected {
     pub(crate) fn is_empty(&self) -> bool {
-        let Self {
-            state,
-            queue,
-            kind,
-            tag,
-        } = self;
-        [state, queue, kind, tag]
-            .iter()
-            .all(|value| value.is_none())
+        let Self { state, queue, kind, tag } = self;
+        [state, queue, kind, tag].iter().all(|value| value.is_none())
     }
 
     pub(crate) fn filter(&self) -> Filter {
@@ -67,16 +60,8 @@ impl Selected {
 
 impl SelectedByError {
     pub(crate) fn is_empty(&self) -> bool {
-        let Self {
-            of,
-            error,
-            error_like,
-            failed_after,
-        } = self;
-        of.is_empty()
-            && [error, error_like, failed_after]
-                .iter()
-                .all(|value| value.is_none())
+        let Self { of, error, error_like, failed_after } = self;
+        of.is_empty() && [error, error_like, failed_after].iter().all(|value| value.is_none())
     }
 
     pub(crate) async fn filter(&self, client: &Client) -> Result<Filter, Failed> {

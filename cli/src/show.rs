@@ -55,10 +55,7 @@ impl Show {
         }
         match missing[..] {
             [] => Ok(()),
-            _ => Err(Failed::new(
-                NOT_FOUND,
-                format!("no such job: {}", missing.join(", ")),
-            )),
+            _ => Err(Failed::new(NOT_FOUND, format!("no such job: {}", missing.join(", ")))),
         }
     }
 }
@@ -74,16 +71,7 @@ fn show(job: &str) -> Result<(), Failed> {
     if let Some(id) = job.remove("id") {
         print(format!("job {id}"));
     }
-    let order = [
-        "state",
-        "kind",
-        "queue",
-        "attempt",
-        "max_attempts",
-        "args",
-        "output",
-        "progress",
-    ];
+    let order = ["state", "kind", "queue", "attempt", "max_attempts", "args", "output", "progress"];
     let first = order.map(|name| job.remove_entry(name));
     for (name, value) in first.into_iter().flatten().chain(job) {
         let text = serde_json::from_str(value.get()).unwrap_or(value.to_string());

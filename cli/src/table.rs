@@ -16,9 +16,7 @@ pub(crate) struct Row(BTreeMap<String, Box<RawValue>>);
 impl Row {
     pub(crate) fn value(&self, name: &str) -> Value {
         let value = self.0.get(name);
-        value.map_or(Value::Null, |value| {
-            serde_json::from_str(value.get()).unwrap_or_default()
-        })
+        value.map_or(Value::Null, |value| serde_json::from_str(value.get()).unwrap_or_default())
     }
 }
 

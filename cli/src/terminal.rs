@@ -37,11 +37,7 @@ pub(crate) fn tell(line: impl Display) {
 
 /// Writes a line to the log. No text of a visitor can begin another line or command a terminal.
 pub(crate) fn log(line: impl Display) {
-    tell(format_args!(
-        "{}: {}",
-        name(),
-        visible::line(&line.to_string())
-    ));
+    tell(format_args!("{}: {}", name(), visible::line(&line.to_string())));
 }
 
 /// Shows progress on a line of a terminal, in place of the previous one.
@@ -55,9 +51,7 @@ pub(crate) fn show_progress(line: impl Display) {
 
 /// A value without the quotes of a text.
 pub(crate) fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// 1 job, 12,345 jobs.
@@ -76,9 +70,5 @@ pub(crate) fn number_text(value: i64) -> String {
         }
         text.push(digit);
     }
-    if value < 0 {
-        format!("\u{2212}{text}")
-    } else {
-        text
-    }
+    if value < 0 { format!("\u{2212}{text}") } else { text }
 }

@@ -12,12 +12,8 @@ pub(crate) fn typed(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Inv
     if text.is_empty() {
         return Ok(None);
     }
-    let forms = [
-        "%Y-%m-%dT%H:%M",
-        "%Y-%m-%dT%H:%M:%S%.f",
-        "%Y-%m-%d %H:%M:%S%.f",
-        "%Y-%m-%d %H:%M",
-    ];
+    let forms =
+        ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
     let with_zone = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
     let time = with_zone.ok().or_else(|| {
         let parse = |form| NaiveDateTime::parse_from_str(text, form).ok();
@@ -82,6 +78,28 @@ fn nearest(text: &str) -> DateTime<Utc> {
     })
 }
 
+/// 850 µs, 120 ms, 1.2 s, 3 min 4 s, 2 h 5 min, 3 d 4 h.
+pub(crate) fn duration_text(seconds: f64) -> String {
+    if seconds < 0.0 {
+        return format!("\u{2212}{}", duration_text(-seconds));
+    }
+    let two = |whole: i64, unit: &str, rest: i64, smaller: &str| match rest {
+        0 => format!("{whole} {unit}"),
+        rest => format!("{whole} {unit} {rest} {smaller}"),
+    };
+    let whole = seconds.round() as i64;
+    match seconds {
+        0.0 => "0 s".into(),
+        s if s < 0.001 => format!("{:.0} µs", s * 1e6),
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 59.5 => format!("{s:.0} s"),
+        _ if whole < 3600 => two(whole / 60, "min", whole % 60, "s"),
+        _ if whole < 86400 => two(whole / 3600, "h", whole % 3600 / 60, "min"),
+        _ => two(whole / 86400, "d", whole % 86400 / 3600, "h"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,19 +108,10 @@ mod tests {
     fn times_are_those_of_browsers_and_links() {
         let at = |text| typed("", text).map(|time| time.map(|time| time.to_rfc3339()));
         let same = Some("2026-01-31T18:30:00+00:00".to_owned());
-        for text in [
-            "2026-01-31T18:30",
-            "2026-01-31 18:30",
-            "2026-01-31T19:30:00+01:00",
-        ] {
+        for text in ["2026-01-31T18:30", "2026-01-31 18:30", "2026-01-31T19:30:00+01:00"] {
             assert!(at(text).is_ok_and(|time| time == same), "{text}");
         }
-        for text in [
-            "yesterday",
-            "+262142-12-31T23:59",
-            "-4713-01-01T00:00",
-            "0000-01-01T00:00",
-        ] {
+        for text in ["yesterday", "+262142-12-31T23:59", "-4713-01-01T00:00", "0000-01-01T00:00"] {
             assert!(at(text).is_err(), "{text}");
         }
     }
@@ -110,16 +119,32 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_the_nearest_time_that_can() {
         for (text, read) in [
-            (
-                "2026-01-31T18:30:00.5+00:00",
-                "2026-01-31T18:30:00.500+00:00",
-            ),
+            ("2026-01-31T18:30:00.5+00:00", "2026-01-31T18:30:00.500+00:00"),
             ("infinity", "9999-12-31T00:00:00+00:00"),
             ("294276-01-01T00:00:00+00:00", "9999-12-31T00:00:00+00:00"),
             ("-infinity", "0001-01-01T00:00:00+00:00"),
             ("0044-03-15T00:00:00+00:00 BC", "0001-01-01T00:00:00+00:00"),
         ] {
             assert_eq!(nearest(text).to_rfc3339(), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        let cases = [
+            (0.0, "0 s"),
+            (0.000_85, "850 µs"),
+            (0.12, "120 ms"),
+            (0.9999, "1.0 s"),
+            (1.24, "1.2 s"),
+            (59.6, "1 min"),
+            (184.0, "3 min 4 s"),
+            (7500.0, "2 h 5 min"),
+            (273_600.0, "3 d 4 h"),
+            (-1.5, "\u{2212}1.5 s"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(duration_text(seconds), text, "{seconds}");
         }
     }
 }

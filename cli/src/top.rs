@@ -8,6 +8,7 @@ use tokio_postgres::Client;
 
 use crate::database::Database;
 use crate::failed::Failed;
+use crate::standby::Standby;
 use crate::table::{Row, table};
 use crate::terminal::print;
 
@@ -44,12 +45,19 @@ impl Top {
         let is_live = stdout().is_terminal() && !json && !self.once;
         loop {
             let (queues, workers) = (look(&client, QUEUES).await?, look(&client, WORKERS).await?);
+            let standby = Standby::of(&client).await?;
             if json {
-                print(format!(r#"{{"queues": {queues}, "workers": {workers}}}"#));
+                let standby = serde_json::to_string(&standby)?;
+                print(format!(
+                    r#"{{"queues": {queues}, "workers": {workers}, "standby": {standby}}}"#
+                ));
             } else {
                 if is_live {
                     // Clears the screen and moves to its corner.
                     print("\x1b[2J\x1b[H");
+                }
+                if let Some(standby) = standby {
+                    print(format_args!("{standby}\n"));
                 }
                 let columns = [
                     "queue",
@@ -64,14 +72,7 @@ impl Top {
                 table(&columns, &serde_json::from_str::<Vec<Row>>(&queues)?);
                 print("");
                 table(
-                    &[
-                        "worker",
-                        "status",
-                        "running",
-                        "concurrency",
-                        "queues",
-                        "version",
-                    ],
+                    &["worker", "status", "running", "concurrency", "queues", "version"],
                     &serde_json::from_str::<Vec<Row>>(&workers)?,
                 );
             }

@@ -61,27 +61,15 @@ mod tests {
     #[test]
     fn windows_have_each_id_once() {
         for is_up in [false, true] {
-            let mut windows = Windows {
-                left: 1..10_001,
-                size: 250,
-                is_up,
-            };
+            let mut windows = Windows { left: 1..10_001, size: 250, is_up };
             let mut seen = Vec::new();
             while let Some(window) = windows.next() {
                 let ids: Vec<i64> = window.collect();
-                seen.extend(if is_up {
-                    ids
-                } else {
-                    ids.into_iter().rev().collect()
-                });
+                seen.extend(if is_up { ids } else { ids.into_iter().rev().collect() });
                 windows.fit(MS(1), MS(100));
             }
             let all: Vec<i64> = (1..10_001).collect();
-            let expected = if is_up {
-                all
-            } else {
-                all.into_iter().rev().collect()
-            };
+            let expected = if is_up { all } else { all.into_iter().rev().collect() };
             assert_eq!(seen, expected);
             assert_eq!(windows.rest(), None);
         }
@@ -89,11 +77,7 @@ mod tests {
 
     #[test]
     fn windows_grow_while_there_is_time() {
-        let mut windows = Windows {
-            left: 1..1_000_001,
-            size: 250,
-            is_up: false,
-        };
+        let mut windows = Windows { left: 1..1_000_001, size: 250, is_up: false };
         for (took, left, size) in [(1, 100, 1_000), (5, 90, 4_000), (10, 85, 4_000), (10, 9, 0)] {
             windows.next();
             windows.fit(MS(took), MS(left));

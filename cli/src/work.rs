@@ -19,13 +19,18 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
+use tracing::{Level, Metadata, info};
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::database::Database;
 use crate::failed::{Failed, REFUSED, WRONG};
+use crate::hang_up;
 use crate::output::{Output, PATIENCE};
 use crate::seconds::{limit, seconds};
 use crate::terminal::name;
-use crate::{hang_up, visible};
 
 const EXAMPLES: &str = "Examples:
   pgjobs work -- ./send-email
@@ -106,15 +111,13 @@ impl Work {
         let reports = Output::new("stdout", stdout());
         let log = Output::new("stderr", stderr());
         let traced = log.clone();
-        tracing_subscriber::fmt()
-            .with_writer(move || traced.clone())
-            .with_target(false)
-            .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
-            .init();
-        let to = if json { &reports } else { &log }.clone();
+        let lines = fmt::layer().with_writer(move || traced.clone()).with_target(false);
+        let is_shown = |line: &Metadata<'_>| line.is_event() && !is_returned(line);
+        let filter = filter_fn(move |line| *line.level() <= Level::INFO && is_shown(line));
+        tracing_subscriber::registry().with(lines.with_filter(filter)).init();
         let groups = Groups::default();
         let worker = self.worker(database, &log, &groups)?;
-        let worker = worker.middleware(Report { json, to });
+        let worker = worker.middleware(Report(json.then(|| reports.clone())));
         hang_up::terminates()?;
         let ended = worker.run().await;
         // Their jobs have been released.
@@ -122,9 +125,9 @@ impl Work {
             kill(group, Signal::KILL);
         }
         let ended = ended.map_err(|fault| {
-            let Failed { code, message, .. } = database.hinted(failed(fault), "grant_worker");
-            log.say(format!("{}: {}\n", name(), visible::lines(&message)).as_bytes());
-            Failed::new(code, "")
+            let failed = failed(fault);
+            log.say(format!("{}: {failed}\n", name()).as_bytes());
+            Failed::new(failed.code, "")
         });
         reports.finish(PATIENCE);
         log.finish(PATIENCE);
@@ -163,9 +166,7 @@ impl Work {
         if kinds.is_empty() {
             return Ok(worker.otherwise(Blocking(handler)));
         }
-        Ok(kinds.iter().fold(worker, |worker, kind| {
-            worker.kind(kind, Blocking(handler.clone()))
-        }))
+        Ok(kinds.iter().fold(worker, |worker, kind| worker.kind(kind, Blocking(handler.clone()))))
     }
 
     /// Runs the program for a job.
@@ -259,23 +260,22 @@ fn of_stdout(printed: &[u8], log: &Output) -> Result<Box<RawValue>, Error> {
         log.say(format!("{rest}\n").as_bytes());
     }
     // A jsonb has no NUL.
-    Ok(to_raw_value(
-        &json!({ "text": kept.replace('\0', "\u{fffd}") }),
-    )?)
+    Ok(to_raw_value(&json!({ "text": kept.replace('\0', "\u{fffd}") }))?)
 }
 
 fn failed(fault: ClientError) -> Failed {
     match fault {
         ClientError::Option(fault) => Failed::new(WRONG, fault),
         ClientError::Hinted { error, hint } => {
-            let mut failed = Failed::from(*error);
-            if !failed.message.contains(&hint) {
-                failed.message += &format!("\nHINT: {hint}");
-            }
-            failed
+            Failed { hint: Some(hint), lacks_right: false, ..Failed::from(*error) }
         }
         fault => fault.into(),
     }
+}
+
+/// Whether the library logs what [`Worker::run`] returns as an error.
+fn is_returned(line: &Metadata<'_>) -> bool {
+    line.target() == "postgres_jobs::handle" && *line.level() == Level::ERROR
 }
 
 fn kill(group: i32, signal: Signal) {
@@ -300,10 +300,8 @@ async fn communicate(
                 let _ = stdin.write_all(input.as_bytes()).await;
             }
         };
-        let (reading, passing) = (
-            read_output(stdout, &mut output),
-            read_errors(stderr, &mut errors, log),
-        );
+        let (reading, passing) =
+            (read_output(stdout, &mut output), read_errors(stderr, &mut errors, log));
         let mut talking = Box::pin(async { tokio::join!(writing, reading, passing) });
         tokio::select! {
             status = child.wait() => {
@@ -339,33 +337,31 @@ async fn read_output(from: Option<ChildStdout>, kept: &mut Vec<u8>) {
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
 }
 
-/// Reports how each attempt ended, on one line.
-struct Report {
-    json: bool,
-    to: Output,
-}
+/// Reports each attempt: as JSON, or in the log, which has the library's report of failed ones.
+struct Report(Option<Output>);
 
 impl Middleware for Report {
     fn work(&self, job: Job<()>, handling: Handling) -> Handling {
-        let (json, to) = (self.json, self.to.clone());
+        let reports = self.0.clone();
         Box::pin(async move {
             let began = Instant::now();
             let result = handling.await;
             let seconds = began.elapsed().as_secs_f64();
-            let error = result.as_ref().err().map(ToString::to_string);
             let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
-            let line = if json {
-                json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error }).to_string()
-            } else {
-                let ended = match job.cancelled_because() {
-                    None | Some(Reason::Timeout) => "failed",
-                    Some(_) => "stopped",
-                };
-                let ended = if error.is_some() { ended } else { "completed" };
-                let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-                format!("job {id} ({kind}), attempt {attempt}: {ended} after {seconds:.1} s{error}")
-            };
-            to.say(format!("{line}\n").as_bytes());
+            let error = result.as_ref().err().map(ToString::to_string);
+            if let Some(reports) = reports {
+                let line = json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error });
+                reports.say(format!("{line}\n").as_bytes());
+                return result;
+            }
+            let seconds = format_args!("{seconds:.1}");
+            match (error, job.cancelled_because()) {
+                (None, _) => info!(job = id, kind, attempt, %seconds, "job completed"),
+                (Some(_), None | Some(Reason::Timeout)) => {}
+                (Some(error), Some(_)) => {
+                    info!(job = id, kind, attempt, %seconds, error, "attempt stopped");
+                }
+            }
             result
         })
     }

@@ -35,12 +35,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);
         let tag = format!("{:016x}", hasher.finish());
-        Asset {
-            name,
-            media_type,
-            content,
-            tag,
-        }
+        Asset { name, media_type, content, tag }
     };
     all.into_iter().map(asset).collect()
 });
@@ -65,9 +60,7 @@ pub(super) async fn serve(
         false => "no-cache",
     };
     let tag = format!("\"{}\"", asset.tag);
-    let is_known = headers
-        .get(header::IF_NONE_MATCH)
-        .is_some_and(|known| *known == *tag);
+    let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == *tag);
     let head = [
         (header::CONTENT_TYPE, asset.media_type.to_owned()),
         (header::CACHE_CONTROL, caching.to_owned()),

@@ -27,14 +27,9 @@ pub(crate) async fn attach(
     let was_refused = app.sessions.was_refused(id);
     // A link of another site comes without our cookie, which is SameSite=Strict. So the page loads
     // itself again, and does not replace an existing session.
-    let is_from_elsewhere = headers
-        .get("sec-fetch-site")
-        .is_some_and(|site| site == "cross-site");
+    let is_from_elsewhere = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
     if known.is_none() && is_from_elsewhere && request.method() == Method::GET {
-        let url = request
-            .uri()
-            .path_and_query()
-            .map_or("/", |path| path.as_str());
+        let url = request.uri().path_and_query().map_or("/", |path| path.as_str());
         return again(&app.url(url));
     }
     let (session, begins) = match (known, &app.process) {
@@ -58,10 +53,7 @@ pub(crate) fn to_login(app: &App, asked: &Parts, is_refused: bool) -> Response {
     if is_stream(&asked.headers) {
         return stream::ended(app, &asked.uri, is_refused);
     }
-    let path = asked
-        .uri
-        .path_and_query()
-        .filter(|_| asked.method == Method::GET);
+    let path = asked.uri.path_and_query().filter(|_| asked.method == Method::GET);
     let next = path.map_or("", |path| path.as_str());
     let login = app.login_url(next, is_refused);
     match is_fragment(&asked.headers) {

@@ -46,12 +46,7 @@ impl Connection {
         heard: impl FnMut(Notification) + Send + 'static,
     ) -> Result<Self, Error> {
         let (client, messages) = postgres_jobs::connect_hearing(config, heard).await?;
-        Ok(Self {
-            client,
-            messages: Some(messages),
-            permit: Some(permit),
-            opened: Instant::now(),
-        })
+        Ok(Self { client, messages: Some(messages), permit: Some(permit), opened: Instant::now() })
     }
 
     fn serves(&self) -> bool {
@@ -173,11 +168,7 @@ mod tests {
         let first = pool.permit(soon()).await.expect("there are two");
         let _second = pool.permit(soon()).await.expect("there are two");
         let refused = pool.permit(soon()).await.expect_err("there are two");
-        assert!(
-            refused.line().contains("All 2 database connections"),
-            "{}",
-            refused.line()
-        );
+        assert!(refused.line().contains("All 2 database connections"), "{}", refused.line());
         assert_eq!(pool.waiting.load(Ordering::SeqCst), 0);
         let later = Instant::now() + Duration::from_secs(60);
         let (third, ()) = tokio::join!(pool.permit(later), async { drop(first) });

@@ -72,10 +72,7 @@ impl Edited {
             changed.insert(name, value);
         }
         match changed.is_empty() {
-            true => Err(Problem::bad_input(
-                "Nothing changed.",
-                "Change a field or go back.",
-            )),
+            true => Err(Problem::bad_input("Nothing changed.", "Change a field or go back.")),
             false => Ok(changed),
         }
     }
@@ -93,9 +90,7 @@ mod tests {
     use super::*;
 
     fn edited(of: &[(&str, &str)]) -> Edited {
-        let texts = of
-            .iter()
-            .map(|(name, text)| (name.to_string(), text.to_string()));
+        let texts = of.iter().map(|(name, text)| (name.to_string(), text.to_string()));
         Edited(texts.collect())
     }
 

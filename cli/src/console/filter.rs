@@ -43,11 +43,7 @@ mod tests {
 
     #[test]
     fn a_link_has_the_whole_filter() {
-        let filter = Filter {
-            kind: "a&b".into(),
-            error: "100 %".into(),
-            ..Filter::default()
-        };
+        let filter = Filter { kind: "a&b".into(), error: "100 %".into(), ..Filter::default() };
         let path = filter.path("/jobs", &[("from", "7")]);
         assert_eq!(path, "/jobs?kind=a%26b&error=100+%25&from=7");
     }

@@ -26,9 +26,7 @@ pub(super) async fn guarded(State(app): State<Arc<App>>, request: Request, next:
     };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
-        headers
-            .entry(name)
-            .or_insert(HeaderValue::from_static(value));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }
@@ -44,10 +42,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
     // With no-referrer a browser would send forms without their origin.
     (header::REFERRER_POLICY, "same-origin"),
     (header::CACHE_CONTROL, "no-store"),
-    (
-        HeaderName::from_static("cross-origin-opener-policy"),
-        "same-origin",
-    ),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
 /// Another site could point its own DNS name at this machine, and without a login act as the role
@@ -56,9 +51,7 @@ fn is_allowed_host(app: &App, headers: &HeaderMap) -> bool {
     if app.has_login {
         return true;
     }
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let Some(host) = host.and_then(|host| host.parse::<Authority>().ok()) else {
         return false;
     };

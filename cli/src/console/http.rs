@@ -58,9 +58,7 @@ pub(crate) fn is_fragment(headers: &HeaderMap) -> bool {
 
 /// Whether a page subscribes to changes.
 pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::ACCEPT)
-        .is_some_and(|accepted| accepted == "text/event-stream")
+    headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "text/event-stream")
 }
 
 /// Whether the browser uses https. Each proxy adds the protocol of its request, so the first
@@ -78,11 +76,7 @@ pub(crate) fn is_foreign(method: &Method, headers: &HeaderMap) -> bool {
     if method.is_safe() {
         return false;
     }
-    let text = |name| {
-        headers
-            .get(name)
-            .map(|value| value.to_str().unwrap_or_default())
-    };
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let origin = text("origin");
     match text("sec-fetch-site") {
         Some(site) => site != "same-origin" || origin == Some("null"),
@@ -92,9 +86,7 @@ pub(crate) fn is_foreign(method: &Method, headers: &HeaderMap) -> bool {
 
 /// Whether an origin is the console's, by the name in the request.
 fn is_own(origin: &str, headers: &HeaderMap) -> bool {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let (Some((scheme, name)), Some(host)) = (origin.split_once("://"), host) else {
         return false;
     };
@@ -193,11 +185,7 @@ mod tests {
             ("http", false),
             ("", false),
         ] {
-            assert_eq!(
-                is_https(&headers(&[("x-forwarded-proto", said)])),
-                expected,
-                "{said}"
-            );
+            assert_eq!(is_https(&headers(&[("x-forwarded-proto", said)])), expected, "{said}");
         }
     }
 
@@ -215,24 +203,9 @@ mod tests {
             (&[("origin", "null")], true),
             (&[("origin", "jobs.example:8088")], true),
             // A browser knows it better than a proxy that gives another name.
-            (
-                &[
-                    ("sec-fetch-site", "same-origin"),
-                    ("origin", "https://outside.example"),
-                ],
-                false,
-            ),
-            (
-                &[("sec-fetch-site", "same-origin"), ("origin", "null")],
-                true,
-            ),
-            (
-                &[
-                    ("sec-fetch-site", "same-site"),
-                    ("origin", "http://jobs.example:8088"),
-                ],
-                true,
-            ),
+            (&[("sec-fetch-site", "same-origin"), ("origin", "https://outside.example")], false),
+            (&[("sec-fetch-site", "same-origin"), ("origin", "null")], true),
+            (&[("sec-fetch-site", "same-site"), ("origin", "http://jobs.example:8088")], true),
             (&[("sec-fetch-site", "cross-site")], true),
             (&[("sec-fetch-site", "none")], true),
         ] {
@@ -247,13 +220,8 @@ mod tests {
         for path in ["/", "/jobs?state=running", "/queue?name=a//b"] {
             assert!(is_path(path), "{path}");
         }
-        for path in [
-            "",
-            "//evil.example",
-            "/\\evil.example",
-            "https://evil.example",
-            "/a\r\nb: c",
-        ] {
+        for path in ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nb: c"]
+        {
             assert!(!is_path(path), "{path}");
         }
     }

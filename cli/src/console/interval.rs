@@ -36,10 +36,8 @@ pub(super) fn typed(text: &str) -> &str {
 
 /// The seconds of HH:MM:SS.
 fn clock_seconds(interval: &str) -> Option<u64> {
-    let parts: Vec<u64> = interval
-        .split(':')
-        .map(|part| part.parse().ok())
-        .collect::<Option<_>>()?;
+    let parts: Vec<u64> =
+        interval.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [hours, minutes, seconds] = parts[..] else {
         return None;
     };

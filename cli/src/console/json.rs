@@ -109,11 +109,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_exact() {
-        for number in [
-            "9007199254740993",
-            "0.1000",
-            "-123456789012345678901234567890",
-        ] {
+        for number in ["9007199254740993", "0.1000", "-123456789012345678901234567890"] {
             let markup = tree(&format!("{{\"n\": {number}}}"), 1, None).into_string();
             assert!(markup.contains(&format!(">{number}<")), "{markup}");
         }
@@ -132,10 +128,7 @@ mod tests {
     fn nothing_is_markup() {
         let json = r#"{"<script>alert(1)</script>": "<img src=x onerror=alert(1)>\"'"}"#;
         let markup = tree(json, 1, Some("/raw?a=\"><script>")).into_string();
-        assert!(
-            !markup.contains("<script>") && !markup.contains("<img"),
-            "{markup}"
-        );
+        assert!(!markup.contains("<script>") && !markup.contains("<img"), "{markup}");
     }
 
     #[test]

@@ -26,6 +26,23 @@ pub(crate) fn queue(visit: &Visit, name: &str) -> Markup {
     html! { a href=(visit.url(&queue_path(name))) { (text(name)) } }
 }
 
+pub(crate) fn limit_path(name: &str) -> String {
+    named("/limit", name)
+}
+
+pub(crate) fn limit(visit: &Visit, name: &str) -> Markup {
+    html! { a href=(visit.url(&limit_path(name))) { (text(name)) } }
+}
+
+/// A key is JSON.
+pub(crate) fn limit_key_path(name: &str, key: &str) -> String {
+    parts::link("/limit/key", [("name", name), ("key", key)])
+}
+
+pub(crate) fn limit_key(visit: &Visit, name: &str, key: &str) -> Markup {
+    html! { a href=(visit.url(&limit_key_path(name, key))) { code { (text(key)) } } }
+}
+
 pub(crate) fn worker_path(name: &str) -> String {
     named("/worker", name)
 }

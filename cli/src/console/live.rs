@@ -58,11 +58,7 @@ impl Live {
 
     /// Tells pages of changes while the console runs.
     pub(crate) async fn run(&self, process: Option<&Arc<Role>>, sessions: &Sessions, pool: &Pool) {
-        tokio::join!(
-            self.tell(),
-            self.tick(),
-            self.listen(process, sessions, pool)
-        );
+        tokio::join!(self.tell(), self.tick(), self.listen(process, sessions, pool));
     }
 
     async fn tell(&self) {

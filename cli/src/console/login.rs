@@ -56,10 +56,7 @@ pub(super) async fn ask(
     let fresh = known.is_none().then(Tokens::cookie);
     let csrf = known.or_else(|| app.tokens.of(fresh.as_deref()?));
     let csrf = csrf.expect("a cookie is good at first");
-    let asked = Login {
-        next: wanted.next,
-        ..Login::default()
-    };
+    let asked = Login { next: wanted.next, ..Login::default() };
     let said = html! {
         @if !wanted.refused.is_empty() {
             div.problem role="alert" {
@@ -127,16 +124,10 @@ pub(super) async fn login(
     let is_https = is_https(request.headers());
     let csrf = cookie(request.headers(), &app.secret_name(is_https, FORM));
     // Without a cookie no form has a valid token.
-    let csrf = csrf
-        .and_then(|cookie| app.tokens.of(cookie))
-        .unwrap_or_else(secret);
+    let csrf = csrf.and_then(|cookie| app.tokens.of(cookie)).unwrap_or_else(secret);
     let address = client(peer, request.headers());
     let asked: Login = http::form(request, &csrf).await?;
-    let Login {
-        role,
-        password,
-        next,
-    } = &asked;
+    let Login { role, password, next } = &asked;
     let refused = |status, said: Markup| {
         let said = html! { div.problem role="alert" { (said) } };
         form(&app, &csrf, theme, &asked, status, said)
@@ -152,9 +143,7 @@ pub(super) async fn login(
             p { "Too many failed attempts. Try again in " (parts::duration(seconds as f64)) "." }
         };
         let mut response = refused(StatusCode::TOO_MANY_REQUESTS, said);
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         return Ok(response);
     }
     let entered = timeout(PATIENCE, enter(&app, role, password)).await;
@@ -168,10 +157,7 @@ pub(super) async fn login(
             }
             let session = app.sessions.begin(role.clone(), true);
             app.live.begin();
-            log(format_args!(
-                "role {:?} logged in from {address}",
-                role.name
-            ));
+            log(format_args!("role {:?} logged in from {address}", role.name));
             let next = if is_path(next) { next } else { "/" };
             let mut response = see_other(&app.url(next));
             app.set_secret(&mut response, is_https, COOKIE, &session.id, "");
@@ -182,9 +168,7 @@ pub(super) async fn login(
                 app.attempts.take_back(address, role);
             }
             let why = problem.line();
-            log(format_args!(
-                "login as role {role:?} from {address} failed: {why}"
-            ));
+            log(format_args!("login as role {role:?} from {address} failed: {why}"));
             Ok(refused(problem.status, problem.said()))
         }
     }
@@ -201,10 +185,7 @@ pub(super) async fn logout(
     let _: IgnoredAny = http::form(request, &session.csrf).await?;
     app.sessions.end(&session);
     if session.is_logged_in() {
-        log(format_args!(
-            "role {:?} logged out from {address}",
-            session.role.name
-        ));
+        log(format_args!("role {:?} logged out from {address}", session.role.name));
     }
     let mut response = see_other(&app.url("/login"));
     app.set_secret(&mut response, is_https, COOKIE, "", "; Max-Age=0");
@@ -214,10 +195,7 @@ pub(super) async fn logout(
 /// Checks the password of a role that may view the queue.
 async fn enter(app: &App, name: &str, password: &str) -> Result<Role, Problem> {
     if name.is_empty() || [name, password].iter().any(|text| text.contains('\0')) {
-        return Err(Problem::bad_input(
-            "This role does not exist.",
-            "Enter another name.",
-        ));
+        return Err(Problem::bad_input("This role does not exist.", "Enter another name."));
     }
     let mut config = app.database.clone();
     config.user(name);

@@ -25,13 +25,9 @@ impl Attempts {
         let mut attempts = locked(&self.0);
         let now = Instant::now();
         let keys = keys(address, role);
-        let known = keys
-            .iter()
-            .filter_map(|key| Some((key, attempts.get(key)?)));
+        let known = keys.iter().filter_map(|key| Some((key, attempts.get(key)?)));
         let until = known.map(|(key, failures)| failures.last + failures.wait(free(key)));
-        let wait = until
-            .max()
-            .map(|until| until.saturating_duration_since(now));
+        let wait = until.max().map(|until| until.saturating_duration_since(now));
         if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
             return Err(wait);
         }
@@ -41,10 +37,7 @@ impl Attempts {
                 let oldest = oldest.expect("there are some").0.clone();
                 attempts.remove(&oldest);
             }
-            let failures = attempts.entry(key).or_insert(Failures {
-                count: 0,
-                last: now,
-            });
+            let failures = attempts.entry(key).or_insert(Failures { count: 0, last: now });
             failures.fail(now);
         }
         Ok(())

@@ -56,9 +56,9 @@ use self::login_token::Tokens;
 use self::problem::Problem;
 use self::role::Role;
 use self::screens::{
-    audit, bulk, failures, job, job_actions, job_carried, job_edit, jobs_list, maintenance,
-    overview, periodic, periodic_job, queue, queue_limits, queues, unique, unique_try, worker,
-    workers,
+    audit, bulk, failures, job, job_actions, job_carried, job_edit, jobs_list, limit, limits,
+    maintenance, overview, periodic, periodic_job, queue, queue_limits, queues, unique, unique_try,
+    worker, workers,
 };
 use self::session::Sessions;
 use crate::database::Database;
@@ -129,10 +129,7 @@ impl Console {
         }
         let listener = TcpListener::bind(&self.listen).await;
         let listener = listener.map_err(|error| {
-            Failed::new(
-                REFUSED,
-                format!("cannot listen on {}: {error}", self.listen),
-            )
+            Failed::new(REFUSED, format!("cannot listen on {}: {error}", self.listen))
         })?;
         let address = listener.local_addr()?;
         let is_loopback = address.ip().to_canonical().is_loopback();
@@ -180,10 +177,8 @@ impl Console {
                 _ = interrupted.recv() => {}
             }
         };
-        let limits = serve::Limits {
-            per_address: self.max_per_address.into(),
-            write: self.write_timeout,
-        };
+        let limits =
+            serve::Limits { per_address: self.max_per_address.into(), write: self.write_timeout };
         serve::until(stop, listener, &router(app), limits).await;
         Ok(())
     }
@@ -193,10 +188,7 @@ impl Console {
 fn without_credentials(database: &Database) -> Result<Config, Failed> {
     let config = database.place()?;
     if config.get_password().is_some() {
-        return Err(Failed::new(
-            REFUSED,
-            "--login does not accept a password for the database",
-        ));
+        return Err(Failed::new(REFUSED, "--login does not accept a password for the database"));
     }
     match config.get_dbname() {
         Some(_) => Ok(config),
@@ -228,10 +220,7 @@ fn screens() -> Router<Arc<App>> {
         .route("/jobs/suggestions", get(jobs_list::suggestions))
         .route("/jobs/{id}", get(job::page))
         .route("/jobs/{id}/raw", get(job_carried::raw))
-        .route(
-            "/jobs/{id}/edit",
-            get(job_edit::page).post(job_edit::update),
-        )
+        .route("/jobs/{id}/edit", get(job_edit::page).post(job_edit::update))
         .route("/jobs/{id}/retry", post(job_actions::retry))
         .route("/jobs/{id}/cancel", post(job_actions::cancel))
         .route("/jobs/{id}/activate", post(job_actions::activate))
@@ -244,6 +233,14 @@ fn screens() -> Router<Arc<App>> {
         .route("/queue/resume", post(queue::resume))
         .route("/queue/limits", post(queue::set_limits))
         .route("/queue/reset", post(queue_limits::reset))
+        .route("/limits", get(limits::limits))
+        .route("/limit", get(limit::limit))
+        .route("/limit/key", get(limit::key))
+        .route("/limit/pause", post(limit::pause))
+        .route("/limit/resume", post(limit::resume))
+        .route("/limit/drop", post(limit::drop))
+        .route("/limit/set", post(limit::set))
+        .route("/limit/override", post(limit::override_key))
         .route("/workers", get(workers::workers))
         .route("/worker", get(worker::worker))
         .route("/worker/quiet", post(worker::quiet))

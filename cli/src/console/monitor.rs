@@ -31,14 +31,10 @@ pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
     let reached = tokio::spawn(reached(app)).await;
     let (status, said) = match reached {
         Ok(Ok(())) => (StatusCode::OK, json!({ "status": "ok" })),
-        Ok(Err(problem)) if says_why => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            json!({ "status": "error", "error": problem.line() }),
-        ),
-        _ => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            json!({ "status": "error" }),
-        ),
+        Ok(Err(problem)) if says_why => {
+            (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "error", "error": problem.line() }))
+        }
+        _ => (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "error" })),
     };
     let head = [(header::CONTENT_TYPE, "application/json")];
     (status, head, said.to_string()).into_response()
@@ -72,10 +68,7 @@ async fn queue_answers(role: &Role, database: &str) -> Result<(), Problem> {
 
 /// A server that asks for a password, or refuses the connection without one, answers.
 async fn server_answers(app: &App) -> Result<(), Problem> {
-    let permit = app
-        .pool
-        .permit(tokio::time::Instant::now() + WITHIN)
-        .await?;
+    let permit = app.pool.permit(tokio::time::Instant::now() + WITHIN).await?;
     let Err(error) = Connection::open(&app.database, permit).await else {
         return Ok(());
     };
@@ -110,29 +103,17 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Pro
         let metric: Metric = serde_json::from_str(row)?;
         add(&mut text, &metric, said.insert(metric.metric.clone()));
     }
-    let head = [(
-        header::CONTENT_TYPE,
-        "text/plain; version=0.0.4; charset=utf-8",
-    )];
+    let head = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Ok((head, text).into_response())
 }
 
 fn add(text: &mut String, metric: &Metric, is_first: bool) {
-    let Metric {
-        metric: name,
-        r#type,
-        labels,
-        value,
-        help,
-    } = metric;
+    let Metric { metric: name, r#type, labels, value, help } = metric;
     if is_first {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         *text += &format!("# HELP {name} {help}\n# TYPE {name} {type}\n");
     }
-    let labels: Vec<String> = labels
-        .iter()
-        .map(|(key, value)| label(key, value))
-        .collect();
+    let labels: Vec<String> = labels.iter().map(|(key, value)| label(key, value)).collect();
     *text += name;
     if !labels.is_empty() {
         write!(text, "{{{}}}", labels.join(",")).expect("a text can be written to");
@@ -144,10 +125,7 @@ fn add(text: &mut String, metric: &Metric, is_first: bool) {
 
 fn label(key: &str, value: &Value) -> String {
     let value = plain(value);
-    let value = value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n");
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("{key}=\"{value}\"")
 }
 
@@ -167,14 +145,7 @@ mod tests {
         };
         let mut text = String::new();
         add(&mut text, &metric, true);
-        add(
-            &mut text,
-            &Metric {
-                labels: Map::new(),
-                ..metric
-            },
-            false,
-        );
+        add(&mut text, &Metric { labels: Map::new(), ..metric }, false);
         let expected = "# HELP jobs_x Of two\\nlines\n# TYPE jobs_x gauge\n\
             jobs_x{queue=\"a\\\"b\\\\c\\nd\",state=\"running\"} 1.5\njobs_x 1.5\n";
         assert_eq!(text, expected);

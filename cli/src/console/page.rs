@@ -26,6 +26,7 @@ pub(crate) enum Screen {
     Jobs,
     Failures,
     Queues,
+    Limits,
     Workers,
     Periodic,
     Unique,
@@ -34,11 +35,12 @@ pub(crate) enum Screen {
 }
 
 /// Each with its path, its name, and its key after a g.
-const SCREENS: [(Screen, &str, &str, char); 9] = [
+const SCREENS: [(Screen, &str, &str, char); 10] = [
     (Screen::Overview, "/", "Overview", 'o'),
     (Screen::Jobs, "/jobs", "Jobs", 'j'),
     (Screen::Failures, "/failures", "Failures", 'f'),
     (Screen::Queues, "/queues", "Queues", 'q'),
+    (Screen::Limits, "/limits", "Limits", 'l'),
     (Screen::Workers, "/workers", "Workers", 'w'),
     (Screen::Periodic, "/periodic", "Periodic", 'p'),
     (Screen::Unique, "/unique", "Uniqueness", 'u'),
@@ -79,7 +81,13 @@ impl Visit {
 
 /// A whole page, or the content of its `main` for htmx.
 fn page(visit: &Visit, screen: Screen, title: &str, main: &Markup, is_live: bool) -> Response {
-    let main = html! { h1 { (text(title)) } (main) };
+    let main = html! {
+        h1 { (text(title)) }
+        @if let Some(standby) = &visit.standby {
+            p.standby { span.badge { (standby.to_string()) } " Nothing can be changed here." }
+        }
+        (main)
+    };
     if main.0.len() > LARGEST {
         return Problem::too_large().into_response();
     }
@@ -124,12 +132,7 @@ fn framed_page(
             (help())
         }
     };
-    document(
-        &visit.app,
-        visit.theme,
-        &format!("{title} · {}", visit.rights.database),
-        &body,
-    )
+    document(&visit.app, visit.theme, &format!("{title} · {}", visit.rights.database), &body)
 }
 
 fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
@@ -205,12 +208,7 @@ fn help() -> Markup {
 
 /// A page without navigation, before the login.
 pub(crate) fn bare(app: &App, theme: Option<Theme>, title: &str, main: &Markup) -> Html<String> {
-    document(
-        app,
-        theme,
-        title,
-        &html! { body.bare { main #main { (main) } } },
-    )
+    document(app, theme, title, &html! { body.bare { main #main { (main) } } })
 }
 
 fn document(app: &App, theme: Option<Theme>, title: &str, body: &Markup) -> Html<String> {
@@ -273,12 +271,7 @@ pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: 
             let main = html! { h1 { (problem.title) } (main) };
             framed_page(&visit, None, problem.title, &main, false)
         }
-        None => bare(
-            &app,
-            theme,
-            problem.title,
-            &html! { h1 { (problem.title) } (main) },
-        ),
+        None => bare(&app, theme, problem.title, &html! { h1 { (problem.title) } (main) }),
     };
     let (mut head, _) = response.into_parts();
     head.headers.remove(header::CONTENT_TYPE);

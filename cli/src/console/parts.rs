@@ -6,13 +6,12 @@ use serde::Serialize;
 
 use crate::filter::STATES;
 pub(crate) use crate::terminal::{number_text, plural};
+use crate::times::duration_text;
 
 /// Adds pairs to the query of a path. Empty values are left out.
 pub(crate) fn link(path: &str, of: impl Serialize) -> String {
     let all = serde_urlencoded::to_string(of).unwrap_or_default();
-    let pairs = all
-        .split('&')
-        .filter(|pair| !pair.is_empty() && !pair.ends_with('='));
+    let pairs = all.split('&').filter(|pair| !pair.is_empty() && !pair.ends_with('='));
     pairs.fold(path.into(), |link, pair| {
         let mark = if link.contains('?') { '&' } else { '?' };
         format!("{link}{mark}{pair}")
@@ -21,13 +20,8 @@ pub(crate) fn link(path: &str, of: impl Serialize) -> String {
 
 /// A state as word and colour. Also for those of workers: busy, idle, quiet, stop, lost.
 pub(crate) fn state(name: &str) -> Markup {
-    let others = [
-        "busy", "quiet", "stop", "lost", "paused", "idle", "gone", "skipped", "failed",
-    ];
-    let class = STATES
-        .into_iter()
-        .chain(others)
-        .find(|known| *known == name);
+    let others = ["busy", "quiet", "stop", "lost", "paused", "idle", "gone", "skipped", "failed"];
+    let class = STATES.into_iter().chain(others).find(|known| *known == name);
     html! { span class={ "state " (class.unwrap_or("unknown")) } { (name) } }
 }
 
@@ -83,10 +77,7 @@ fn roughly(seconds: f64) -> String {
     for (length, unit) in units {
         // A duration that rounds up to the next unit is shown in that.
         if seconds >= length * 0.995 {
-            return format!(
-                "{} {unit}",
-                number_text((seconds / length).round().max(1.0) as i64)
-            );
+            return format!("{} {unit}", number_text((seconds / length).round().max(1.0) as i64));
         }
     }
     format!("{} s", seconds.floor())
@@ -110,30 +101,9 @@ pub(crate) fn count(value: i64, is_estimated: bool) -> Markup {
     }
 }
 
-/// 850 µs, 120 ms, 1.2 s, 3 min 4 s, 2 h 5 min, 3 d 4 h.
+/// As [`duration_text`].
 pub(crate) fn duration(seconds: f64) -> Markup {
     html! { span.number { (duration_text(seconds)) } }
-}
-
-pub(crate) fn duration_text(seconds: f64) -> String {
-    if seconds < 0.0 {
-        return format!("\u{2212}{}", duration_text(-seconds));
-    }
-    let two = |whole: i64, unit: &str, rest: i64, smaller: &str| match rest {
-        0 => format!("{whole} {unit}"),
-        rest => format!("{whole} {unit} {rest} {smaller}"),
-    };
-    let whole = seconds.round() as i64;
-    match seconds {
-        0.0 => "0 s".into(),
-        s if s < 0.001 => format!("{:.0} µs", s * 1e6),
-        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
-        s if s < 9.95 => format!("{s:.1} s"),
-        s if s < 59.5 => format!("{s:.0} s"),
-        _ if whole < 3600 => two(whole / 60, "min", whole % 60, "s"),
-        _ if whole < 86400 => two(whole / 3600, "h", whole % 3600 / 60, "min"),
-        _ => two(whole / 86400, "d", whole % 86400 / 3600, "h"),
-    }
 }
 
 /// 12 B, 3.4 kB, 1.2 MB.
@@ -294,25 +264,6 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_two_units_at_most() {
-        let cases = [
-            (0.0, "0 s"),
-            (0.000_85, "850 µs"),
-            (0.12, "120 ms"),
-            (0.9999, "1.0 s"),
-            (1.24, "1.2 s"),
-            (59.6, "1 min"),
-            (184.0, "3 min 4 s"),
-            (7500.0, "2 h 5 min"),
-            (273_600.0, "3 d 4 h"),
-            (-1.5, "\u{2212}1.5 s"),
-        ];
-        for (seconds, text) in cases {
-            assert_eq!(duration_text(seconds), text, "{seconds}");
-        }
-    }
-
-    #[test]
     fn relative_times_have_one_unit() {
         let cases = [
             (1.0, "1 s"),
@@ -340,9 +291,6 @@ mod tests {
         let markup = state("<script>").into_string();
         assert!(!markup.contains("<script>"), "{markup}");
         let markup = table("\"><script>", &[("<b>", Align::Text)], html! {}).into_string();
-        assert!(
-            !markup.contains("<script>") && !markup.contains("<b>"),
-            "{markup}"
-        );
+        assert!(!markup.contains("<script>") && !markup.contains("<b>"), "{markup}");
     }
 }

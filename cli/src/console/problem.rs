@@ -60,12 +60,7 @@ impl Problem {
 
     /// An invalid value in a form or an address.
     pub(crate) fn bad_input(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "Request rejected",
-            message,
-        )
-        .hint(hint)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Request rejected", message).hint(hint)
     }
 
     pub(crate) fn forbidden(message: impl Into<String>, hint: impl Into<String>) -> Self {
@@ -117,6 +112,12 @@ impl Problem {
             .hint("Narrow the filter, or use psql.")
     }
 
+    pub(crate) fn standby() -> Self {
+        let message = "Nothing can be changed on a standby.";
+        Self::new(StatusCode::CONFLICT, "Database read-only", message)
+            .hint("Connect the console to the primary.")
+    }
+
     /// A query that always returns a row returned none.
     pub(crate) fn no_row() -> Self {
         Self::other_form("The database returned no row.")
@@ -124,12 +125,8 @@ impl Problem {
 
     pub(crate) fn no_extension(database: &str) -> Self {
         let message = format!("The extension jobs is not installed in the database {database}.");
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "Extension not installed",
-            message,
-        )
-        .hint("Ask a superuser to run CREATE EXTENSION jobs;")
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Extension not installed", message)
+            .hint("Ask a superuser to run CREATE EXTENSION jobs;")
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -13,6 +13,7 @@ use tokio_postgres::types::ToSql;
 
 use super::connection::{Connection, Pool, locked};
 use super::problem::Problem;
+use crate::standby::{STANDBY, Standby};
 
 /// Values of the parameters $1, $2 ..
 pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -170,6 +171,13 @@ impl Role {
         Ok(rights)
     }
 
+    /// How a standby is, and none of a primary.
+    pub(crate) async fn standby(&self) -> Result<Option<Standby>, Problem> {
+        let reading = Reading::within(Duration::from_secs(5));
+        let rows = self.shared_rows(STANDBY, &[], reading, SHARED).await?;
+        Ok(rows.first().map(|row| serde_json::from_str(row)).transpose()?)
+    }
+
     /// The latest known privileges, without a query: for the frame of an error page.
     pub(crate) fn known_rights(&self) -> Option<Arc<Rights>> {
         locked(&self.rights).clone()
@@ -254,20 +262,14 @@ impl Role {
     /// Begins a transaction on an idle connection or on a new one. The server of an idle one may
     /// have ended it; then nothing has happened yet, and another one is taken.
     async fn begin(&self, begin: &str, within: Duration) -> Result<Turn, Problem> {
-        let begin = format!(
-            "{begin}; {SETTINGS}; set local statement_timeout = {}",
-            within.as_millis()
-        );
+        let begin =
+            format!("{begin}; {SETTINGS}; set local statement_timeout = {}", within.as_millis());
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let permit = timeout_at(deadline, self.turns.clone().acquire_owned()).await;
         let permit = permit.map_err(|_| Problem::busy())?;
         let mut turn = Turn {
             connection: None,
-            of: Place {
-                pool: self.pool.clone(),
-                role: self.number,
-                life: self.life(),
-            },
+            of: Place { pool: self.pool.clone(), role: self.number, life: self.life() },
             permit: permit.ok(),
             within,
         };

@@ -68,19 +68,13 @@ mod tests {
         assert_eq!(short, "<bdi>a &lt;b&gt;</bdi>");
         let cut = text(&"ä".repeat(3_000)).into_string();
         assert_eq!(cut.matches('ä').count(), SHORT);
-        assert!(
-            cut.contains("…</bdi>") && cut.contains("(6.0 kB total)"),
-            "{cut}"
-        );
+        assert!(cut.contains("…</bdi>") && cut.contains("(6.0 kB total)"), "{cut}");
     }
 
     #[tokio::test]
     async fn a_page_has_room_for_so_much() {
-        let texts = page(async {
-            (0..1_000)
-                .map(|_| text(&"\"".repeat(2_000)).0)
-                .collect::<String>()
-        });
+        let texts =
+            page(async { (0..1_000).map(|_| text(&"\"".repeat(2_000)).0).collect::<String>() });
         let texts = texts.await;
         assert!(texts.len() < LARGEST, "{}", texts.len());
         assert!(texts.ends_with("&quot;…</bdi><span class=\"quiet\"> (2.0 kB total)</span>"));

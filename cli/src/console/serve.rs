@@ -99,10 +99,7 @@ impl Addresses {
         let count = all.entry(address).or_default();
         (*count < most).then(|| {
             *count += 1;
-            Place {
-                addresses: self.clone(),
-                address,
-            }
+            Place { addresses: self.clone(), address }
         })
     }
 }
@@ -129,11 +126,7 @@ struct Taken {
 impl Taken {
     fn new(stream: TcpStream, limit: Duration) -> Self {
         let waits = None;
-        Self {
-            stream,
-            limit,
-            waits,
-        }
+        Self { stream, limit, waits }
     }
 
     fn within(

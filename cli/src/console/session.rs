@@ -184,9 +184,7 @@ mod tests {
     fn a_session_that_is_used_ends_after_a_day() {
         let sessions = Sessions::default();
         let role = Arc::new(Role::new(&tokio_postgres::Config::new(), &Pool::new(2)));
-        let begun = Instant::now()
-            .checked_sub(LONGEST)
-            .expect("clocks go back so far");
+        let begun = Instant::now().checked_sub(LONGEST).expect("clocks go back so far");
         let session = sessions.begun_at(begun, role.clone(), true);
         assert!(sessions.find(&session.id, true).is_none() && !sessions.has(&session));
         let begun = begun + Duration::from_secs(3600);

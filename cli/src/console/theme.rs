@@ -50,11 +50,7 @@ pub(super) async fn keep(
 ) -> Result<Response, Problem> {
     let session = session_of(&request);
     let chosen: Chosen = http::form(request, &session.csrf).await?;
-    let back = if is_path(&chosen.back) {
-        &*chosen.back
-    } else {
-        "/"
-    };
+    let back = if is_path(&chosen.back) { &*chosen.back } else { "/" };
     let mut response = see_other(&app.url(back));
     let (theme, age) = match &*chosen.theme {
         "light" => ("light", 31_536_000),

@@ -20,6 +20,7 @@ use super::problem::Problem;
 use super::role::{Parameters, Reading, Rights, Role, SHARED};
 use super::session::Session;
 use super::theme::Theme;
+use crate::standby::Standby;
 use crate::visible;
 
 /// How long a query of a page may take.
@@ -37,6 +38,7 @@ pub(crate) struct Visit {
     /// Path and query, without the prefix; none of a page that answers a form.
     pub(crate) path: Option<String>,
     pub(crate) rights: Arc<Rights>,
+    pub(crate) standby: Option<Standby>,
 }
 
 impl Visit {
@@ -45,10 +47,10 @@ impl Visit {
         self.app.url(path)
     }
 
-    /// Whether an action is offered: the role may execute `jobs.FUNCTION`, and the console is not
-    /// read-only.
+    /// Whether an action is offered: the role may execute `jobs.FUNCTION`, and neither the console
+    /// nor the database is read-only.
     pub(crate) fn may(&self, function: &str) -> bool {
-        !self.is_read_only && self.executes(function)
+        !self.is_read_only && self.standby.is_none() && self.executes(function)
     }
 
     /// Whether the role may execute `jobs.FUNCTION`, which only reads.
@@ -151,7 +153,12 @@ impl FromRequestParts<Arc<App>> for Visit {
         if !rights.looks {
             return Err(needs_a_grant(&rights.role));
         }
-        Ok(Self::new(parts, app, session, role, rights))
+        let standby = match rights.is_standby {
+            // It may have been promoted since.
+            true => role.standby().await?,
+            false => None,
+        };
+        Ok(Self { standby, ..Self::new(parts, app, session, role, rights) })
     }
 }
 
@@ -198,6 +205,7 @@ impl Visit {
             theme: Theme::of(&parts.headers),
             path: path.map(|path| path.as_str().into()),
             rights,
+            standby: None,
         }
     }
 
@@ -245,8 +253,7 @@ impl<T: DeserializeOwned + Send, S: Sync + Send> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
-        path.map(|path| Self(path.0))
-            .map_err(|_| Problem::no_page())
+        path.map(|path| Self(path.0)).map_err(|_| Problem::no_page())
     }
 }
 
@@ -255,15 +262,9 @@ pub(crate) fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
-    let text = text
-        .as_deref()
-        .map(str::trim)
-        .filter(|text| !text.is_empty());
-    text.map(|text| {
-        text.parse()
-            .map_err(|error| D::Error::custom(format!("{text:?}: {error}")))
-    })
-    .transpose()
+    let text = text.as_deref().map(str::trim).filter(|text| !text.is_empty());
+    text.map(|text| text.parse().map_err(|error| D::Error::custom(format!("{text:?}: {error}"))))
+        .transpose()
 }
 
 /// The visit and the form of a POST. Without a valid CSRF token it is refused.
@@ -296,6 +297,9 @@ impl<T> Change<T> {
                 "It was started with --read-only, or without --login on an address that others \
                  can reach.",
             ));
+        }
+        if self.visit.standby.is_some() {
+            return Err(Problem::standby());
         }
         let row = self.visit.role.call(sql, of).await?;
         self.visit.app.live.changed();

@@ -51,10 +51,7 @@ fn a_job_is_cancelled_retried_and_deleted() {
     );
     let said = format!("Job {id} is cancelled.");
     assert!(page.text().contains(&said), "{}", page.text());
-    assert!(
-        !person.page(&path).text().contains(&said),
-        "it is said once"
-    );
+    assert!(!person.page(&path).text().contains(&said), "it is said once");
 
     act(&mut person, &path, &format!("{path}/retry"), &[]);
     assert_eq!(state(&id), "available");
@@ -75,14 +72,10 @@ fn a_job_is_changed_where_somebody_has_typed() {
         &format!("/jobs/{id}/edit"),
         &[("priority", "7"), ("tags", "a\nb")],
     );
-    let job = sql(&format!(
-        "select args::text, priority, tags, queue from jobs.jobs where id = {id}"
-    ))
-    .remove(0);
-    assert_eq!(
-        job,
-        json!({ "args": exact, "priority": 7, "tags": ["a", "b"], "queue": "edited" })
-    );
+    let job =
+        sql(&format!("select args::text, priority, tags, queue from jobs.jobs where id = {id}"))
+            .remove(0);
+    assert_eq!(job, json!({ "args": exact, "priority": 7, "tags": ["a", "b"], "queue": "edited" }));
 
     let page = person.page(&format!("/jobs/{id}/edit"));
     let wrong = person.send(
@@ -92,10 +85,7 @@ fn a_job_is_changed_where_somebody_has_typed() {
     );
     assert_eq!(wrong.status, 422);
     assert!(wrong.text().contains("{not json"), "what was typed is kept");
-    assert_eq!(
-        value(&format!("select priority from jobs.jobs where id = {id}")),
-        7
-    );
+    assert_eq!(value(&format!("select priority from jobs.jobs where id = {id}")), 7);
 }
 
 #[test]
@@ -108,10 +98,7 @@ fn who_was_too_late_is_told() {
     run(&format!("select jobs.delete({id})"));
     let answer = person.send(&page, &format!("{path}/cancel"), &[]);
     let said = person.follow(&answer).text();
-    assert!(
-        said.contains(&format!("Job {id} no longer exists")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("Job {id} no longer exists")), "{said}");
 
     let id = insert("too late", "pending => true");
     let path = format!("/jobs/{id}");
@@ -128,12 +115,7 @@ fn a_queue_is_paused_and_goes_on() {
     insert("paused / here", LATER);
     let mut person = console.person("operator");
     let path = "/queue?name=paused+%2F+here";
-    let page = act(
-        &mut person,
-        path,
-        "/queue/pause",
-        &[("reason", "a new server")],
-    );
+    let page = act(&mut person, path, "/queue/pause", &[("reason", "a new server")]);
     let paused =
         "select paused, paused_by, pause_reason from jobs.queues where queue = 'paused / here'";
     assert_eq!(
@@ -176,11 +158,7 @@ fn limits_are_set_and_wrong_ones_are_kept_in_the_form() {
     // Postgres quotes what is no interval, and names no field.
     let wrong = person.send(&page, "/queue/limits", &[("retention_cancelled", "soon")]);
     assert_eq!(wrong.status, 422);
-    assert!(
-        wrong.body.contains("id=\"retention_cancelled-wrong\""),
-        "{}",
-        wrong.body
-    );
+    assert!(wrong.body.contains("id=\"retention_cancelled-wrong\""), "{}", wrong.body);
     let wrong = person.send(&page, "/queue/limits", &[("concurrency", "0")]);
     assert_eq!(wrong.status, 422, "{}", wrong.text());
     assert_eq!(sql(limits)[0], set);
@@ -210,18 +188,64 @@ fn limits_that_somebody_else_has_set_meanwhile_are_not_replaced_unseen() {
 }
 
 #[test]
+fn a_limit_and_its_keys_are_changed_and_dropped() {
+    let console = Console::start(&[]);
+    run("select jobs.define_limit('by tenant', '{\"by_args\": [\"t\"]}', '{by tenant}', concurrency => 1),
+                jobs.insert('k', '{\"t\": \"swordfish\"}', queue => 'by tenant'), jobs.insert('k', '{\"t\": \"swordfish\"}', queue => 'by tenant');
+         select jobs.fetch('by tenant', 2, lease => '1 hour')");
+    let (path, mut person) = ("/limit?name=by+tenant", console.person("application"));
+    let page = person.page(path);
+    assert!(page.text().contains("swordfish"), "{}", page.text());
+    let hidden = console.person("viewer").page(path);
+    assert!(!hidden.text().contains("swordfish") && hidden.text().contains("Not visible"));
+    assert!(hidden.text().contains("At most 1 running"), "{}", hidden.text());
+    assert!(!hidden.has_form("/limit/set") && !hidden.has_form("/limit/pause"));
+
+    let rate = [("rate", "60"), ("rate_period", "1 minute")];
+    act(&mut person, path, "/limit/set", &rate);
+    let limit = "select concurrency, rate, rate_period::text, queues, held, paused_by, pause_reason from jobs.limits where name = 'by tenant'";
+    let set = json!({ "concurrency": 1, "rate": 60, "rate_period": "00:01:00", "queues": ["by tenant"], "held": 1, "paused_by": null, "pause_reason": null });
+    assert_eq!(sql(limit)[0], set);
+    let page = person.page(path);
+    let wrong = person.send(&page, "/limit/set", &[("concurrency", "0")]);
+    assert!(
+        wrong.status == 422 && wrong.body.contains("id=\"concurrency-wrong\""),
+        "{}",
+        wrong.text()
+    );
+    assert_eq!(sql(limit)[0], set);
+
+    let key = "/limit/key?name=by+tenant&key=%7B%22args%22%3A+%7B%22t%22%3A+%22swordfish%22%7D%7D";
+    act(&mut person, key, "/limit/override", &[("concurrency", "5"), ("reason", "larger")]);
+    act(&mut person, key, "/limit/pause", &[("reason", "unpaid")]);
+    let keys = "select concurrency, rate, overridden, paused_at is not null as paused from jobs.limit_keys where name = 'by tenant'";
+    let own = json!({ "concurrency": 5, "rate": null, "overridden": true, "paused": true });
+    assert_eq!(sql(keys)[0], own);
+    act(&mut person, key, "/limit/override", &[("concurrency", "")]);
+    act(&mut person, key, "/limit/resume", &[]);
+    let others = json!({ "concurrency": 1, "rate": 60, "overridden": false, "paused": false });
+    assert_eq!(sql(keys)[0], others);
+    let page = person.page("/limit/key?name=by+tenant");
+    let wrong = person.send(&page, "/limit/override", &[("key", "acme"), ("rate", "1")]);
+    assert_eq!(wrong.status, 422, "{}", wrong.text());
+
+    let mut operator = console.person("operator");
+    let page = act(&mut operator, path, "/limit/pause", &[("reason", "an outage")]);
+    assert!(page.text().contains("an outage") && !page.has_form("/limit/set"), "{}", page.text());
+    act(&mut operator, path, "/limit/resume", &[]);
+    act(&mut person, path, "/limit/drop", &[("reason", "not needed")]);
+    assert!(sql(limit).is_empty());
+    assert_eq!(person.get(path).status, 404);
+}
+
+#[test]
 fn a_worker_is_quiet_until_it_is_resumed() {
     let console = Console::start(&[]);
     run("select jobs.worker_beat('commanded', '{limited}', 3)");
     let mut person = console.person("operator");
     let path = "/worker?name=commanded";
     let command = || value("select command from jobs.workers where worker = 'commanded'");
-    act(
-        &mut person,
-        path,
-        "/worker/quiet",
-        &[("reason", "its disk")],
-    );
+    act(&mut person, path, "/worker/quiet", &[("reason", "its disk")]);
     assert_eq!(command(), "quiet");
     act(&mut person, path, "/worker/stop", &[]);
     assert_eq!(command(), "stop");
@@ -235,29 +259,13 @@ fn a_periodic_job_is_paused_and_run_now() {
     run("select from jobs.schedule('by hand', '@yearly', 'by.hand', queue => 'by hand')");
     let path = "/periodic/job?name=by+hand";
     let mut operator = console.person("operator");
-    act(
-        &mut operator,
-        path,
-        "/periodic/pause",
-        &[("reason", "holidays")],
-    );
+    act(&mut operator, path, "/periodic/pause", &[("reason", "holidays")]);
     let page = operator.page(path);
     assert!(page.text().contains("holidays"), "{}", page.text());
-    assert!(
-        !page.has_form("/periodic/run"),
-        "an operator inserts no jobs"
-    );
+    assert!(!page.has_form("/periodic/run"), "an operator inserts no jobs");
     act(&mut operator, path, "/periodic/resume", &[]);
-    act(
-        &mut console.person("application"),
-        path,
-        "/periodic/run",
-        &[],
-    );
-    assert_eq!(
-        value("select count(*) from jobs.jobs where kind = 'by.hand'"),
-        1
-    );
+    act(&mut console.person("application"), path, "/periodic/run", &[]);
+    assert_eq!(value("select count(*) from jobs.jobs where kind = 'by.hand'"), 1);
 }
 
 #[test]
@@ -268,18 +276,10 @@ fn many_jobs_are_those_of_the_preview() {
          select jobs.insert('another', queue => 'in bulk', {LATER}) from generate_series(1, 3)"
     ));
     let mut person = console.person("admin");
-    for (action, state) in [
-        ("cancel", "cancelled"),
-        ("retry", "available"),
-        ("delete", ""),
-    ] {
+    for (action, state) in [("cancel", "cancelled"), ("retry", "available"), ("delete", "")] {
         let path = format!("/bulk?do={action}&queue=in+bulk&kind=in.bulk");
         let preview = person.page(&path);
-        assert!(
-            preview.text().contains("25"),
-            "{action}: {}",
-            preview.text()
-        );
+        assert!(preview.text().contains("25"), "{action}: {}", preview.text());
         let done = person.send(&preview, "/bulk", &[]);
         let page = person.follow(&done);
         assert!(page.text().contains("25 jobs"), "{action}: {}", page.text());
@@ -292,11 +292,7 @@ fn many_jobs_are_those_of_the_preview() {
         value("select count(*) from jobs.jobs where kind = 'another' and state = 'scheduled'"),
         3
     );
-    for path in [
-        "/bulk?do=delete",
-        "/bulk?do=retry",
-        "/bulk?do=cancel&queue=",
-    ] {
+    for path in ["/bulk?do=delete", "/bulk?do=retry", "/bulk?do=cancel&queue="] {
         let page = person.get(path);
         assert!(
             !page.has_form("/bulk") || page.status == 422,

@@ -17,13 +17,11 @@ fn pages() -> Vec<String> {
             format!("/bulk?do=retry&kind={kind}"),
             format!("/queue?name={kind}"),
             format!("/queues?filter={kind}"),
+            format!("/limits?filter={kind}"),
             format!("/worker?name={kind}"),
             format!("/periodic/job?name={kind}"),
             format!("/audit?target={kind}"),
-            format!(
-                "/unique?search={}",
-                job["unique_key"].as_str().unwrap_or_default()
-            ),
+            format!("/unique?search={}", job["unique_key"].as_str().unwrap_or_default()),
             format!("/unique?search={kind}"),
             format!("/{kind}"),
         ] {
@@ -36,28 +34,15 @@ fn pages() -> Vec<String> {
 /// The tags of a page: what is between < and >. A text that somebody has named something has none,
 /// since its < is escaped.
 fn tags(answer: &Answer) -> impl Iterator<Item = &str> {
-    answer
-        .body
-        .split('<')
-        .skip(1)
-        .filter_map(|part| part.split('>').next())
+    answer.body.split('<').skip(1).filter_map(|part| part.split('>').next())
 }
 
 fn is_harmless(path: &str, answer: &Answer) {
-    assert!(
-        !answer.body.contains("<script>alert"),
-        "{path} runs a script"
-    );
-    assert!(
-        !answer.body.contains("<img"),
-        "{path} has a picture of others"
-    );
+    assert!(!answer.body.contains("<script>alert"), "{path} runs a script");
+    assert!(!answer.body.contains("<img"), "{path} has a picture of others");
     for tag in tags(answer) {
         let name = tag.split([' ', '/']).next().unwrap();
-        assert!(
-            name != "script" || tag.contains(" src=\"/"),
-            "{path}: {tag}"
-        );
+        assert!(name != "script" || tag.contains(" src=\"/"), "{path}: {tag}");
         // Outside of the values of attributes, which are quoted.
         let names: String = tag.split('"').step_by(2).collect();
         let mut names = names.split_whitespace().skip(1);
@@ -67,10 +52,7 @@ fn is_harmless(path: &str, answer: &Answer) {
                 && !name.starts_with("srcdoc")),
             "{path}: {tag}"
         );
-        assert!(
-            !tag.contains("=\"javascript:") && !tag.contains("=\"data:text"),
-            "{path}: {tag}"
-        );
+        assert!(!tag.contains("=\"javascript:") && !tag.contains("=\"data:text"), "{path}: {tag}");
     }
 }
 
@@ -88,11 +70,7 @@ fn no_text_becomes_code() {
     // So the texts were there.
     let job = value("select max(id) from jobs.jobs where kind = '<script>alert(1)</script>'");
     let page = person.page(&format!("/jobs/{job}"));
-    assert!(
-        page.text().matches("<script>alert(1)</script>").count() > 5,
-        "{}",
-        page.text()
-    );
+    assert!(page.text().matches("<script>alert(1)</script>").count() > 5, "{}", page.text());
 }
 
 #[test]
@@ -101,9 +79,7 @@ fn what_is_not_escaped_would_be_found() {
         let answer = Answer::of(200, body);
         std::panic::catch_unwind(|| is_harmless("/planted", &answer)).is_err()
     };
-    assert!(!wrong(
-        "<script src=\"/a.js\"></script><p title=\"&lt;img onload=\">"
-    ));
+    assert!(!wrong("<script src=\"/a.js\"></script><p title=\"&lt;img onload=\">"));
     for planted in [
         "<script>alert(1)</script>",
         "<script src=\"//example.com/a.js\" onload=\"alert(1)\"></script>",
@@ -144,6 +120,9 @@ fn a_filter_is_no_statement() {
             "/jobs?args=",
             "/queue?name=",
             "/queues?filter=",
+            "/limits?filter=",
+            "/limit?name=",
+            "/limit/key?key=1&name=",
             "/worker?name=",
             "/unique?search=",
             "/audit?target=",
@@ -168,10 +147,7 @@ fn a_filter_is_no_statement() {
         }
     }
     let none = person.page(&format!("/jobs?kind={}", encoded("' or '1'='1")));
-    assert!(
-        !none.body.contains("/jobs/1\""),
-        "a filter that is none finds nothing"
-    );
+    assert!(!none.body.contains("/jobs/1\""), "a filter that is none finds nothing");
     assert_eq!(exists(), 1);
 }
 
@@ -189,23 +165,15 @@ fn numbers_that_are_none_are_refused() {
         "0x10",
         "abc",
     ] {
-        for path in [
-            format!("/jobs/{id}"),
-            format!("/jobs/{id}/raw?what=args"),
-            format!("/jobs/{id}/edit"),
-        ] {
+        for path in
+            [format!("/jobs/{id}"), format!("/jobs/{id}/raw?what=args"), format!("/jobs/{id}/edit")]
+        {
             let answer = person.get(&path);
-            assert!(
-                (400..500).contains(&answer.status),
-                "{path}: {}",
-                answer.status
-            );
+            assert!((400..500).contains(&answer.status), "{path}: {}", answer.status);
         }
-        for path in [
-            format!("/jobs?id={id}"),
-            format!("/jobs?from={id}"),
-            format!("/jobs/1?errors={id}"),
-        ] {
+        for path in
+            [format!("/jobs?id={id}"), format!("/jobs?from={id}"), format!("/jobs/1?errors={id}")]
+        {
             let answer = person.get(&path);
             assert!(answer.status < 500, "{path}: {}", answer.text());
         }
@@ -237,11 +205,7 @@ fn a_form_of_another_session_changes_nothing() {
     let state = || value(&format!("select state from jobs.jobs where id = {id}"));
     assert_eq!(state(), "scheduled");
     let page = person.page(&format!("/jobs/{id}"));
-    assert_eq!(
-        person.send(&page, &path, &[]).status,
-        303,
-        "with its own token it does"
-    );
+    assert_eq!(person.send(&page, &path, &[]).status, 303, "with its own token it does");
     assert_eq!(state(), "cancelled");
 }
 
@@ -255,6 +219,7 @@ fn pages_of(queue: &str, names: &str) -> Vec<String> {
         format!("/bulk?do=retry&kind={names}&error={names}"),
         format!("/queue?name={queue}"),
         format!("/queues?filter={queue}"),
+        format!("/limits?filter={queue}"),
         format!("/worker?name={names}"),
         format!("/periodic/job?name={names}"),
         format!("/audit?target={queue}"),
@@ -277,6 +242,7 @@ fn no_text_turns_others_around() {
          select from jobs.insert('{name}', queue => '{name}') j, jobs.cancel(j.id, '{name}');
          select from jobs.insert('{name}', queue => '{name}');
          select jobs.pause_queue('{name}', '{name}');
+         select jobs.define_limit('{name}', queues => '{{{name}}}', kinds => '{{{name}}}', concurrency => 1), jobs.pause_limit('{name}', reason => '{name}');
          select jobs.schedule('{name}', '@yearly', '{name}', queue => '{name}');
          select jobs.pause_periodic('{name}', '{name}')"
     ));
@@ -317,21 +283,10 @@ fn no_page_is_larger_than_two_megabytes() {
     ));
     let console = Console::start(&[]);
     let mut person = console.person("admin");
-    for path in pages_of("large 1", "large")
-        .into_iter()
-        .chain(["/queues?filter=large".into()])
-    {
+    for path in pages_of("large 1", "large").into_iter().chain(["/queues?filter=large".into()]) {
         let answer = person.get(&path);
-        assert!(
-            [200, 404].contains(&answer.status),
-            "{path}: {}",
-            answer.text()
-        );
-        assert!(
-            answer.body.len() <= 2_000_000,
-            "{path}: {}",
-            answer.body.len()
-        );
+        assert!([200, 404].contains(&answer.status), "{path}: {}", answer.text());
+        assert!(answer.body.len() <= 2_000_000, "{path}: {}", answer.body.len());
     }
 }
 
@@ -345,9 +300,7 @@ fn a_form_of_another_site_changes_nothing() {
     let mut log_out = |headers: &[(&str, &str)]| {
         let form = ("Content-Type", "application/x-www-form-urlencoded");
         let headers = [&[form], headers].concat();
-        person
-            .request("POST", "/logout", &headers, &format!("csrf={csrf}"))
-            .status
+        person.request("POST", "/logout", &headers, &format!("csrf={csrf}")).status
     };
     for (name, value) in [
         ("Origin", "null"),
@@ -436,17 +389,10 @@ fn nothing_gets_into_a_header() {
     let other_host = console.request(
         "GET",
         "/",
-        &[
-            ("X-Forwarded-Host", "evil.example"),
-            ("Forwarded", "host=evil.example"),
-        ],
+        &[("X-Forwarded-Host", "evil.example"), ("Forwarded", "host=evil.example")],
         "",
     );
-    assert!(
-        !other_host.header("location").contains("evil"),
-        "{}",
-        other_host.header("location")
-    );
+    assert!(!other_host.header("location").contains("evil"), "{}", other_host.header("location"));
 }
 
 #[test]

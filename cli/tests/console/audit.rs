@@ -70,10 +70,6 @@ fn who_logged_in_is_shown_after_set_role() {
     for role in ["operator", "postgres"] {
         let query = format!("/audit?target={}&role={role}", queue.replace(' ', "+"));
         let page = person.page(&query).body;
-        assert_eq!(
-            page.matches("logged in as <bdi>postgres</bdi>").count(),
-            2,
-            "{page}"
-        );
+        assert_eq!(page.matches("logged in as <bdi>postgres</bdi>").count(), 2, "{page}");
     }
 }

@@ -10,9 +10,7 @@ const LATER: &str = "scheduled_at => now() + interval '1 day'";
 /// Inserts so many jobs of a kind into a queue, both as SQL.
 fn insert(kind: &str, queue: &str, jobs: i64) {
     let insert = format!("jobs.insert({kind}, to_jsonb(n), queue => {queue}, {LATER})");
-    run(&format!(
-        "select count(*) from generate_series(1, {jobs}) n, {insert}"
-    ));
+    run(&format!("select count(*) from generate_series(1, {jobs}) n, {insert}"));
 }
 
 /// How many jobs of a queue are in a state.
@@ -33,13 +31,7 @@ fn names_are_taken_with_their_spaces() {
     assert!(preview.text().contains("2 jobs"), "{}", preview.text());
     let done = person.send(&preview, "/bulk", &[]);
     assert!(person.follow(&done).text().contains("2 jobs"));
-    assert_eq!(
-        (
-            count("' spaced'", "cancelled"),
-            count("'spaced'", "scheduled")
-        ),
-        (2, 3)
-    );
+    assert_eq!((count("' spaced'", "cancelled"), count("'spaced'", "scheduled")), (2, 3));
     let preview = person.page("/bulk?do=delete&kind=+&queue=kind+is+a+space");
     assert!(preview.text().contains("4 jobs"), "{}", preview.text());
     let done = person.send(&preview, "/bulk", &[]);
@@ -93,10 +85,7 @@ fn no_more_jobs_are_changed_than_were_shown() {
     insert("'k'", "'shown before'", 3);
     let done = person.send(&preview, "/bulk", &[]);
     person.follow(&done);
-    let now = (
-        count("'shown before'", "cancelled"),
-        count("'shown before'", "scheduled"),
-    );
+    let now = (count("'shown before'", "cancelled"), count("'shown before'", "scheduled"));
     assert_eq!(now, (2, 3));
     let done = person.send(&preview, "/bulk", &[("of", "do=delete")]);
     assert_eq!(done.status, 422, "a form without a filter is refused");
@@ -134,15 +123,9 @@ fn who_is_shown_some_of_the_jobs_is_told_so() {
     });
     let text = preview.text();
     assert!(text.contains("At least 2 jobs"), "{text}");
-    assert!(
-        text.contains("Searched down to job") && text.contains("Search all"),
-        "{text}"
-    );
+    assert!(text.contains("Searched down to job") && text.contains("Search all"), "{text}");
     let whole = person.page(&format!("{path}&whole=yes")).text();
-    assert!(
-        whole.contains("Cancel these 7 jobs") && !whole.contains("At least"),
-        "{whole}"
-    );
+    assert!(whole.contains("Cancel these 7 jobs") && !whole.contains("At least"), "{whole}");
     // No more than were shown, unless somebody says so; the oldest come first.
     let cancelled = "select jsonb_agg(args order by id) from jobs.jobs \
         where kind = 'seen.in.part' and state = 'cancelled'";
@@ -158,18 +141,9 @@ fn who_is_shown_some_of_the_jobs_is_told_so() {
 fn times_that_cannot_be_are_refused() {
     let console = Console::start(&[]);
     let mut person = console.person("admin");
-    for time in [
-        "%2B262142-12-31T23:59",
-        "0000-01-01T00:00",
-        "-4713-01-01T00:00",
-        "soon",
-    ] {
+    for time in ["%2B262142-12-31T23:59", "0000-01-01T00:00", "-4713-01-01T00:00", "soon"] {
         for name in ["after", "before", "failed_after"] {
-            assert_eq!(
-                person.get(&format!("/jobs?{name}={time}")).status,
-                422,
-                "{name} {time}"
-            );
+            assert_eq!(person.get(&format!("/jobs?{name}={time}")).status, 422, "{name} {time}");
         }
     }
 }

@@ -51,11 +51,7 @@ fn who_logs_out_leaves_no_connection_behind() {
         assert_eq!(visitor.send(&page, "/logout", &[]).status, 303);
     };
     log_out(&mut leaver);
-    assert_eq!(
-        sessions("leaves", "listen%"),
-        1,
-        "somebody still has the role"
-    );
+    assert_eq!(sessions("leaves", "listen%"), 1, "somebody still has the role");
     log_out(&mut other);
     wait_for("the role is left", || sessions("leaves", "%") == 0);
     wait_for("another one listens", || sessions("stays", "listen%") == 1);
@@ -68,9 +64,7 @@ fn all_roles_share_the_connections() {
     let console = Console::start_at(&line.url, &["--login", "--max-connections", "4"]);
     for n in 1..=15 {
         let role = format!("shares{n}");
-        run(&format!(
-            "create role {role} login password '{role}' in role viewer"
-        ));
+        run(&format!("create role {role} login password '{role}' in role viewer"));
         console.person(&role).page("/queues");
     }
     // With one of its own for each role there would be more than 15.
@@ -93,15 +87,11 @@ fn who_goes_away_leaves_no_connection_behind() {
         let held = scope.spawn(|| run(lock));
         while !held.is_finished() {
             let mut stream = console.stream();
-            stream
-                .write_all(b"GET /queues HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-                .unwrap();
+            stream.write_all(b"GET /queues HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         held.join().unwrap();
     });
-    wait_for("a connection is free", || {
-        console.get("/queues").status == 200
-    });
+    wait_for("a connection is free", || console.get("/queues").status == 200);
     assert!(value(backends).as_i64().unwrap() <= 5);
 }

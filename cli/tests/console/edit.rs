@@ -21,12 +21,7 @@ fn what_somebody_else_has_changed_is_not_undone_without_a_word() {
     let page = person.page(&path);
     run(&format!("select jobs.update({id}, priority => 5)"));
     let other = person.send(&page, &path, &[("max_attempts", "9")]);
-    assert_eq!(
-        other.status,
-        303,
-        "another field is nobody's business: {}",
-        other.text()
-    );
+    assert_eq!(other.status, 303, "another field is nobody's business: {}", other.text());
     let told = person.send(&page, &path, &[("priority", "7")]);
     assert_eq!((told.status, priority()), (422, json!(5)));
     assert!(told.text().contains("is now 5"), "{}", told.text());
@@ -43,10 +38,7 @@ fn deep_args_are_edited_as_they_are() {
     let path = format!("/jobs/{id}/edit");
     let mut person = console.person("admin");
     let page = person.page(&path);
-    let args = page
-        .form(&path)
-        .into_iter()
-        .find(|(name, _)| name == "args");
+    let args = page.form(&path).into_iter().find(|(name, _)| name == "args");
     assert_eq!(args.map(|(_, value)| value), Some(deep));
     assert!(page.body.len() < 100_000, "{}", page.body.len());
     let id = insert("to_jsonb(repeat('x', 70000))");
@@ -63,10 +55,7 @@ fn a_tag_may_have_a_comma() {
     let page = person.page(&path);
     let done = person.send(&page, &path, &[("tags", "a, b\r\nd\r\n")]);
     assert_eq!(done.status, 303, "{}", done.text());
-    assert_eq!(
-        value(&format!("select tags from jobs.jobs where id = {id}")),
-        json!(["a, b", "d"])
-    );
+    assert_eq!(value(&format!("select tags from jobs.jobs where id = {id}")), json!(["a, b", "d"]));
 }
 
 #[test]
@@ -76,18 +65,11 @@ fn what_is_wrong_stands_beside_its_field() {
     let path = format!("/jobs/{id}/edit");
     let mut person = console.person("admin");
     let page = person.page(&path);
-    for (name, text) in [
-        ("args", "{not json"),
-        ("max_attempts", "many"),
-        ("queue", ""),
-        ("timeout", "soon"),
-    ] {
+    for (name, text) in
+        [("args", "{not json"), ("max_attempts", "many"), ("queue", ""), ("timeout", "soon")]
+    {
         let wrong = person.send(&page, &path, &[(name, text)]);
         assert_eq!(wrong.status, 422, "{name}");
-        assert!(
-            wrong.body.contains(&format!("id=\"{name}-wrong\"")),
-            "{name}: {}",
-            wrong.body
-        );
+        assert!(wrong.body.contains(&format!("id=\"{name}-wrong\"")), "{name}: {}", wrong.body);
     }
 }

@@ -12,23 +12,14 @@ use crate::support::{Console, SCREENS, Visitor, encoded, run, url, url_as, value
 const REFUSED: &str = "Your session has ended: the database no longer accepts its role.";
 
 fn session(visitor: &Visitor) -> String {
-    visitor
-        .cookies
-        .iter()
-        .map(|(name, value)| format!("{name}={value};"))
-        .collect()
+    visitor.cookies.iter().map(|(name, value)| format!("{name}={value};")).collect()
 }
 
 #[test]
 fn nothing_is_shown_to_who_is_not_logged_in() {
     let console = Console::start(&[]);
-    let others = [
-        "/jobs/1",
-        "/jobs/1/raw?what=args",
-        "/bulk?do=retry&kind=x",
-        "/queue?name=mail",
-        "/live",
-    ];
+    let others =
+        ["/jobs/1", "/jobs/1/raw?what=args", "/bulk?do=retry&kind=x", "/queue?name=mail", "/live"];
     for path in SCREENS.into_iter().chain(others) {
         let answer = console.get(path);
         assert_eq!(answer.status, 303, "{path}");
@@ -51,18 +42,9 @@ fn a_login_leads_to_where_one_wanted_to_go() {
     let mut visitor = console.visitor();
     let answer = visitor.get("/queues?filter=mail");
     let login = visitor.follow(&answer);
-    let entered = visitor.send(
-        &login,
-        "/login",
-        &[("role", "viewer"), ("password", "viewer")],
-    );
+    let entered = visitor.send(&login, "/login", &[("role", "viewer"), ("password", "viewer")]);
     assert_eq!(entered.header("location"), "/queues?filter=mail");
-    for away in [
-        "https://example.com/",
-        "//example.com",
-        "/\\example.com",
-        "javascript:alert(1)",
-    ] {
+    for away in ["https://example.com/", "//example.com", "/\\example.com", "javascript:alert(1)"] {
         let mut visitor = console.visitor();
         let login = visitor.page(&format!("/login?next={}", crate::support::encoded(away)));
         let entered = visitor.send(
@@ -76,11 +58,7 @@ fn a_login_leads_to_where_one_wanted_to_go() {
             "{}",
             entered.header("location")
         );
-        assert!(
-            entered.header("location").starts_with('/'),
-            "{}",
-            entered.header("location")
-        );
+        assert!(entered.header("location").starts_with('/'), "{}", entered.header("location"));
     }
 }
 
@@ -110,11 +88,7 @@ fn a_session_begins_at_login_and_ends_at_logout() {
     let left = visitor.send(&page, "/logout", &[]);
     assert_eq!(left.status, 303);
     assert_ne!(visitor.get("/").status, 200);
-    assert_ne!(
-        thief.get("/").status,
-        200,
-        "the session is over for everybody"
-    );
+    assert_ne!(thief.get("/").status, 200, "the session is over for everybody");
 }
 
 #[test]
@@ -122,22 +96,14 @@ fn its_cookie_is_for_the_console_alone() {
     let console = Console::start(&[]);
     let mut visitor = console.visitor();
     let page = visitor.page("/login");
-    let entered = visitor.send(
-        &page,
-        "/login",
-        &[("role", "viewer"), ("password", "viewer")],
-    );
+    let entered = visitor.send(&page, "/login", &[("role", "viewer"), ("password", "viewer")]);
     let cookie = entered.header("set-cookie");
     for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(cookie.contains(attribute), "{cookie}");
     }
     assert!(!cookie.contains("Secure"), "{cookie}");
     let https = console.request("GET", "/login", &[("X-Forwarded-Proto", "https")], "");
-    assert!(
-        https.header("set-cookie").contains("Secure"),
-        "{}",
-        https.header("set-cookie")
-    );
+    assert!(https.header("set-cookie").contains("Secure"), "{}", https.header("set-cookie"));
 }
 
 #[test]
@@ -159,11 +125,7 @@ fn a_wrong_password_says_little_and_makes_one_wait() {
         late.status
     });
     assert!(must_wait, "also the right password: {}", late.text());
-    assert!(
-        late.header("retry-after")
-            .parse::<u64>()
-            .is_ok_and(|seconds| seconds >= 1)
-    );
+    assert!(late.header("retry-after").parse::<u64>().is_ok_and(|seconds| seconds >= 1));
 }
 
 #[test]
@@ -173,11 +135,7 @@ fn a_role_without_a_right_learns_which_grant_it_needs() {
         let mut visitor = console.visitor();
         let refused = visitor.log_in(role, role);
         assert_eq!(refused.status, 403, "{role}");
-        assert!(
-            refused.text().contains("grant_viewer"),
-            "{}",
-            refused.text()
-        );
+        assert!(refused.text().contains("grant_viewer"), "{}", refused.text());
         assert_ne!(visitor.get("/jobs").status, 200);
     }
 }
@@ -194,11 +152,7 @@ fn a_login_is_a_form_of_the_console_and_small() {
     let answer = visitor.send(&login, "/login", &[("role", &long), ("password", "x")]);
     assert_eq!(answer.status, 422, "{}", answer.text());
     let longer = "a".repeat(20_000);
-    let answer = visitor.send(
-        &login,
-        "/login",
-        &[("role", "viewer"), ("password", &longer)],
-    );
+    let answer = visitor.send(&login, "/login", &[("role", "viewer"), ("password", &longer)]);
     assert_eq!(answer.status, 413, "{}", answer.text());
     assert_ne!(visitor.get("/").status, 200);
 }
@@ -247,16 +201,8 @@ fn a_theme_leads_back_to_the_console_alone() {
     ] {
         let answer = person.send(&page, "/theme", &[("theme", "dark"), ("back", back)]);
         let to = answer.header("location");
-        assert!(
-            to.starts_with('/') && !to.contains("evil"),
-            "{back:?} leads to {to:?}"
-        );
-        assert!(
-            answer
-                .headers
-                .iter()
-                .all(|(_, value)| !value.starts_with("planted"))
-        );
+        assert!(to.starts_with('/') && !to.contains("evil"), "{back:?} leads to {to:?}");
+        assert!(answer.headers.iter().all(|(_, value)| !value.starts_with("planted")));
     }
     assert!(person.page("/queues").body.contains("data-theme=\"dark\""));
 }
@@ -274,24 +220,16 @@ fn a_session_ends_when_the_database_refuses_its_role() {
         let (mut person, mut live) = (console.person("dismissed"), console.person("dismissed"));
         let page = person.page("/queues");
         // A connection that is there goes on for as long as a minute.
-        run(
-            "select pg_terminate_backend(pid, 60000) from pg_stat_activity
-              where usename = 'dismissed'",
-        );
+        run("select pg_terminate_backend(pid, 60000) from pg_stat_activity
+              where usename = 'dismissed'");
         run(change);
         let answer = person.get("/jobs?kind=k");
         let login = person.follow(&answer);
         assert!(login.text().contains(REFUSED), "{change}: {}", login.text());
         let next = login.form("/login");
-        assert!(
-            next.contains(&("next".into(), "/jobs?kind=k".into())),
-            "{next:?}"
-        );
+        assert!(next.contains(&("next".into(), "/jobs?kind=k".into())), "{next:?}");
         // It is over, also for what is sent and for a page that refreshes itself.
-        for answer in [
-            person.send(&page, "/theme", &[("theme", "dark")]),
-            person.get("/"),
-        ] {
+        for answer in [person.send(&page, "/theme", &[("theme", "dark")]), person.get("/")] {
             let to = answer.header("location");
             assert!(to.starts_with("/login"), "{change}: {to}");
             assert!(person.follow(&answer).text().contains(REFUSED), "{change}");
@@ -309,14 +247,9 @@ fn log_in_from(console: &Console, address: &str, role: &str, password: &str) -> 
     let page = visitor.page("/login");
     let mut fields = page.form("/login");
     fields.retain(|(name, _)| name == "csrf");
-    let body = format!(
-        "csrf={}&role={role}&password={password}",
-        encoded(&fields[0].1)
-    );
-    let headers = [
-        ("Content-Type", "application/x-www-form-urlencoded"),
-        ("X-Forwarded-For", address),
-    ];
+    let body = format!("csrf={}&role={role}&password={password}", encoded(&fields[0].1));
+    let headers =
+        [("Content-Type", "application/x-www-form-urlencoded"), ("X-Forwarded-For", address)];
     visitor.request("POST", "/login", &headers, &body).status
 }
 
@@ -347,11 +280,7 @@ fn wrong_passwords_of_others_keep_nobody_out() {
     for role in ["r1", "r2", "r3", "r4", "r5", "r6", "r7"] {
         assert_eq!(log_in("192.0.2.1", role, "wrong"), 403, "{role}");
     }
-    assert!(must_wait("viewer", |_, password| log_in(
-        "192.0.2.1",
-        "viewer",
-        password
-    )));
+    assert!(must_wait("viewer", |_, password| log_in("192.0.2.1", "viewer", password)));
     assert_eq!(log_in("192.0.2.1", "operator", "operator"), 303);
     assert_eq!(log_in("192.0.2.2", "viewer", "viewer"), 303);
 }
@@ -404,9 +333,7 @@ fn a_form_of_the_login_is_of_one_browser() {
     let mut other = console.visitor();
     other.page("/login");
     assert_eq!(other.send(&page, "/login", &fields).status, 403);
-    let mut none = fields
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec();
+    let mut none = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     none.push(("csrf".into(), String::new()));
     assert_eq!(console.visitor().post("/login", &none).status, 403);
 }
@@ -428,10 +355,7 @@ fn by_https_no_other_site_can_set_the_cookie() {
         assert_eq!(entered.status, 303, "{}", entered.text());
         for answer in [page, entered] {
             let cookie = answer.header("set-cookie");
-            assert!(
-                cookie.starts_with(begin) && cookie.contains("; Secure"),
-                "{cookie}"
-            );
+            assert!(cookie.starts_with(begin) && cookie.contains("; Secure"), "{cookie}");
         }
         let start = path.replace("login", "");
         assert_eq!(visitor.request("GET", &start, &[https], "").status, 200);
@@ -446,13 +370,8 @@ fn by_https_no_other_site_can_set_the_cookie() {
 #[test]
 fn without_a_login_only_what_was_named_is_served() {
     let here = Console::start_as("admin", &[]);
-    let everywhere = [
-        "--listen",
-        "0.0.0.0:0",
-        "--allow-unauthenticated",
-        "--allow-host",
-        "Console.example",
-    ];
+    let everywhere =
+        ["--listen", "0.0.0.0:0", "--allow-unauthenticated", "--allow-host", "Console.example"];
     let everywhere = Console::start_as("admin", &everywhere);
     for (console, host, status) in [
         (&here, "localhost", 200),
@@ -486,16 +405,9 @@ fn without_a_login_nothing_is_changed_through_a_proxy() {
     ] {
         let page = person.request("GET", "/maintenance", &[(name, "192.0.2.1")], "");
         assert!(!page.has_form(path), "{name}");
-        let headers = [
-            (name, "192.0.2.1"),
-            ("Content-Type", "application/x-www-form-urlencoded"),
-        ];
+        let headers = [(name, "192.0.2.1"), ("Content-Type", "application/x-www-form-urlencoded")];
         let body = format!("csrf={csrf}&reason=");
-        assert_eq!(
-            person.request("POST", path, &headers, &body).status,
-            403,
-            "{name}"
-        );
+        assert_eq!(person.request("POST", path, &headers, &body).status, 403, "{name}");
     }
 }
 
@@ -527,12 +439,7 @@ fn the_log_has_a_line_for_each_thing_that_happens() {
 fn others_than_this_machine_are_served_where_somebody_says_so() {
     for (url, address, option, warns) in [
         (url(), "0.0.0.0:0", "--login", true),
-        (
-            url_as("viewer"),
-            "0.0.0.0:0",
-            "--allow-unauthenticated",
-            false,
-        ),
+        (url_as("viewer"), "0.0.0.0:0", "--allow-unauthenticated", false),
         (url(), "127.0.0.1:0", "--login", false),
     ] {
         let (console, log) = Console::logged(&url, &["--listen", address, option]);
@@ -554,10 +461,7 @@ fn others_than_this_machine_are_served_where_somebody_says_so() {
         // A machine may have no IPv6.
         let is_refused =
             said.contains("--allow-unauthenticated") && output.status.code() == Some(2);
-        assert!(
-            is_refused || said.contains("cannot listen"),
-            "{address}: {said}"
-        );
+        assert!(is_refused || said.contains("cannot listen"), "{address}: {said}");
     }
 }
 
@@ -600,8 +504,7 @@ fn sent_to(stream: BufReader<TcpStream>) -> String {
         }
     }
     let to = last.strip_prefix("data: ");
-    to.unwrap_or_else(|| panic!("it ends with {last:?}"))
-        .to_owned()
+    to.unwrap_or_else(|| panic!("it ends with {last:?}")).to_owned()
 }
 
 /// Also that of a page with a form, which asks the database for nothing.
@@ -641,10 +544,8 @@ fn nobody_listens_for_long_as_a_role_that_is_refused() {
     wait_for("it listens", || listens("left_alone"));
     let begun = line.begun();
     run("alter role left_alone nologin");
-    run(
-        "select pg_terminate_backend(pid, 60000) from pg_stat_activity
-          where usename = 'left_alone'",
-    );
+    run("select pg_terminate_backend(pid, 60000) from pg_stat_activity
+          where usename = 'left_alone'");
     wait_for("it is refused", || line.begun() > begun);
     let begun = line.begun();
     thread::sleep(Duration::from_secs(15));

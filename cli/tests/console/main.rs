@@ -1,5 +1,5 @@
 //! What `pgjobs console` promises to whoever speaks HTTP with it, against the database of
-//! examples/company at JOBS_COMPANY_URL, which names no role.
+//! clients/examples/company at JOBS_COMPANY_URL, which names no role.
 
 mod actions;
 mod attacks;

@@ -21,11 +21,8 @@ fn waiting_job() -> String {
 fn an_action_is_offered_to_who_may() {
     let id = waiting_job();
     for (name, offered, refused) in ACTIONS {
-        let (role, options): (_, &[&str]) = if name == "read-only" {
-            ("admin", &["--read-only"])
-        } else {
-            (name, &[])
-        };
+        let (role, options): (_, &[&str]) =
+            if name == "read-only" { ("admin", &["--read-only"]) } else { (name, &[]) };
         let console = Console::start(options);
         let mut person = console.person(role);
         let page = person.page(&format!("/jobs/{id}"));
@@ -54,10 +51,7 @@ fn what_is_not_offered_is_refused() {
             let answer = person.post(&format!("/jobs/{id}/{action}"), &token);
             assert_eq!(answer.status, 403, "{role} {action}: {}", answer.text());
         }
-        assert_eq!(
-            value(&format!("select state from jobs.jobs where id = {id}")),
-            "scheduled"
-        );
+        assert_eq!(value(&format!("select state from jobs.jobs where id = {id}")), "scheduled");
     }
 }
 
@@ -65,22 +59,14 @@ fn what_is_not_offered_is_refused() {
 fn a_viewer_sees_no_args() {
     let id = waiting_job();
     let console = Console::start(&[]);
-    for (role, sees) in [
-        ("viewer", false),
-        ("operator", true),
-        ("application", true),
-        ("admin", true),
-    ] {
+    for (role, sees) in
+        [("viewer", false), ("operator", true), ("application", true), ("admin", true)]
+    {
         let mut person = console.person(role);
         let page = person.page(&format!("/jobs/{id}"));
         let raw = person.get(&format!("/jobs/{id}/raw?what=args"));
         for (name, answer) in [("page", &page), ("raw", &raw)] {
-            assert_eq!(
-                answer.body.contains("swordfish"),
-                sees,
-                "{role} {name}: {}",
-                answer.text()
-            );
+            assert_eq!(answer.body.contains("swordfish"), sees, "{role} {name}: {}", answer.text());
         }
         assert_eq!(page.body.contains("trout"), sees, "{role}");
     }
@@ -89,27 +75,16 @@ fn a_viewer_sees_no_args() {
 #[test]
 fn without_login_others_can_only_look() {
     let listen = ["--listen", "0.0.0.0:0"];
-    let open = Console::start_as(
-        "admin",
-        &[&listen[..], &["--allow-unauthenticated"]].concat(),
-    );
+    let open = Console::start_as("admin", &[&listen[..], &["--allow-unauthenticated"]].concat());
     let id = waiting_job();
     let has_cancel = |console: &Console| {
-        console
-            .get(&format!("/jobs/{id}"))
-            .has_form(&format!("/jobs/{id}/cancel"))
+        console.get(&format!("/jobs/{id}")).has_form(&format!("/jobs/{id}/cancel"))
     };
     assert!(!has_cancel(&open));
-    assert!(
-        has_cancel(&Console::start_as("admin", &[])),
-        "on loopback it is one's own"
-    );
+    assert!(has_cancel(&Console::start_as("admin", &[])), "on loopback it is one's own");
     let console = Console::start(&listen);
     let page = console.person("admin").page(&format!("/jobs/{id}"));
-    assert!(
-        page.has_form(&format!("/jobs/{id}/cancel")),
-        "who logs in may"
-    );
+    assert!(page.has_form(&format!("/jobs/{id}/cancel")), "who logs in may");
 }
 
 #[test]

@@ -7,12 +7,7 @@ fn every_screen_is_there_for_every_role() {
     let console = Console::start(&[]);
     let job = value("select max(id) from jobs.jobs where kind = 'payment.capture'");
     let job = format!("/jobs/{job}");
-    let things = [
-        &*job,
-        "/queue?name=mail",
-        "/worker?name=mailer-2",
-        "/periodic/job?name=stock",
-    ];
+    let things = [&*job, "/queue?name=mail", "/worker?name=mailer-2", "/periodic/job?name=stock"];
     for role in ["viewer", "operator", "application", "admin"] {
         let mut person = console.person(role);
         for path in SCREENS.into_iter().chain(things) {
@@ -31,26 +26,18 @@ fn the_worst_findings_come_first_and_few_are_shown_at_once() {
          select count(jobs.fail(id, token, 'to be found', '1 day')) from jobs.fetch('to fail', 20)");
     let console = Console::start_as("viewer", &[]);
     let body = console.visitor().page("/").body;
-    let (shown, more) = body
-        .split_once("<details class=\"more-findings\"")
-        .expect(&body);
+    let (shown, more) = body.split_once("<details class=\"more-findings\"").expect(&body);
     let severities = |html: &str| -> Vec<usize> {
         let findings = html.split("<div class=\"finding ").skip(1);
         let rank = |finding: &str| {
             let severity = finding.split('"').next().unwrap();
-            ["critical", "warning", "info"]
-                .iter()
-                .position(|one| *one == severity)
+            ["critical", "warning", "info"].iter().position(|one| *one == severity)
         };
         findings.map(|finding| rank(finding).unwrap()).collect()
     };
     let (shown, more) = (severities(shown), (severities(more), more));
     assert_eq!(shown.len(), 3);
-    assert!(
-        more.1
-            .contains(&format!("<summary>{} more finding", more.0.len())),
-        "{body}"
-    );
+    assert!(more.1.contains(&format!("<summary>{} more finding", more.0.len())), "{body}");
     let all = [shown, more.0].concat();
     assert!(all.is_sorted(), "{all:?}");
 }
@@ -61,9 +48,7 @@ fn each_task_of_maintenance_says_what_it_does() {
     let body = console.visitor().page("/maintenance").body;
     let tasks = value("select string_agg(task, ' ') from jobs.maintenance");
     for task in tasks.as_str().unwrap().split(' ') {
-        let (_, row) = body
-            .split_once(&format!("scope=\"row\">{task}<"))
-            .expect(task);
+        let (_, row) = body.split_once(&format!("scope=\"row\">{task}<")).expect(task);
         let (_, words) = row.split_once('>').unwrap();
         assert!(!words.starts_with('<'), "{task}: {}", &row[..100]);
     }
@@ -81,18 +66,10 @@ fn what_is_not_there_is_said_so() {
     ] {
         let answer = person.get(path);
         assert_eq!(answer.status, 404, "{path}");
-        assert!(
-            answer.header("content-type").starts_with("text/html"),
-            "{path}"
-        );
+        assert!(answer.header("content-type").starts_with("text/html"), "{path}");
         assert!(answer.has_form("/logout"), "{path} has the frame");
     }
-    assert!(
-        person
-            .page("/jobs?kind=there.is.none")
-            .text()
-            .contains("No job")
-    );
+    assert!(person.page("/jobs?kind=there.is.none").text().contains("No job"));
 }
 
 #[test]
@@ -120,10 +97,7 @@ fn large_jobs_are_small_pages() {
     let mut person = console.person("application");
     let page = person.page(&format!("/jobs/{job}"));
     assert!(page.body.len() < 200_000, "{} bytes", page.body.len());
-    assert!(
-        page.text().contains("MB") || page.text().contains("kB"),
-        "it says how large"
-    );
+    assert!(page.text().contains("MB") || page.text().contains("kB"), "it says how large");
     let raw = person.page(&format!("/jobs/{job}/raw?what=args"));
     assert!(
         raw.body.len() > 800_000 && raw.body.contains("name 14999"),
@@ -175,21 +149,11 @@ fn a_list_goes_on_where_it_ended_though_jobs_come() {
         let of_page = rows(&page.body);
         assert!(!of_page.is_empty());
         seen.extend(of_page);
-        let Some(next) = page
-            .body
-            .split("<a ")
-            .find(|link| link.contains("rel=\"next\""))
-        else {
+        let Some(next) = page.body.split("<a ").find(|link| link.contains("rel=\"next\"")) else {
             break;
         };
-        let next = next
-            .split_once("href=\"")
-            .unwrap()
-            .1
-            .split('"')
-            .next()
-            .unwrap()
-            .replace("&amp;", "&");
+        let next =
+            next.split_once("href=\"").unwrap().1.split('"').next().unwrap().replace("&amp;", "&");
         run(
             "select from jobs.insert('paged', queue => 'paged', scheduled_at => now() + interval '1 day')",
         );
@@ -201,9 +165,7 @@ fn a_list_goes_on_where_it_ended_though_jobs_come() {
 /// The ids of a list's rows, in order.
 fn rows(body: &str) -> Vec<i64> {
     let links = body.split("href=\"/jobs/").skip(1);
-    let mut ids: Vec<i64> = links
-        .filter_map(|link| link.split('"').next()?.parse().ok())
-        .collect();
+    let mut ids: Vec<i64> = links.filter_map(|link| link.split('"').next()?.parse().ok()).collect();
     ids.dedup();
     ids
 }
@@ -225,20 +187,11 @@ fn a_filter_finds_what_it_says() {
     ] {
         let page = person.page(&format!("/jobs?{filter}"));
         let body = page.body.split("<table").nth(1).unwrap_or_default();
-        assert_eq!(
-            (body.contains("filtered.a"), body.contains("filtered.b")),
-            (a, b),
-            "{filter}"
-        );
+        assert_eq!((body.contains("filtered.a"), body.contains("filtered.b")), (a, b), "{filter}");
     }
-    let failed = person.page(&format!(
-        "/jobs?kind=payment.capture&error={}",
-        encoded("insufficient_funds")
-    ));
+    let failed =
+        person.page(&format!("/jobs?kind=payment.capture&error={}", encoded("insufficient_funds")));
     assert!(failed.text().contains("insufficient_funds"));
     let id = value("select max(id) from jobs.jobs where kind = 'filtered.a'");
-    assert_eq!(
-        person.get(&format!("/jobs?id={id}")).header("location"),
-        format!("/jobs/{id}")
-    );
+    assert_eq!(person.get(&format!("/jobs?id={id}")).header("location"), format!("/jobs/{id}"));
 }

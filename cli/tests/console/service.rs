@@ -17,11 +17,7 @@ use crate::support::{Console, SOON, as_role, run, run_at, url, url_as, value, wa
 fn it_says_where_it_listens_and_ends_in_order() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut console = Console::start(&[]);
-        assert!(
-            console.address.starts_with("127.0.0.1:"),
-            "{}",
-            console.address
-        );
+        assert!(console.address.starts_with("127.0.0.1:"), "{}", console.address);
         assert!(!console.address.ends_with(":0"), "{}", console.address);
         assert_eq!(console.end(signal), Some(0));
     }
@@ -31,9 +27,7 @@ fn it_says_where_it_listens_and_ends_in_order() {
 fn it_ends_though_somebody_watches() {
     let mut console = Console::start_as("viewer", &[]);
     let mut watching = console.stream();
-    watching
-        .write_all(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .unwrap();
+    watching.write_all(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     watching.read_exact(&mut [0; 12]).unwrap();
     assert_eq!(console.end(Signal::TERM), Some(0));
 }
@@ -49,16 +43,10 @@ fn who_watches_hears_of_new_jobs() {
 /// Watches with this cookie, while jobs are inserted at the URL.
 fn hears_of_new_jobs(console: &Console, cookie: &str, url: &str) {
     let mut stream = console.stream();
-    write!(
-        stream,
-        "GET /live HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
-    )
-    .unwrap();
+    write!(stream, "GET /live HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n").unwrap();
     let mut heard = String::new();
     let begun = Instant::now();
-    stream
-        .set_read_timeout(Some(Duration::from_millis(300)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     // Browsers pass over an event without data.
     while !heard.contains("event: changed\ndata: ") {
         assert!(begun.elapsed() < SOON, "{heard}");
@@ -81,9 +69,7 @@ fn a_standby_is_asked_for_nothing_that_it_refuses_and_tells_of_jobs_once_it_is_p
     let console = Console::start_at(&as_role(&url, "viewer"), &[]);
     let page = console.visitor().page("/");
     assert!(page.text().contains("standby"), "{}", page.text());
-    let promoted = Command::new("sh")
-        .args(["-c", &of("JOBS_PROMOTE")])
-        .status();
+    let promoted = Command::new("sh").args(["-c", &of("JOBS_PROMOTE")]).status();
     assert!(promoted.unwrap().success());
     hears_of_new_jobs(&console, "", &url);
     let log = std::fs::read_to_string(of("JOBS_STANDBY_LOG")).unwrap();
@@ -94,10 +80,7 @@ fn a_standby_is_asked_for_nothing_that_it_refuses_and_tells_of_jobs_once_it_is_p
 /// A thousand connections here, and as many there.
 fn with_all_files() {
     let files = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: files.maximum,
-        ..files
-    };
+    let all = Rlimit { current: files.maximum, ..files };
     setrlimit(Resource::Nofile, all).unwrap();
 }
 
@@ -128,9 +111,7 @@ fn who_reads_nothing_keeps_no_other_address_out() {
     let file = file(&console);
     let unread: Vec<_> = (0..1000).map(|_| unread(&console, &file)).collect();
     let mut other = console.stream_from([127, 0, 0, 2]);
-    other
-        .write_all(b"GET /login HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        .unwrap();
+    other.write_all(b"GET /login HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = String::new();
     other.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
@@ -171,10 +152,7 @@ fn idle_connections_make_room_for_other_ones() {
         stream.set_nonblocking(true).unwrap();
         !matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
     };
-    assert!(
-        idle.iter_mut().any(is_closed),
-        "there are more than a thousand"
-    );
+    assert!(idle.iter_mut().any(is_closed), "there are more than a thousand");
     console.person("viewer").page("/");
 }
 
@@ -216,11 +194,7 @@ fn without_a_server_it_starts_and_says_that_it_is_not_well() {
     assert_eq!(console.get("/healthz").status, 503);
     let page = console.get("/");
     assert_eq!(page.status, 503);
-    assert!(
-        page.text().contains("Database unavailable"),
-        "{}",
-        page.text()
-    );
+    assert!(page.text().contains("Database unavailable"), "{}", page.text());
 }
 
 /// As those of another version can.
@@ -228,10 +202,7 @@ fn without_a_server_it_starts_and_says_that_it_is_not_well() {
 fn functions_that_answer_nothing_are_said_to_do_so() {
     run("create database other_form");
     let at = url().replace("/company", "/other_form");
-    run_at(
-        &at,
-        "create extension jobs; select jobs.grant_admin('admin')",
-    );
+    run_at(&at, "create extension jobs; select jobs.grant_admin('admin')");
     for (name, of) in [("last_id", ""), ("pause_queue", "text, text")] {
         run_at(
             &at,
@@ -279,11 +250,7 @@ fn behind_a_prefix_every_address_has_it() {
     assert_eq!(console.get("/login").status, 404);
     let mut visitor = console.visitor();
     let page = visitor.page("/ops/jobs/login");
-    let entered = visitor.send(
-        &page,
-        "/login",
-        &[("role", "viewer"), ("password", "viewer")],
-    );
+    let entered = visitor.send(&page, "/login", &[("role", "viewer"), ("password", "viewer")]);
     let page = visitor.follow(&entered);
     for name in ["href", "src", "action", "hx-get", "sse-connect"] {
         for part in page.body.split(&format!(" {name}=\"")).skip(1) {
@@ -309,10 +276,7 @@ fn files_are_kept_for_long_and_are_there() {
             }
             let file = console.get(address);
             assert_eq!(file.status, 200, "{address}");
-            assert!(
-                file.header("cache-control").contains("immutable"),
-                "{address}"
-            );
+            assert!(file.header("cache-control").contains("immutable"), "{address}");
             let etag = file.header("etag").to_owned();
             let again = console.request("GET", address, &[("If-None-Match", &etag)], "");
             assert_eq!(again.status, 304, "{address}");

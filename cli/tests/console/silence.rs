@@ -15,10 +15,7 @@ fn says_so(answer: &Answer, path: &str) {
     assert_eq!(answer.status, 503, "{path}: {text}");
     assert_eq!(answer.body.matches("<h1").count(), 1, "{path}: {text}");
     let is_clear = ["Postgres did not answer", "All connections of this role"];
-    assert!(
-        is_clear.iter().any(|said| text.contains(said)),
-        "{path}: {text}"
-    );
+    assert!(is_clear.iter().any(|said| text.contains(said)), "{path}: {text}");
 }
 
 #[test]

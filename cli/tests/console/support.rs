@@ -16,11 +16,12 @@ use serde_json::Value;
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// The screens that show no single thing.
-pub const SCREENS: [&str; 9] = [
+pub const SCREENS: [&str; 10] = [
     "/",
     "/jobs",
     "/failures",
     "/queues",
+    "/limits",
     "/workers",
     "/periodic",
     "/unique",
@@ -45,19 +46,12 @@ pub fn url() -> String {
 pub fn sql(statement: &str) -> Vec<Value> {
     let statement =
         format!("with answer as ({statement}) select to_jsonb(answer)::text from answer");
-    let rows = connected(&url(), async |client| {
-        client.query(&statement, &[]).await.unwrap()
-    });
-    rows.iter()
-        .map(|row| serde_json::from_str(row.get(0)).unwrap())
-        .collect()
+    let rows = connected(&url(), async |client| client.query(&statement, &[]).await.unwrap());
+    rows.iter().map(|row| serde_json::from_str(row.get(0)).unwrap()).collect()
 }
 
 fn connected<T>(url: &str, ask: impl AsyncFnOnce(tokio_postgres::Client) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let config = as_role(url, "postgres").parse().unwrap();
         ask(postgres_jobs::connect(&config).await.unwrap()).await
@@ -70,22 +64,14 @@ pub fn run(statements: &str) {
 }
 
 pub fn run_at(url: &str, statements: &str) {
-    connected(url, async |client| {
-        client.batch_execute(statements).await.unwrap()
-    });
+    connected(url, async |client| client.batch_execute(statements).await.unwrap());
 }
 
 /// The only value of the only row.
 pub fn value(statement: &str) -> Value {
     let rows = sql(statement);
     assert_eq!(rows.len(), 1, "{statement}");
-    rows[0]
-        .as_object()
-        .unwrap()
-        .values()
-        .next()
-        .unwrap()
-        .clone()
+    rows[0].as_object().unwrap().values().next().unwrap().clone()
 }
 
 pub fn wait_for(what: &str, is_there: impl Fn() -> bool) {
@@ -130,9 +116,7 @@ impl Console {
         let mut line = String::new();
         let mut output = BufReader::new(process.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
-        let (_, rest) = line
-            .split_once("http://")
-            .unwrap_or_else(|| panic!("it says {line:?}"));
+        let (_, rest) = line.split_once("http://").unwrap_or_else(|| panic!("it says {line:?}"));
         let address = rest.split(['/', ' ', '\n']).next().unwrap().to_owned();
         Self { process, address }
     }
@@ -143,10 +127,7 @@ impl Console {
         if !options.contains(&"--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        command
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
+        command.args(options).stdin(Stdio::null()).stdout(Stdio::piped());
         command
     }
 
@@ -191,10 +172,7 @@ impl Console {
 
     /// Somebody who has a browser, and nothing else yet.
     pub fn visitor(&self) -> Visitor<'_> {
-        Visitor {
-            console: self,
-            cookies: Vec::new(),
-        }
+        Visitor { console: self, cookies: Vec::new() }
     }
 
     /// Somebody who has logged in; the password is the role's name.
@@ -255,10 +233,8 @@ impl Drop for TempPath {
 }
 
 fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
-    let headers: String = headers
-        .iter()
-        .map(|(name, value)| format!("{name}: {value}\r\n"))
-        .collect();
+    let headers: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     // HTTP/1.0 asks for no chunks, and for the end of the connection.
     format!(
         "{method} {path} HTTP/1.0\r\nHost: localhost\r\n{headers}Content-Length: {}\r\n\r\n{body}",
@@ -274,9 +250,8 @@ pub struct Answer {
 
 impl Answer {
     fn parse(text: &str) -> Self {
-        let (head, body) = text
-            .split_once("\r\n\r\n")
-            .unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let (head, body) =
+            text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap();
         Self {
@@ -291,11 +266,7 @@ impl Answer {
 
     /// One that no console gave.
     pub fn of(status: u16, body: &str) -> Self {
-        Self {
-            status,
-            headers: Vec::new(),
-            body: body.to_owned(),
-        }
+        Self { status, headers: Vec::new(), body: body.to_owned() }
     }
 
     pub fn header(&self, name: &str) -> &str {
@@ -318,10 +289,7 @@ impl Answer {
                 _ => text.push(character),
             }
         }
-        unescaped(&text)
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
+        unescaped(&text).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     /// What a browser sends of the form whose action ends so, if nobody fills in anything.
@@ -334,17 +302,11 @@ impl Answer {
                 || input.split('>').next().unwrap().contains(" checked")
         });
         let inputs = inputs.filter_map(|input| {
-            Some((
-                attribute(input, "name")?,
-                attribute(input, "value").unwrap_or_default(),
-            ))
+            Some((attribute(input, "name")?, attribute(input, "value").unwrap_or_default()))
         });
         let areas = form.split("<textarea").skip(1).filter_map(|area| {
             let text = area.split_once('>')?.1.split("</textarea>").next()?;
-            Some((
-                attribute(area, "name")?,
-                unescaped(text.strip_prefix('\n').unwrap_or(text)),
-            ))
+            Some((attribute(area, "name")?, unescaped(text.strip_prefix('\n').unwrap_or(text))))
         });
         let choices = form.split("<select").skip(1).filter_map(|select| {
             let options = select.split("</select>").next()?.split("<option").skip(1);
@@ -385,10 +347,7 @@ fn attribute(text: &str, name: &str) -> Option<String> {
 }
 
 fn unescaped(text: &str) -> String {
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&amp;", "&")
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
 /// A browser that keeps cookies and follows nothing.
@@ -426,11 +385,7 @@ impl Visitor<'_> {
     pub fn send(&mut self, page: &Answer, action: &str, fields: &[(&str, &str)]) -> Answer {
         let mut all = page.form(action);
         all.retain(|(name, _)| fields.iter().all(|(filled, _)| filled != name));
-        all.extend(
-            fields
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
-        );
+        all.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let path = attribute(page.find_form(action).unwrap(), "action").unwrap();
         self.post(without_fragment(&path), &all)
     }
@@ -454,20 +409,13 @@ impl Visitor<'_> {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Answer {
-        let cookies: Vec<_> = self
-            .cookies
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let cookies: Vec<_> =
+            self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let cookies = cookies.join("; ");
         let mut headers = headers.to_vec();
         headers.push(("Cookie", &cookies));
         let answer = self.console.request(method, path, &headers, body);
-        for (_, set) in answer
-            .headers
-            .iter()
-            .filter(|(name, _)| name == "set-cookie")
-        {
+        for (_, set) in answer.headers.iter().filter(|(name, _)| name == "set-cookie") {
             let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
             self.cookies.retain(|(known, _)| known != name);
             if !set.to_ascii_lowercase().contains("max-age=0") {

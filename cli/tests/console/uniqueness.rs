@@ -29,11 +29,7 @@ fn who_holds_a_key_is_found_by_the_key_and_by_a_job() {
     // The hold of a job that is gone goes on.
     sql(&format!("select jobs.delete({id})"));
     let page = person.page(&format!("/unique?search={key}"));
-    assert!(
-        page.text().contains(&format!("{id} no longer exists")),
-        "{}",
-        page.text()
-    );
+    assert!(page.text().contains(&format!("{id} no longer exists")), "{}", page.text());
     let page = person.page(&format!("/unique?search={id}"));
     assert!(page.text().contains(&format!("Job {id} does not exist")));
     let page = person.page("/unique?search=%27+or+true");
@@ -48,21 +44,9 @@ fn what_an_insert_would_do_is_said_and_nothing_is_inserted() {
     let mut person = console.person("operator");
     let unique = r#"{"by_args": true}"#;
     let cases = [
-        (
-            r#"{"n": 2}"#,
-            unique,
-            "Inserts the job: nothing conflicts".to_owned(),
-        ),
-        (
-            r#"{"n": 1}"#,
-            "",
-            "Inserts the job: it is not unique".to_owned(),
-        ),
-        (
-            r#"{"n": 1}"#,
-            unique,
-            format!("Inserts nothing and returns job {id} (available)"),
-        ),
+        (r#"{"n": 2}"#, unique, "Inserts the job: nothing conflicts".to_owned()),
+        (r#"{"n": 1}"#, "", "Inserts the job: it is not unique".to_owned()),
+        (r#"{"n": 1}"#, unique, format!("Inserts nothing and returns job {id} (available)")),
         (
             r#"{"n": 1}"#,
             r#"{"by_args": true, "on_conflict": "reject"}"#,
@@ -75,19 +59,12 @@ fn what_an_insert_would_do_is_said_and_nothing_is_inserted() {
         ),
     ];
     for (args, options, said) in cases {
-        let fields = [
-            ("kind", "key.tried"),
-            ("args", args),
-            ("unique_opts", options),
-        ];
+        let fields = [("kind", "key.tried"), ("args", args), ("unique_opts", options)];
         let page = tried(&mut person, &fields);
         assert_eq!(page.status, 200);
         assert!(page.text().contains(&said), "{said}: {}", page.text());
     }
-    assert_eq!(
-        value("select count(*) from jobs.jobs where kind = 'key.tried'"),
-        1
-    );
+    assert_eq!(value("select count(*) from jobs.jobs where kind = 'key.tried'"), 1);
 }
 
 #[test]
@@ -104,16 +81,7 @@ fn what_is_wrong_is_said_beside_its_field() {
         let fields = &fields[usize::from(field == "kind")..];
         let page = tried(&mut person, fields);
         assert_eq!(page.status, 422, "{field}");
-        assert!(
-            page.body.contains(&format!("id=\"{field}-wrong\"")),
-            "{field}: {}",
-            page.body
-        );
+        assert!(page.body.contains(&format!("id=\"{field}-wrong\"")), "{field}: {}", page.body);
     }
-    assert!(
-        !console
-            .person("viewer")
-            .page("/unique")
-            .has_form("/unique/explain")
-    );
+    assert!(!console.person("viewer").page("/unique").has_form("/unique/explain"));
 }

@@ -1,6 +1,7 @@
 //! What the program promises, against the database at DATABASE_URL, which has the extension.
 //! Without one there is nothing to see.
 
+mod apply;
 mod manage;
 mod people;
 mod processes;
@@ -30,30 +31,19 @@ impl Program {
     /// With a queue of its own.
     fn new(test: &str) -> Option<Self> {
         let url = std::env::var("DATABASE_URL").ok()?;
-        Some(Self {
-            url,
-            queue: format!("{test} {}", std::process::id()),
-        })
+        Some(Self { url, queue: format!("{test} {}", std::process::id()) })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pgjobs"));
         command.args(["-d", &self.url]).args(arguments);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
     fn run(&self, arguments: &[&str], input: &str) -> Output {
         let mut child = self.command(arguments).spawn().unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(input.as_bytes())
-            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         child.wait_with_output().unwrap()
     }
 
@@ -65,23 +55,14 @@ impl Program {
     }
 
     fn insert(&self, kind: &str, options: &[&str]) -> (Value, i32) {
-        self.json(
-            &[
-                &["insert", kind, r#"{"n": [1, "ü"]}"#, "-q", &self.queue],
-                options,
-            ]
-            .concat(),
-        )
+        self.json(&[&["insert", kind, r#"{"n": [1, "ü"]}"#, "-q", &self.queue], options].concat())
     }
 
     /// The first value of a statement about this queue, which is $1.
     fn ask<T: for<'a> FromSql<'a>>(&self, statement: &str) -> T {
         block_on(async {
             let client = postgres_jobs::connect(&self.url.parse().unwrap()).await?;
-            client
-                .query_one(statement, &[&self.queue])
-                .await?
-                .try_get(0)
+            client.query_one(statement, &[&self.queue]).await?.try_get(0)
         })
     }
 
@@ -122,9 +103,7 @@ impl Program {
         let mut job = Value::Null;
         eventually(&format!("job {id} becomes {states:?}"), || {
             job = self.json(&["show", &id.to_string()]).0;
-            job["state"]
-                .as_str()
-                .is_some_and(|state| states.contains(&state))
+            job["state"].as_str().is_some_and(|state| states.contains(&state))
         });
         job
     }
@@ -132,9 +111,7 @@ impl Program {
 
 /// Waits until it is so.
 fn block_on<T>(asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(asked).unwrap()
 }
 
@@ -218,10 +195,7 @@ fn a_program_gets_its_job_and_gives_its_output() {
     let (result, code) = program.insert("k", &["--wait", "60", "--max-attempts", "7"]);
     assert_eq!(code, 0, "{result}");
     let job = json!([result["id"].to_string(), "k", program.queue, "1", "7"]);
-    assert_eq!(
-        result["output"],
-        json!({ "args": { "n": [1, "ü"] }, "job": job })
-    );
+    assert_eq!(result["output"], json!({ "args": { "n": [1, "ü"] }, "job": job }));
     assert_eq!(worker.terminate(), Some(0));
 }
 
@@ -237,10 +211,7 @@ fn an_output_that_is_no_json_is_kept_as_text() {
         esac"#;
     let mut worker = program.work_into(&[], script, Stdio::null(), Stdio::piped());
     let output = |kind: &str| program.insert(kind, &["--wait", "60"]).0["output"].clone();
-    assert_eq!(
-        output("text"),
-        json!({ "text": " hello\u{fffd}\n\"world\"" })
-    );
+    assert_eq!(output("text"), json!({ "text": " hello\u{fffd}\n\"world\"" }));
     assert_eq!(output("none"), Value::Null);
     assert_eq!(output("long"), json!({ "text": "x".repeat(65_535) }));
     let mut lines = BufReader::new(worker.0.stderr.take().unwrap()).lines();
@@ -319,7 +290,7 @@ fn an_exit_code_says_what_becomes_of_the_job() {
         return;
     };
     let _worker = program.work(&["--discard", "64"], "echo why >&2; exit $JOBS_KIND");
-    let retry = r#"{"strategy": "constant", "initial": 3600, "max": 3600}"#;
+    let retry = r#"{"strategy": "constant", "initial": 3600}"#;
     for (code, state) in [("75", "retryable"), ("3", "retryable"), ("64", "discarded")] {
         let (inserted, _) = program.insert(code, &["--retry", retry]);
         let job = program.job(&inserted["id"], state);
@@ -368,12 +339,7 @@ fn options_arrive_and_duplicates_are_told() {
         "--timeout",
         "-1",
     ];
-    let unique = [
-        "--unique",
-        r#"{"by_args": true, "by_queue": true}"#,
-        "--meta",
-        r#"{"m": 1}"#,
-    ];
+    let unique = ["--unique", r#"{"by_args": true, "by_queue": true}"#, "--meta", r#"{"m": 1}"#];
     let options = [&options[..], &unique].concat();
     let (first, _) = program.insert("k", &options);
     assert_eq!(
@@ -381,21 +347,9 @@ fn options_arrive_and_duplicates_are_told() {
         json!({ "id": first["id"], "state": "scheduled", "duplicate": true })
     );
     let job = program.job(&first["id"], "scheduled");
-    assert_eq!(
-        (&job["tags"], &job["meta"]),
-        (&json!(["a", "b"]), &json!({ "m": 1 }))
-    );
-    assert_eq!(
-        (&job["priority"], &job["timeout"]),
-        (&json!(3), &json!("-00:00:01"))
-    );
-    assert!(
-        job["scheduled_at"]
-            .as_str()
-            .unwrap()
-            .starts_with("2100-01-01"),
-        "{job}"
-    );
+    assert_eq!((&job["tags"], &job["meta"]), (&json!(["a", "b"]), &json!({ "m": 1 })));
+    assert_eq!((&job["priority"], &job["timeout"]), (&json!(3), &json!("-00:00:01")));
+    assert!(job["scheduled_at"].as_str().unwrap().starts_with("2100-01-01"), "{job}");
     assert!(job.get("token").is_none());
 }
 
@@ -420,17 +374,11 @@ fn what_makes_a_job_unique_is_what_the_database_takes() {
     let insert = ["insert", "many", "--lines", "--json", "-q", &program.queue];
     let insert = [&insert[..], &["--unique", r#"{"oban": true}"#]].concat();
     let output = program.run(&insert, "{}\n{}\n[1]\n");
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "{\"duplicates\":1,\"inserted\":2}\n"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"duplicates\":1,\"inserted\":2}\n");
     let output = program.run(&["insert", "k", "--unique", r#"{"by_arg": true}"#], "");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        said.contains("DETAIL: ") && said.contains("\nHINT: "),
-        "{said}"
-    );
+    assert!(said.contains("DETAIL: ") && said.contains("\nHINT: "), "{said}");
 }
 
 #[test]
@@ -441,15 +389,9 @@ fn lines_are_inserted_all_or_none() {
     let insert = ["insert", "k", "--lines", "--json", "-q", &program.queue];
     let output = program.run(&insert, "{}\n{\n");
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("line 2"),
-        "{output:?}"
-    );
+    assert!(String::from_utf8_lossy(&output.stderr).contains("line 2"), "{output:?}");
     let output = program.run(&insert, &"{}\n".repeat(1001));
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "{\"duplicates\":0,\"inserted\":1001}\n"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"duplicates\":0,\"inserted\":1001}\n");
     let top = program.run(&["top", "--json"], "");
     let top = String::from_utf8(top.stdout).unwrap();
     let queue = format!(r#""queue": "{}""#, program.queue);
@@ -485,10 +427,7 @@ fn exit_codes_are_those_of_the_help() {
     }
     for timeout in ["-5", "-0.5", "0", "NaN", "inf", "1e300", "1 s", ""] {
         let option = format!("--timeout={timeout}");
-        for wrong in [
-            &["insert", "k", &option][..],
-            &["work", &option, "--", "true"],
-        ] {
+        for wrong in [&["insert", "k", &option][..], &["work", &option, "--", "true"]] {
             let output = program.run(&[&["-d", NOWHERE], wrong].concat(), "");
             assert_eq!(output.status.code(), Some(2), "{wrong:?}");
             let said = String::from_utf8(output.stderr).unwrap();
@@ -506,11 +445,7 @@ fn exit_codes_are_those_of_the_help() {
 fn the_program_has_the_name_that_it_is_called_by() {
     for name in ["pgjobs", "jobs"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pgjobs"));
-        let output = command
-            .arg0(name)
-            .args(["show", "1", "-d", NOWHERE])
-            .output()
-            .unwrap();
+        let output = command.arg0(name).args(["show", "1", "-d", NOWHERE]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.starts_with(&format!("{name}: ")), "{said}");
     }
@@ -518,10 +453,7 @@ fn the_program_has_the_name_that_it_is_called_by() {
 
 #[test]
 fn why_there_is_no_connection_is_told() {
-    let program = Program {
-        url: NOWHERE.into(),
-        queue: String::new(),
-    };
+    let program = Program { url: NOWHERE.into(), queue: String::new() };
     let output = program.run(&["show", "1"], "");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("Connection refused"), "{said}");
@@ -537,26 +469,15 @@ fn a_database_without_the_extension_is_told() {
     let (place, options) = program.url.split_once('?').unwrap_or((&program.url, ""));
     let (server, _) = place.rsplit_once('/').unwrap();
     let other = format!("{server}/{name}?{options}");
-    let commands: [&[&str]; 4] = [
-        &["insert", "k"],
-        &["show", "1"],
-        &["top", "--once"],
-        &["work", "--", "cat"],
-    ];
-    let said = commands.map(|command| {
-        program.run(
-            &[&command[..1], &["-d", &other], &command[1..]].concat(),
-            "",
-        )
-    });
+    let commands: [&[&str]; 4] =
+        [&["insert", "k"], &["show", "1"], &["top", "--once"], &["work", "--", "cat"]];
+    let said = commands
+        .map(|command| program.run(&[&command[..1], &["-d", &other], &command[1..]].concat(), ""));
     program.change(&format!("drop database {name}"));
     for output in said {
         assert_eq!(output.status.code(), Some(1));
         let text = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            text.contains("HINT: Check the database, or run CREATE EXTENSION jobs"),
-            "{text}"
-        );
+        assert!(text.contains("HINT: Check the database, or run CREATE EXTENSION jobs"), "{text}");
     }
 }
 
@@ -642,16 +563,9 @@ fn what_cannot_be_written_is_an_error_unless_its_reader_is_gone() {
     let (inserted, _) = program.insert("k", &[]);
     let id = inserted["id"].to_string();
     let end = |arguments: &[&str], stdout: Stdio, stderr: Stdio| {
-        let child = program
-            .command(arguments)
-            .stdout(stdout)
-            .stderr(stderr)
-            .spawn();
+        let child = program.command(arguments).stdout(stdout).stderr(stderr).spawn();
         let output = child.unwrap().wait_with_output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     for arguments in [&["show", &id][..], &["top"], &["completions", "bash"]] {
         let (code, said) = end(arguments, full(), Stdio::piped());
@@ -688,14 +602,58 @@ fn a_worker_reports_each_attempt_as_json() {
 }
 
 #[test]
+fn a_worker_says_each_thing_once() {
+    let Some(program) = Program::new("log") else {
+        return;
+    };
+    let script = "[ $JOBS_KIND = good ] || { echo why; exit 3; } >&2";
+    let mut worker = program.work_into(&[], script, Stdio::null(), Stdio::piped());
+    let mut stderr = worker.0.stderr.take().unwrap();
+    for kind in ["good", "bad"] {
+        let (inserted, _) = program.insert(kind, &["--max-attempts", "1"]);
+        program.job_that_ended(&inserted["id"]);
+    }
+    assert_eq!(worker.terminate(), Some(0));
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    let lines: Vec<_> = said.lines().collect();
+    let about = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+    for once in [
+        "INFO worker started ",
+        "INFO job completed job=",
+        "WARN attempt failed job=",
+        "ERROR job discarded job=",
+        "INFO worker stopped ",
+    ] {
+        assert_eq!(about(once), 1, "{once}: {said}");
+    }
+    assert_eq!((about("good"), about("why")), (1, 3), "{said}");
+}
+
+#[test]
+fn a_worker_that_cannot_start_gives_one_hint() {
+    let Some(program) = Program::new("start") else {
+        return;
+    };
+    let (place, options) = program.url.split_once('?').unwrap_or((&program.url, ""));
+    let (server, _) = place.rsplit_once('/').unwrap();
+    let nowhere = format!("{server}/no_such_database?{options}");
+    let output = program.run(&["work", "-d", &nowhere, "--", "cat"], "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let error = "pgjobs: database \"no_such_database\" does not exist\n\
+        HINT: Check the database in the URL.\n";
+    assert!(said.ends_with(error), "{said}");
+    assert_eq!(said.matches("does not exist").count(), 1, "{said}");
+}
+
+#[test]
 fn help_has_examples() {
     for command in [
         "work", "insert", "show", "list", "retry", "cancel", "explain", "pause", "resume",
-        "health", "top",
+        "health", "cells", "apply", "top",
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_pgjobs"))
-            .args([command, "--help"])
-            .output();
+        let output = Command::new(env!("CARGO_BIN_EXE_pgjobs")).args([command, "--help"]).output();
         let text = String::from_utf8(output.unwrap().stdout).unwrap();
         let example = format!("Examples:\n  pgjobs {command}");
         assert!(text.contains(&example), "{text}");

@@ -4,27 +4,21 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::Program;
+use crate::{NOWHERE, Program};
 
 impl Program {
     /// The lines that it prints as JSON, and the exit code.
-    fn lines(&self, arguments: &[&str]) -> (Vec<Value>, i32) {
+    pub(crate) fn lines(&self, arguments: &[&str]) -> (Vec<Value>, i32) {
         let output = self.run(&[&["--json"], arguments].concat(), "");
-        let lines = output
-            .stdout
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty());
+        let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let lines = lines.map(|line| serde_json::from_slice(line).unwrap());
         (lines.collect(), output.status.code().unwrap())
     }
 
     /// The exit code, and what it says on stderr.
-    fn said(&self, arguments: &[&str]) -> (i32, String) {
+    pub(crate) fn said(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.run(arguments, "");
-        (
-            output.status.code().unwrap(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     }
 }
 
@@ -37,17 +31,23 @@ fn why_a_job_does_not_run_is_explained() {
     let id = inserted["id"].to_string();
     let (reasons, code) = program.lines(&["explain", &id]);
     assert_eq!((code, &reasons[0]["reason"]), (0, &json!("scheduled")));
-    assert!(
-        reasons[0]["until"]
-            .as_str()
-            .unwrap()
-            .starts_with("2100-01-01"),
-        "{reasons:?}"
-    );
+    assert!(reasons[0]["until"].as_str().unwrap().starts_with("2100-01-01"), "{reasons:?}");
     let output = program.run(&["explain", &id], "");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("scheduled: due at 2100-01-01"), "{text}");
     assert_eq!(program.said(&["explain", "9007199254740991"]).0, 4);
+}
+
+#[test]
+fn states_are_those_of_the_database() {
+    let Some(program) = Program::new("states") else {
+        return;
+    };
+    let states = "select array_to_string(enum_range(null::jobs.state), ', ') where $1 <> ''";
+    let states: String = program.ask(states);
+    let (code, said) = program.said(&["list", "--state", "done"]);
+    assert_eq!(code, 2);
+    assert!(said.contains(&format!("[possible values: {states}]")), "{said}");
 }
 
 #[test]
@@ -74,9 +74,7 @@ fn a_periodic_job_is_paused_with_others_or_not_at_all() {
         return;
     };
     let name = program.queue.as_str();
-    program.change(&format!(
-        "select jobs.schedule('{name}', '0 0 1 1 *', 'k', queue => '{name}')"
-    ));
+    program.change(&format!("select jobs.schedule('{name}', '0 0 1 1 *', 'k', queue => '{name}')"));
     let is_paused =
         || program.ask::<bool>("select paused_at is not null from jobs.periodic where name = $1");
     let unknown = ["pause", "--periodic", name, "--periodic", "unknown"];
@@ -100,19 +98,11 @@ fn health_fails_if_there_are_findings() {
     let output = program.run(&["health"], "");
     program.lines(&["resume", &program.queue]);
     let is_ours = |text: &str| text.contains(&format!("queue \"{}\" ", program.queue));
-    let finding = findings
-        .iter()
-        .find(|found| is_ours(found["message"].as_str().unwrap()));
-    assert_eq!(
-        (code, &finding.unwrap()["finding"]),
-        (1, &json!("queue_paused"))
-    );
+    let finding = findings.iter().find(|found| is_ours(found["message"].as_str().unwrap()));
+    assert_eq!((code, &finding.unwrap()["finding"]), (1, &json!("queue_paused")));
     let text = String::from_utf8(output.stdout).unwrap();
     let mut lines = text.lines().skip_while(|line| !is_ours(line));
-    assert!(
-        lines.next().unwrap().starts_with("info (queue_paused): "),
-        "{text}"
-    );
+    assert!(lines.next().unwrap().starts_with("info (queue_paused): "), "{text}");
     assert!(lines.next().unwrap().starts_with("  HINT: "), "{text}");
 }
 
@@ -144,15 +134,9 @@ fn a_fault_of_the_connection_or_its_rights_has_a_hint() {
     program.change(&format!("drop role \"{role}\""));
     let place = program.url.rsplit_once('/').unwrap().0;
     for (url, hint) in [
-        (
-            format!("{place}/no_such_database"),
-            "HINT: Check the name of the database.",
-        ),
+        (format!("{place}/no_such_database"), "HINT: Check the name of the database."),
         (other, "HINT: Check the user and the password."),
-        (
-            format!("{}?sslmode=require", program.url),
-            "HINT: Set sslmode=disable ",
-        ),
+        (format!("{}?sslmode=require", program.url), "HINT: Set sslmode=disable "),
     ] {
         let (code, said) = program.said(&["show", "1", "-d", &url]);
         assert!(code == 3 && said.contains(hint), "{code}: {said}");
@@ -183,10 +167,7 @@ fn a_list_has_filters() {
         (&["--tag", "t"], &[tagged]),
         (&["-k", "b"], &[late]),
         (&["--state", "scheduled"], &[late]),
-        (
-            &["--id", &failed.to_string(), "--id", &tagged.to_string()],
-            &[failed, tagged],
-        ),
+        (&["--id", &failed.to_string(), "--id", &tagged.to_string()], &[failed, tagged]),
         (&["--args", r#"{"n": [1]}"#], &all),
         (&["--args", r#"{"n": [2]}"#], &[]),
         (&["--error", "0% w"], &[failed]),
@@ -201,11 +182,7 @@ fn a_list_has_filters() {
         assert_eq!((code, &ids(&jobs)[..]), (0, expected), "{options:?}");
         assert!(jobs.iter().all(|job| job.get("token").is_none()));
     }
-    for wrong in [
-        &["--state", "gone"][..],
-        &["--limit", "0"],
-        &["--args", "{"],
-    ] {
+    for wrong in [&["--state", "gone"][..], &["--limit", "0"], &["--args", "{"]] {
         let unconnected = [&["list", "-d", crate::NOWHERE], wrong].concat();
         assert_eq!(program.said(&unconnected).0, 2, "{wrong:?}");
     }
@@ -221,12 +198,7 @@ fn pages_of_a_list_have_each_job_once() {
     let mut expected: Vec<i64> = (0..5).map(|_| insert()).collect();
     expected.reverse();
     let mut found = ids(&program.lines(&list).0);
-    assert!(
-        program
-            .said(&list)
-            .1
-            .contains(&format!("--below {}", found[1]))
-    );
+    assert!(program.said(&list).1.contains(&format!("--below {}", found[1])));
     while let Some(last) = found.last().map(i64::to_string) {
         insert();
         let page = ids(&program.lines(&[&list[..], &["--below", &last]].concat()).0);
@@ -249,10 +221,7 @@ fn jobs_are_cancelled_and_retried_by_id() {
     let unknown = "9007199254740991";
     let cancel = ["cancel", unknown, &id, "--reason", "why"];
     assert_eq!(program.lines(&cancel), state("cancelled"));
-    assert_eq!(
-        program.job(&inserted["id"], "cancelled")["cancel_reason"],
-        "why"
-    );
+    assert_eq!(program.job(&inserted["id"], "cancelled")["cancel_reason"], "why");
     assert_eq!(program.lines(&["retry", &id, unknown]), state("available"));
     let fetched: i32 = program.ask("select attempt from jobs.fetch($1)");
     assert_eq!(fetched, 1);
@@ -293,31 +262,34 @@ fn jobs_of_a_filter_change_once_that_is_confirmed() {
         let (mut terminal, stdin) = crate::pty();
         terminal.write_all(answer).unwrap();
         let output = program.command(arguments).stdin(stdin).output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, said) = answered(&cancel, b"\n");
-    assert!(
-        code == Some(1) && said.starts_with("Cancel 2 jobs? "),
-        "{said}"
-    );
+    assert!(code == Some(1) && said.starts_with("Cancel 2 jobs? "), "{said}");
     assert_eq!(program.ask::<i64>(available), 3);
     assert_eq!(answered(&cancel, b"y\n").0, Some(0));
     assert_eq!(program.ask::<i64>(available), 1);
-    let retry = [
-        "retry",
-        "-q",
-        &program.queue,
-        "-s",
-        "cancelled",
-        "--max",
-        "1",
-        "--yes",
-    ];
+    let retry = ["retry", "-q", &program.queue, "-s", "cancelled", "--max", "1", "--yes"];
     for (jobs, left) in [(1, 2), (1, 3), (0, 3)] {
         assert_eq!(program.lines(&retry), (vec![json!({ "jobs": jobs })], 0));
         assert_eq!(program.ask::<i64>(available), left);
     }
+}
+
+#[test]
+fn cells_are_rows_and_one_that_is_down_says_why() {
+    let Some(program) = Program::new("cells") else {
+        return;
+    };
+    let url = program.url.as_str();
+    program.insert("k", &[]);
+    let (cells, code) = program.lines(&["cells", url]);
+    assert_eq!((code, cells.len()), (0, 1), "{cells:?}");
+    assert_eq!((&cells[0]["role"], &cells[0]["error"]), (&json!("primary"), &Value::Null));
+    assert!(cells[0]["available"].as_i64() > Some(0), "{cells:?}");
+    let (cells, code) = program.lines(&["cells", url, NOWHERE]);
+    assert_eq!((code, cells.len()), (1, 2), "{cells:?}");
+    assert!(cells[1]["error"].as_str().unwrap().contains("refused"), "{cells:?}");
+    let (code, said) = program.said(&["cells", url, url]);
+    assert!(code == 1 && said.contains(" both have "), "{said}");
 }

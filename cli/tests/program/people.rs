@@ -62,16 +62,7 @@ fn what_a_handler_said_commands_no_terminal() {
     let lines = "\n    first\\x1b[2J\tstill\\r\n    \\x1b]0;title\\x07 \\x9blast\n";
     assert!(text.contains(lines), "{text:?}");
     assert!(!has_control(&text.replace('\t', "")), "{text:?}");
-    let insert = [
-        "insert",
-        "error",
-        "-q",
-        &program.queue,
-        "--max-attempts",
-        "1",
-        "--wait",
-        "60",
-    ];
+    let insert = ["insert", "error", "-q", &program.queue, "--max-attempts", "1", "--wait", "60"];
     let said = String::from_utf8(program.run(&insert, "").stderr).unwrap();
     assert!(said.ends_with("\\x1b]0;title\\x07 \\x9blast\n"), "{said:?}");
     assert!(!has_control(&said.replace('\t', "")), "{said:?}");
@@ -117,8 +108,5 @@ fn a_job_deeper_than_a_value_of_serde_is_shown() {
     let inserted: Value = serde_json::from_str(&printed(&program, &insert)).unwrap();
     assert_eq!(inserted["duplicate"], json!(false));
     let text = printed(&program, &["show", &inserted["id"].to_string()]);
-    assert!(
-        text.contains(&format!("\n  args                 {deep}\n")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("\n  args                 {deep}\n")), "{text}");
 }

@@ -66,11 +66,7 @@ fn cancel(program: &Program) {
 
 /// How many descriptors are open, and how many threads there are.
 fn held(worker: &Worker) -> (usize, usize) {
-    let count = |what| {
-        read_dir(format!("/proc/{}/{what}", worker.0.id()))
-            .unwrap()
-            .count()
-    };
+    let count = |what| read_dir(format!("/proc/{}/{what}", worker.0.id())).unwrap().count();
     (count("fd"), count("task"))
 }
 

@@ -93,13 +93,8 @@ pub(crate) async fn audit(
     let suggestions: Suggestions = visit.one(sql, &[]).await?;
     let url = |filter: AuditQuery| visit.url(&parts::link("/audit", filter));
     let next = has_more.then(|| url(filter.after(&rows)));
-    let newest = filter.before.map(|_| {
-        url(AuditQuery {
-            before: None,
-            shown: None,
-            ..filter.clone()
-        })
-    });
+    let newest =
+        filter.before.map(|_| url(AuditQuery { before: None, shown: None, ..filter.clone() }));
     let main = html! {
         p.lead {
             "Every change made by a person or program, such as pausing a queue. Kept for "

@@ -93,11 +93,7 @@ pub(crate) async fn preview(visit: Visit, Query(asked): Query<Bulk>) -> Result<R
     let rows = shown(&visit, &found).await?;
     let back = visit.url(&filter.path("/jobs", &[]));
     let title = format!("{} jobs", action.title());
-    let which = if found.is_oldest {
-        "Oldest jobs"
-    } else {
-        "Newest jobs"
-    };
+    let which = if found.is_oldest { "Oldest jobs" } else { "Newest jobs" };
     let main = html! {
         p.lead { (action.title()) " " (filter.in_words()) "." }
         @if let Some(id) = found.looked_to {
@@ -129,10 +125,7 @@ impl Bulk {
 fn how_many(visit: &Visit, asked: &Bulk, found: &Sample) -> Markup {
     let count = found.jobs.len() as i64;
     let only = |state: &str| {
-        let filter = Filter {
-            state: state.into(),
-            ..asked.filter.clone()
-        };
+        let filter = Filter { state: state.into(), ..asked.filter.clone() };
         asked.path(visit, &filter, false)
     };
     let mut states: BTreeMap<&str, i64> = BTreeMap::new();
@@ -213,24 +206,13 @@ pub(crate) async fn act(change: Change<Confirmed>) -> Result<Response, Problem> 
     let action = meant.action;
     // Never more than were shown, even if there are new ones.
     let most = form.shown.clamp(1, MOST) as i32;
-    let (sql, of) = meant.call(
-        most,
-        !form.reset.is_empty(),
-        given(&form.reason).map(Into::into),
-    );
-    let of: Vec<_> = of
-        .iter()
-        .map(|value| &**value as &(dyn ToSql + Sync))
-        .collect();
+    let (sql, of) = meant.call(most, !form.reset.is_empty(), given(&form.reason).map(Into::into));
+    let of: Vec<_> = of.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
     let Only(done) = change.call(&sql, &of).await?;
     let message = match done {
         0 => "Nothing changed: these jobs are no longer in a state that this action applies to."
             .into(),
-        MOST => format!(
-            "{} {}. There may be more.",
-            parts::plural(MOST, "job"),
-            action.done()
-        ),
+        MOST => format!("{} {}. There may be more.", parts::plural(MOST, "job"), action.done()),
         n => format!("{} {}.", parts::plural(n, "job"), action.done()),
     };
     Ok(change.done(&asked.filter.path("/jobs", &[]), message))
@@ -262,11 +244,7 @@ mod tests {
         let meant = asked.meant().expect("it can be");
         assert_eq!(meant.names(), [Some(" "), Some(" k\n"), None]);
         let condition = meant.condition(None).expect("it can be");
-        assert!(
-            condition
-                .sql
-                .starts_with("true and queue = $1 and kind = $2 and state in")
-        );
+        assert!(condition.sql.starts_with("true and queue = $1 and kind = $2 and state in"));
         // What the form brings back is the same.
         let of = asked.filter.path("", &[("do", "retry")]);
         let back: Bulk = serde_urlencoded::from_str(of.trim_start_matches('?')).expect("a query");
@@ -278,11 +256,7 @@ mod tests {
     fn a_state_that_it_does_not_change_has_no_jobs() {
         let asked = asked("do=delete&state=running");
         let meant = asked.meant().expect("it can be");
-        assert!(
-            meant
-                .condition(None)
-                .is_ok_and(|condition| condition.sql.ends_with("and false"))
-        );
+        assert!(meant.condition(None).is_ok_and(|condition| condition.sql.ends_with("and false")));
     }
 
     #[test]

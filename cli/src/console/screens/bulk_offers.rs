@@ -17,10 +17,7 @@ pub(crate) fn offers(visit: &Visit, filter: &Filter) -> Markup {
     if may.is_empty() || filter.is_empty() {
         return html! {};
     }
-    let can: Vec<_> = may
-        .iter()
-        .filter(|action| action.cannot(filter).is_empty())
-        .collect();
+    let can: Vec<_> = may.iter().filter(|action| action.cannot(filter).is_empty()).collect();
     let cannot = may.iter().find(|action| !action.cannot(filter).is_empty());
     html! {
         div.actions {

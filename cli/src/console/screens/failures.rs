@@ -24,11 +24,8 @@ const EXAMPLES: usize = 3;
 const CHARACTERS: i32 = 300;
 
 /// The time ranges: in the URL, in words, and in seconds.
-const SPANS: [(&str, &str, i64); 3] = [
-    ("1h", "Last hour", 3_600),
-    ("1d", "Last day", 86_400),
-    ("7d", "Last 7 days", 604_800),
-];
+const SPANS: [(&str, &str, i64); 3] =
+    [("1h", "Last hour", 3_600), ("1d", "Last day", 86_400), ("7d", "Last 7 days", 604_800)];
 
 #[derive(Deserialize)]
 pub(crate) struct FailuresQuery {
@@ -124,15 +121,13 @@ fn grouped(lines: Vec<Line>) -> Vec<Group> {
     let mut groups: HashMap<(Option<String>, String), Group> = HashMap::new();
     for line in lines {
         let pattern = pattern(&line.line);
-        let group = groups
-            .entry((line.kind.clone(), pattern.clone()))
-            .or_insert(Group {
-                kind: line.kind,
-                pattern,
-                count: 0,
-                last_at: line.last_at,
-                ids: Vec::new(),
-            });
+        let group = groups.entry((line.kind.clone(), pattern.clone())).or_insert(Group {
+            kind: line.kind,
+            pattern,
+            count: 0,
+            last_at: line.last_at,
+            ids: Vec::new(),
+        });
         group.count += line.n;
         group.last_at = group.last_at.max(line.last_at);
         for id in line.ids {
@@ -143,9 +138,7 @@ fn grouped(lines: Vec<Line>) -> Vec<Group> {
     }
     let mut groups: Vec<_> = groups.into_values().collect();
     groups.sort_by(|a, b| {
-        (b.count, b.last_at)
-            .cmp(&(a.count, a.last_at))
-            .then_with(|| a.pattern.cmp(&b.pattern))
+        (b.count, b.last_at).cmp(&(a.count, a.last_at)).then_with(|| a.pattern.cmp(&b.pattern))
     });
     groups
 }
@@ -200,11 +193,7 @@ fn table(visit: &Visit, groups: &[Group], since: DateTime<Utc>) -> Markup {
     ];
     let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
     let rows = html! { @for group in groups { (group.shown(visit, &since)) } };
-    parts::table(
-        "Failures by kind and error, most frequent first",
-        &columns,
-        rows,
-    )
+    parts::table("Failures by kind and error, most frequent first", &columns, rows)
 }
 
 impl Group {
@@ -251,17 +240,11 @@ mod tests {
     fn what_differs_by_numbers_is_the_same() {
         let cases = [
             ("timeout after 30 s", "timeout after % s"),
-            (
-                "user 5d8f2c1e-8b7a-4c11-9d2e-0123456789ab: not found",
-                "user %: not found",
-            ),
+            ("user 5d8f2c1e-8b7a-4c11-9d2e-0123456789ab: not found", "user %: not found"),
             ("connect 10.0.0.1:5432 refused.", "connect % refused."),
             ("at 2026-01-31T18:30:00Z", "at %"),
             ("no digits – at all", "no digits – at all"),
-            (
-                "550 <ada@example.org>: mailbox is full",
-                "% <%>: mailbox is full",
-            ),
+            ("550 <ada@example.org>: mailbox is full", "% <%>: mailbox is full"),
             ("ключ 7 не найден", "ключ % не найден"),
             (r"50% of a_b\c, 2_: no", r"%\% of a\_b\\c, %\_: no"),
             ("", ""),
@@ -291,10 +274,8 @@ mod tests {
             line("b", "code 1", 3, 20, &[9]),
             line("a", "code 22", 4, 10, &[4, 3, 2, 1, 0]),
         ]);
-        let seen: Vec<_> = groups
-            .iter()
-            .map(|group| (group.count, group.last_at, &group.ids[..]))
-            .collect();
+        let seen: Vec<_> =
+            groups.iter().map(|group| (group.count, group.last_at, &group.ids[..])).collect();
         assert_eq!(seen, [(6, at(30), &[5, 4, 3][..]), (3, at(20), &[9])]);
     }
 }

@@ -83,9 +83,7 @@ pub(crate) async fn read(
     queue: Option<&str>,
 ) -> Result<Vec<Step>, Problem> {
     let (since, step) = span.minutes();
-    visit
-        .rows(HISTORY, &[&queue, &(since as i32), &(step as i32)])
-        .await
+    visit.rows(HISTORY, &[&queue, &(since as i32), &(step as i32)]).await
 }
 
 /// Throughput and latency, with a table of the same data.
@@ -99,9 +97,7 @@ pub(crate) fn charts(span: Span, steps: &[Step]) -> Markup {
         grid.iter().map(rate).collect::<Vec<_>>()
     };
     let seconds = |of: fn(&Step) -> Option<f64>| {
-        grid.iter()
-            .map(|&at| find(at).and_then(of))
-            .collect::<Vec<_>>()
+        grid.iter().map(|&at| find(at).and_then(of)).collect::<Vec<_>>()
     };
     let throughput = json!({
         "at": grid, "unit": "per minute",
@@ -137,10 +133,7 @@ fn grid(span: Span, now: i64) -> Vec<i64> {
         passed if passed < 30 => now - passed - step,
         passed => now - passed,
     };
-    (0..since / step)
-        .rev()
-        .map(|back| last - back * step)
-        .collect()
+    (0..since / step).rev().map(|back| last - back * step).collect()
 }
 
 /// How many minutes of a step have elapsed.

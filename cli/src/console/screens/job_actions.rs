@@ -140,10 +140,9 @@ pub(super) fn lost<T>(change: &Change<T>, id: i64, refused: Problem) -> Result<R
             let message = format!("Nothing changed: {}", refused.line());
             Ok(change.done(&links::job_path(id), message))
         }
-        Some("P0002") => Ok(change.done(
-            "/jobs",
-            format!("Job {id} no longer exists. Nothing changed."),
-        )),
+        Some("P0002") => {
+            Ok(change.done("/jobs", format!("Job {id} no longer exists. Nothing changed.")))
+        }
         _ => Err(refused),
     }
 }

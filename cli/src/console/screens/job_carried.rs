@@ -44,9 +44,7 @@ impl Job {
     fn shown(&self, visit: &Visit, name: &str, carried: Option<&Carried>) -> Markup {
         let raw = visit.url(&format!("{}/raw?what={name}", links::job_path(self.id)));
         match carried {
-            Some(Carried {
-                text: Some(text), ..
-            }) => tree(text, 2, Some(&raw)),
+            Some(Carried { text: Some(text), .. }) => tree(text, 2, Some(&raw)),
             Some(Carried { size, .. }) => html! {
                 p { (parts::bytes(*size)) ": too large to show. " a href=(raw) { "Raw" } }
             },

@@ -120,10 +120,7 @@ pub(crate) async fn page(visit: Visit, Path(id): Path<i64>) -> Result<Response, 
     }
     if !job.waits() {
         let message = format!("Job {id} is {}.", job.state);
-        return Err(Problem::bad_input(
-            message,
-            "Only waiting jobs can be edited.",
-        ));
+        return Err(Problem::bad_input(message, "Only waiting jobs can be edited."));
     }
     let values = values(&visit, id).await?;
     Ok(form(&visit, &job, &values, None))
@@ -140,9 +137,8 @@ fn form(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>) -> R
 }
 
 fn fields_of(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>) -> Markup {
-    let (long, short): (Vec<_>, Vec<_>) = FIELDS
-        .into_iter()
-        .partition(|(_, sql, ..)| [JSON, LINES].contains(sql));
+    let (long, short): (Vec<_>, Vec<_>) =
+        FIELDS.into_iter().partition(|(_, sql, ..)| [JSON, LINES].contains(sql));
     html! {
         (values.before(names()))
         @if !visit.sees_payload() {
@@ -194,9 +190,8 @@ pub(crate) async fn update(
 async fn give(change: &mut Change<Form>, id: i64) -> Result<String, Problem> {
     let now = values(&change.visit, id).await?;
     let changed = change.form.values.changed(names(), &now)?;
-    let changed = FIELDS
-        .iter()
-        .filter_map(|(name, sql, _)| Some((*name, *sql, changed.get(name)?)));
+    let changed =
+        FIELDS.iter().filter_map(|(name, sql, _)| Some((*name, *sql, changed.get(name)?)));
     let changed = changed.map(|(name, sql, value)| Ok((name, sql, checked(name, sql, value)?)));
     let changed = changed.collect::<Result<Vec<_>, Problem>>()?;
     let reason = given(&change.form.reason);
@@ -219,9 +214,7 @@ fn checked<'a>(name: &str, sql: &str, value: &'a str) -> Result<&'a str, Problem
         (_, "") if name == "meta" => return Ok("{}"),
         (_, "") if name == "expires_at" => return Ok("infinity"),
         (_, "") => Some(format!("{name} must not be empty.")),
-        (JSON, _) => serde_json::from_str::<IgnoredAny>(value)
-            .err()
-            .map(|error| error.to_string()),
+        (JSON, _) => serde_json::from_str::<IgnoredAny>(value).err().map(|error| error.to_string()),
         (NUMBER, _) => value.parse::<i32>().err().map(|error| error.to_string()),
         _ => None,
     };

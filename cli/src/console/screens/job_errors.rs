@@ -44,9 +44,7 @@ pub(crate) async fn page(visit: &Visit, id: i64, page: i64) -> Result<Errors, Pr
                case when octet_length(details::text) <= $4 then details::text end as details
           from jobs.errors where job_id = $1 order by at desc, attempt desc
         offset $2 limit $3";
-    let rows = visit
-        .rows(sql, &[&id, &((page - 1) * ROWS), &ROWS, &LARGEST])
-        .await?;
+    let rows = visit.rows(sql, &[&id, &((page - 1) * ROWS), &ROWS, &LARGEST]).await?;
     Ok(Errors { count, page, rows })
 }
 
@@ -108,15 +106,9 @@ struct Details {
 impl Details {
     fn of(text: &str) -> Self {
         let Ok(mut members) = serde_json::from_str::<Map<String, Value>>(text) else {
-            return Self {
-                trace: None,
-                rest: Some(text.into()),
-            };
+            return Self { trace: None, rest: Some(text.into()) };
         };
-        let trace = members
-            .get("trace")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
+        let trace = members.get("trace").and_then(Value::as_str).map(str::to_owned);
         if trace.is_some() {
             members.remove("trace");
         }
@@ -145,10 +137,7 @@ mod tests {
         let details =
             Details::of(r#"{"type": "Boom", "code": 9007199254740993, "trace": "a\n  at <b>"}"#);
         assert_eq!(details.trace.as_deref(), Some("a\n  at <b>"));
-        assert_eq!(
-            details.rest.as_deref(),
-            Some(r#"{"code":9007199254740993,"type":"Boom"}"#)
-        );
+        assert_eq!(details.rest.as_deref(), Some(r#"{"code":9007199254740993,"type":"Boom"}"#));
         assert!(details.shown().into_string().contains("at &lt;b&gt;"));
     }
 

@@ -23,9 +23,7 @@ struct Event {
 impl Event {
     /// An attempt fails, and with it, at the same moment, the job.
     fn place(&self) -> (DateTime<Utc>, usize) {
-        let order = [
-            "inserted", "began", "failed", "asked", "managed", "final", "next",
-        ];
+        let order = ["inserted", "began", "failed", "asked", "managed", "final", "next"];
         let place = order.iter().position(|class| *class == self.class);
         (self.at, place.unwrap_or(order.len()))
     }
@@ -59,9 +57,7 @@ pub(crate) async fn of(visit: &Visit, job: &Job, errors: i64) -> Result<Markup, 
          where target = $1 and at >= $2
            and action in ('cancel', 'retry', 'activate', 'update')
          order by at desc limit 20";
-    let managed: Vec<Managed> = visit
-        .rows(sql, &[&job.id.to_string(), &job.created_at])
-        .await?;
+    let managed: Vec<Managed> = visit.rows(sql, &[&job.id.to_string(), &job.created_at]).await?;
     let mut events = job.events(managed.iter().any(|managed| managed.action == "cancel"));
     events.extend(failed.iter().map(Failed::event));
     events.extend(managed.iter().map(Managed::event));
@@ -105,11 +101,8 @@ fn gap(before: Option<DateTime<Utc>>, at: DateTime<Utc>, now: DateTime<Utc>) -> 
 
 impl Job {
     fn events(&self, is_cancel_known: bool) -> Vec<Event> {
-        let mut events = vec![Event {
-            at: self.created_at,
-            class: "inserted",
-            what: html! { "inserted" },
-        }];
+        let mut events =
+            vec![Event { at: self.created_at, class: "inserted", what: html! { "inserted" } }];
         let mut add = |at: Option<DateTime<Utc>>, class, what: Markup| {
             events.extend(at.map(|at| Event { at, class, what }));
         };
@@ -141,26 +134,10 @@ impl Job {
                 @if let Some(took) = took { " after " (parts::duration(took)) }
             },
         );
-        add(
-            self.waits().then_some(self.scheduled_at),
-            "next",
-            self.next(),
-        );
-        add(
-            self.lease_expires_at,
-            "next",
-            html! { "lease expires unless a heartbeat renews it" },
-        );
-        add(
-            self.deadline_at,
-            "next",
-            html! { "deadline of the attempt" },
-        );
-        add(
-            self.expires_at.filter(|_| self.waits()),
-            "next",
-            html! { "expires if not fetched" },
-        );
+        add(self.waits().then_some(self.scheduled_at), "next", self.next());
+        add(self.lease_expires_at, "next", html! { "lease expires unless a heartbeat renews it" });
+        add(self.deadline_at, "next", html! { "deadline of the attempt" });
+        add(self.expires_at.filter(|_| self.waits()), "next", html! { "expires if not fetched" });
         events
     }
 
@@ -183,11 +160,7 @@ impl Failed {
             @if let Some(worker) = &self.worker { " on worker " (text(worker)) }
             ": " span.error { (text(&self.error)) }
         };
-        Event {
-            at: self.at,
-            class: "failed",
-            what,
-        }
+        Event { at: self.at, class: "failed", what }
     }
 }
 
@@ -199,10 +172,6 @@ impl Managed {
             " called " code { (self.action) }
             @if let Some(reason) = &self.reason { ": " (text(reason)) }
         };
-        Event {
-            at: self.at,
-            class: "managed",
-            what,
-        }
+        Event { at: self.at, class: "managed", what }
     }
 }

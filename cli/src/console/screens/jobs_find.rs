@@ -150,16 +150,8 @@ pub(crate) async fn jobs(
     }
     // If the range ends at a time, matching jobs begin only after the overlap.
     let is_cut = if is_up { is_cut_below } else { is_cut_above };
-    let size = if is_cut {
-        OVERLAP + CLOSE
-    } else {
-        FIRST_WINDOW
-    };
-    let mut windows = Windows {
-        left: low..high,
-        size,
-        is_up,
-    };
+    let size = if is_cut { OVERLAP + CLOSE } else { FIRST_WINDOW };
+    let mut windows = Windows { left: low..high, size, is_up };
     let jobs = search.windows(&mut windows, ROWS + 1).await?;
     let rest = windows.rest().filter(|_| jobs.len() <= ROWS);
     Ok(Found::of(jobs, is_up, rest))
@@ -181,22 +173,14 @@ pub(crate) async fn sample(
     {
         return Ok(Sample::whole(jobs));
     }
-    let mut windows = Windows {
-        left: 1..last + 1,
-        size: FIRST_WINDOW,
-        is_up: false,
-    };
+    let mut windows = Windows { left: 1..last + 1, size: FIRST_WINDOW, is_up: false };
     let mut jobs = search.windows(&mut windows, most).await?;
     let looked_to = windows.rest();
     if looked_to.is_none() && jobs.len() < most {
         jobs.reverse();
         return Ok(Sample::whole(jobs));
     }
-    Ok(Sample {
-        looked_to: looked_to.filter(|_| jobs.len() < most),
-        is_oldest: false,
-        jobs,
-    })
+    Ok(Sample { looked_to: looked_to.filter(|_| jobs.len() < most), is_oldest: false, jobs })
 }
 
 /// Up to `most` of the oldest jobs of a condition, however much that reads.
@@ -223,9 +207,7 @@ pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<
          where at > $1 and ($2::text is null or error like $2)
            and ($3::text is null or job_kind = $3)
          limit $4";
-    let ids: Vec<Only<i64>> = visit
-        .rows(sql, &[&after, &error_like, &kind, &(MANY + 1)])
-        .await?;
+    let ids: Vec<Only<i64>> = visit.rows(sql, &[&after, &error_like, &kind, &(MANY + 1)]).await?;
     if ids.len() as i64 > MANY {
         return Ok(None);
     }
@@ -239,9 +221,7 @@ pub(crate) async fn failed(visit: &Visit, filter: &Filter) -> Result<Option<Vec<
 /// together.
 fn is_few(filter: &Filter, counts: &[Count], last: i64) -> bool {
     let of = |states: &[&str]| -> i64 {
-        let counts = counts
-            .iter()
-            .filter(|count| states.contains(&&*count.state));
+        let counts = counts.iter().filter(|count| states.contains(&&*count.state));
         counts.map(|count| count.all).sum()
     };
     let waiting = ["scheduled", "pending", "retryable"];
@@ -340,11 +320,7 @@ impl Search<'_> {
 impl Sample {
     /// All jobs, or the oldest if there are more, oldest first.
     fn whole(jobs: Vec<Job>) -> Self {
-        Self {
-            jobs,
-            is_oldest: true,
-            looked_to: None,
-        }
+        Self { jobs, is_oldest: true, looked_to: None }
     }
 }
 
@@ -356,11 +332,7 @@ impl Found {
         if is_up {
             ids.reverse();
         }
-        Self {
-            ids,
-            has_more,
-            looked_to,
-        }
+        Self { ids, has_more, looked_to }
     }
 }
 

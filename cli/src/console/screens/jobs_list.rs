@@ -79,10 +79,7 @@ pub(crate) async fn list(
 fn to_job(visit: &Visit, id: &str) -> Result<Response, Problem> {
     let digits = id.trim_start_matches('#').replace([',', '_'], "");
     let id: i64 = digits.parse().map_err(|_| {
-        Problem::bad_input(
-            format!("Invalid job ID: {id:?}."),
-            "An ID is a whole number.",
-        )
+        Problem::bad_input(format!("Invalid job ID: {id:?}."), "An ID is a whole number.")
     })?;
     Ok(see_other(&visit.url(&links::job_path(id))))
 }
@@ -101,25 +98,16 @@ fn pages(
     };
     let has_newer = !matches!(cursor, Cursor::Top);
     let has_older = found.has_more || cursor.is_up();
-    (
-        has_newer.then(|| link("to", *first)),
-        has_older.then(|| link("from", *last)),
-    )
+    (has_newer.then(|| link("to", *first)), has_older.then(|| link("from", *last)))
 }
 
 /// The states as tabs, with the number of jobs in each if that is known.
 fn states(visit: &Visit, filter: &Filter, counts: &[Count]) -> Markup {
-    let of_queue = Filter {
-        state: filter.state.clone(),
-        queue: filter.queue.clone(),
-        ..Filter::default()
-    };
+    let of_queue =
+        Filter { state: filter.state.clone(), queue: filter.queue.clone(), ..Filter::default() };
     let is_counted = of_queue == *filter;
     let url = |state: &str| {
-        let filter = Filter {
-            state: state.into(),
-            ..filter.clone()
-        };
+        let filter = Filter { state: state.into(), ..filter.clone() };
         visit.url(&filter.path("/jobs", &[]))
     };
     html! {
@@ -138,18 +126,9 @@ fn states(visit: &Visit, filter: &Filter, counts: &[Count]) -> Markup {
 }
 
 fn form(visit: &Visit, filter: &Filter) -> Markup {
-    let Filter {
-        worker,
-        args,
-        error,
-        error_like,
-        after,
-        before,
-        ..
-    } = filter;
-    let is_open = [worker, args, error, error_like, after, before]
-        .iter()
-        .any(|value| !value.is_empty());
+    let Filter { worker, args, error, error_like, after, before, .. } = filter;
+    let is_open =
+        [worker, args, error, error_like, after, before].iter().any(|value| !value.is_empty());
     html! {
         form.filter method="get" action=(visit.url("/jobs")) role="search" {
             (fields::hidden("state", &filter.state))
@@ -214,10 +193,7 @@ pub(crate) async fn suggestions(
     let (text, source) = match &*typed.of {
         "queue" => (filter.queue, "select queue as name from jobs.queues"),
         "worker" => (filter.worker, "select worker as name from jobs.workers"),
-        "tag" => (
-            filter.tag,
-            "select unnest(tags) as name from jobs.jobs where id > $2",
-        ),
+        "tag" => (filter.tag, "select unnest(tags) as name from jobs.jobs where id > $2"),
         _ => (
             filter.kind,
             "select kind as name from jobs.kinds

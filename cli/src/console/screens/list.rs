@@ -110,10 +110,7 @@ impl List {
         let first = selection.offset();
         let end = found.min(first + ROWS);
         let page = |page| {
-            let selection = Selection {
-                page,
-                ..selection.clone()
-            };
+            let selection = Selection { page, ..selection.clone() };
             visit.url(&self.path(&selection))
         };
         let said = html! {

@@ -82,7 +82,7 @@ pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
         div.actions { (actions(&visit, tasks.iter().any(|task| task.paused_at.is_some()))) }
         section aria-labelledby="check" {
             h2 #check { "Check" }
-            @if visit.may("check") {
+            @if !visit.is_read_only && visit.executes("check") {
                 p {
                     "Checks the invariants of the jobs tables. " strong { "It reads all jobs" }
                     ", which takes seconds to minutes with millions of jobs. Workers are unaffected."
@@ -106,17 +106,13 @@ pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
 
 pub(crate) async fn pause(change: Change<Reason>) -> Result<Response, Problem> {
     let reason = given(&change.form.reason);
-    change
-        .run("select from jobs.pause_maintenance($1)", &[&reason])
-        .await?;
+    change.run("select from jobs.pause_maintenance($1)", &[&reason]).await?;
     Ok(change.done("/maintenance", "Maintenance is paused."))
 }
 
 pub(crate) async fn resume(change: Change<Reason>) -> Result<Response, Problem> {
     let reason = given(&change.form.reason);
-    change
-        .run("select from jobs.resume_maintenance($1)", &[&reason])
-        .await?;
+    change.run("select from jobs.resume_maintenance($1)", &[&reason]).await?;
     Ok(change.done("/maintenance", "Maintenance is resumed."))
 }
 
@@ -149,17 +145,12 @@ static CHECKING: Mutex<()> = Mutex::const_new(());
 pub(crate) async fn check(change: Change<IgnoredAny>) -> Result<Response, Problem> {
     // It continues if the request is abandoned, so that there is never a second one.
     let checked = tokio::spawn(checked(change.visit)).await;
-    checked.unwrap_or_else(|_| {
-        Err(Problem::bad_input(
-            "The check was interrupted.",
-            "Try again.",
-        ))
-    })
+    checked.unwrap_or_else(|_| Err(Problem::bad_input("The check was interrupted.", "Try again.")))
 }
 
 async fn checked(visit: Visit) -> Result<Response, Problem> {
     // It only reads, but so much that it counts as an action.
-    if !visit.may("check") {
+    if visit.is_read_only || !visit.executes("check") {
         return Err(Problem::forbidden(
             "This console is read-only, or the role may not call jobs.check().",
             "Run it in psql.",
@@ -189,9 +180,7 @@ async fn checked(visit: Visit) -> Result<Response, Problem> {
 }
 
 fn standing(tasks: &[Task]) -> Markup {
-    let paused = tasks
-        .iter()
-        .find_map(|task| Some((task.paused_at?, &task.paused_by)));
+    let paused = tasks.iter().find_map(|task| Some((task.paused_at?, &task.paused_by)));
     html! {
         @if let Some((at, by)) = paused {
             p.bad {
@@ -252,6 +241,7 @@ fn what_it_does(task: &str) -> &'static str {
         "periodic" => "inserts the jobs of periodic ticks",
         "expire" => "discards jobs past their expires_at",
         "rescue" => "fails attempts whose lease expired",
+        "limits" => "lets held jobs go on where limits have room",
         "prune" => "deletes final jobs past their retention",
         "claims" => "removes keys that no job needs",
         "statistics" => "counts large tables and stores history",
@@ -285,11 +275,7 @@ fn actions(visit: &Visit, is_paused: bool) -> Markup {
 }
 
 fn settings_table(settings: &[Setting]) -> Markup {
-    let columns = [
-        ("Setting", Align::Wide),
-        ("Value", Align::Text),
-        ("Source", Align::Text),
-    ];
+    let columns = [("Setting", Align::Wide), ("Value", Align::Text), ("Source", Align::Text)];
     let rows = html! {
         @for setting in settings {
             tr #(setting.name) {
@@ -318,11 +304,7 @@ fn comes_from(setting: &Setting) -> Markup {
 }
 
 fn violations_table(visit: &Visit, violations: &[Violation]) -> Markup {
-    let columns = [
-        ("Rule", Align::Wide),
-        ("Violations", Align::Number),
-        ("Jobs", Align::Text),
-    ];
+    let columns = [("Rule", Align::Wide), ("Violations", Align::Number), ("Jobs", Align::Text)];
     let rows = html! {
         @for one in violations {
             tr {

@@ -48,10 +48,7 @@ impl Call {
             (reason())
             (parts::button(self.button, self.look))
         };
-        let (before, after) = self
-            .question
-            .split_once("{name}")
-            .unwrap_or((self.question, ""));
+        let (before, after) = self.question.split_once("{name}").unwrap_or((self.question, ""));
         let has_name = before.len() < self.question.len();
         let question = html! { (before) @if has_name { (text(name)) } (after) };
         html! {

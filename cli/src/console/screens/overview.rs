@@ -15,6 +15,7 @@ use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
 use crate::console::room::text;
 use crate::console::visit::{Query, Visit};
+use crate::finding::Finding;
 use crate::visible;
 
 /// How long results of jobs.health() are shared: it is expensive, and its findings can wait.
@@ -28,14 +29,6 @@ const WORST: usize = 3;
 pub(crate) struct OverviewQuery {
     #[serde(default)]
     since: Span,
-}
-
-#[derive(Deserialize)]
-struct Finding {
-    severity: String,
-    finding: String,
-    message: String,
-    hint: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -89,10 +82,7 @@ pub(crate) async fn show(
             "with q as materialized (select {} from jobs.queues) {QUEUES}",
             queue_read::COLUMNS
         ),
-        format!(
-            "with w as materialized (select {} from jobs.workers) {WORKERS}",
-            worker::COLUMNS
-        ),
+        format!("with w as materialized (select {} from jobs.workers) {WORKERS}", worker::COLUMNS),
     ];
     let queues = visit.one::<Queues>(&sql[0], &[&SHORT]);
     let workers = visit.one::<Workers>(&sql[1], &[&SHORT]);
@@ -124,31 +114,29 @@ fn findings_of(visit: &Visit, findings: &[Finding]) -> Markup {
             @if findings.is_empty() {
                 p.all-well { (parts::severity("ok")) "Nothing needs attention." }
             }
-            @for finding in worst { (finding.shown(visit)) }
+            @for finding in worst { (shown(visit, finding)) }
             @if !others.is_empty() {
                 details.more-findings {
                     summary { (parts::plural(others.len() as i64, "more finding")) }
-                    @for finding in others { (finding.shown(visit)) }
+                    @for finding in others { (shown(visit, finding)) }
                 }
             }
         }
     }
 }
 
-impl Finding {
-    fn shown(&self, visit: &Visit) -> Markup {
-        html! {
-            div class={ "finding " (parts::severity_class(&self.severity)) } {
-                (parts::severity(&self.severity))
-                div.finding-text {
-                    p { (text(&self.message)) }
-                    @if let Some(hint) = &self.hint {
-                        details { summary { "Suggested fix" } p { code { (text(hint)) } } }
-                    }
+fn shown(visit: &Visit, found: &Finding) -> Markup {
+    html! {
+        div class={ "finding " (parts::severity_class(&found.severity)) } {
+            (parts::severity(&found.severity))
+            div.finding-text {
+                p { (text(&found.message)) }
+                @if let Some(hint) = &found.hint {
+                    details { summary { "Suggested fix" } p { code { (text(hint)) } } }
                 }
-                @if let Some((label, path)) = screen_of(&self.finding) {
-                    a.finding-link href=(visit.url(path)) { (label) }
-                }
+            }
+            @if let Some((label, path)) = screen_of(&found.finding) {
+                a.finding-link href=(visit.url(path)) { (label) }
             }
         }
     }
@@ -159,6 +147,7 @@ fn screen_of(finding: &str) -> Option<(&'static str, &'static str)> {
     Some(match finding {
         "discarded" | "mostly_failing" => ("Failures", "/failures"),
         "oldest_available" | "queue_paused" | "no_worker" => ("Queues", "/queues"),
+        "limit_paused" => ("Limits", "/limits"),
         "running_long" => ("Running jobs", "/jobs?state=running"),
         "expired_leases" => ("Workers", "/workers"),
         "clock_moved" => ("Audit", "/audit"),

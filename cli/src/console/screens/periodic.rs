@@ -32,12 +32,8 @@ const PERIODIC: List = List {
     ],
 };
 
-const SHOWS: [(&str, &str); 4] = [
-    ("", "All"),
-    ("failing", "Failing"),
-    ("paused", "Paused"),
-    ("running", "Active"),
-];
+const SHOWS: [(&str, &str); 4] =
+    [("", "All"), ("failing", "Failing"), ("paused", "Paused"), ("running", "Active")];
 
 #[derive(Deserialize)]
 struct Looked {
@@ -66,11 +62,7 @@ pub(crate) async fn periodic(
             (fields::suggesting("filter", "Name or kind", &selection.filter, &[]))
             (fields::choice("show", "Show", &SHOWS, &selection.show))
         },
-        rows: looked
-            .definitions
-            .iter()
-            .map(|one| row(&visit, one, &back))
-            .collect(),
+        rows: looked.definitions.iter().map(|one| row(&visit, one, &back)).collect(),
         nothing: selection.is_all().then(nothing),
     };
     Ok(PERIODIC.page(&visit, &selection, found))

@@ -255,11 +255,7 @@ const RESUME: Call = Call {
 };
 
 pub(super) fn actions(visit: &Visit, one: &Periodic, back: &str) -> Markup {
-    let other = if one.paused_at.is_some() {
-        RESUME
-    } else {
-        PAUSE
-    };
+    let other = if one.paused_at.is_some() { RESUME } else { PAUSE };
     html! { (RUN.offer(visit, &one.name, back)) (other.offer(visit, &one.name, back)) }
 }
 
@@ -288,10 +284,7 @@ pub(crate) async fn run(change: Change<Form>) -> Result<Response, Problem> {
     let is_new = change.visit.row(sql, &[&id, &began]).await?;
     let message = match is_new {
         Some(Only(false)) => {
-            format!(
-                "Nothing inserted: the job of {} would duplicate this one.",
-                form.name
-            )
+            format!("Nothing inserted: the job of {} would duplicate this one.", form.name)
         }
         _ => format!("Job {id} of {} inserted.", form.name),
     };

@@ -97,10 +97,7 @@ pub(crate) async fn set_limits(mut change: Change<Limits>) -> Result<Response, P
     let queue = look(&change.visit, &change.form.name).await?;
     let Err(wrong) = queue_limits::configure(&mut change, &queue).await else {
         let name = &change.form.name;
-        return Ok(change.done(
-            &links::queue_path(name),
-            format!("Limits of queue {name} saved."),
-        ));
+        return Ok(change.done(&links::queue_path(name), format!("Limits of queue {name} saved.")));
     };
     let since = Span::default();
     page(&change.visit, &queue, since, &change.form, Some(&wrong)).await

@@ -68,8 +68,7 @@ impl Limits {
 }
 
 fn value(queue: &Queue, name: &str) -> String {
-    let number = |limit: Option<i32>| limit.map(|limit| limit.to_string()).unwrap_or_default();
-    let time = |limit: &Option<String>| limit.as_deref().map(words).unwrap_or_default();
+    let (number, time) = (number_value, period_value);
     match name {
         "concurrency" => number(queue.concurrency),
         "rate" => number(queue.rate),
@@ -79,6 +78,16 @@ fn value(queue: &Queue, name: &str) -> String {
         "retention_cancelled" => time(&queue.retention_cancelled),
         _ => time(&queue.retention_discarded),
     }
+}
+
+/// The value of a field with a number.
+pub(super) fn number_value(limit: Option<i32>) -> String {
+    limit.map(|limit| limit.to_string()).unwrap_or_default()
+}
+
+/// The value of a field with an interval.
+pub(super) fn period_value(limit: &Option<String>) -> String {
+    limit.as_deref().map(words).unwrap_or_default()
 }
 
 fn names() -> [&'static str; 7] {
@@ -164,20 +173,17 @@ pub(crate) async fn reset(change: Change<Form>) -> Result<Response, Problem> {
     RESET.run(change, "Queue", "no longer has limits.").await
 }
 
-fn number(field: &str, text: &str) -> Result<Option<i32>, Problem> {
+pub(super) fn number(field: &str, text: &str) -> Result<Option<i32>, Problem> {
     let Some(text) = given(text) else {
         return Ok(None);
     };
     text.replace([',', ' '], "").parse().map(Some).map_err(|_| {
         let message = format!("Invalid number: {text:?}.");
-        Problem::bad_input(
-            message,
-            "Enter a whole number, or leave the field empty for no limit.",
-        )
-        .about(field)
+        Problem::bad_input(message, "Enter a whole number, or leave the field empty for no limit.")
+            .about(field)
     })
 }
 
-fn interval_of(text: &str) -> Option<&str> {
+pub(super) fn interval_of(text: &str) -> Option<&str> {
     given(text).map(interval::typed)
 }

@@ -49,19 +49,13 @@ pub(super) struct Queue {
 pub(super) async fn look(visit: &Visit, name: &str) -> Result<Queue, Problem> {
     let sql = format!("select {COLUMNS} from jobs.queues where queue = $1");
     let found = visit.row(&sql, &[&name]).await?;
-    Ok(found.unwrap_or_else(|| Queue {
-        queue: name.into(),
-        ..Queue::default()
-    }))
+    Ok(found.unwrap_or_else(|| Queue { queue: name.into(), ..Queue::default() }))
 }
 
 impl Queue {
     /// The number of its jobs in a state.
     pub(super) fn counted(&self, state: &str) -> Markup {
-        parts::count(
-            self.in_state(state),
-            self.estimated.iter().any(|one| one == state),
-        )
+        parts::count(self.in_state(state), self.estimated.iter().any(|one| one == state))
     }
 
     fn in_state(&self, state: &str) -> i64 {
@@ -95,17 +89,27 @@ impl Queue {
     }
 
     pub(super) fn limits_in_short(&self) -> Option<String> {
-        let mut said = Vec::new();
-        if let Some(most) = self.concurrency {
-            said.push(format!("{} running", number_text(most.into())));
-        }
-        if let (Some(rate), Some(period)) = (self.rate, &self.rate_period) {
-            let rate = number_text(rate.into());
-            said.push(format!("{rate} started within {}", words(period)));
-        }
-        if let Some(most) = self.max_waiting {
-            said.push(format!("{} waiting", number_text(most.into())));
-        }
-        (!said.is_empty()).then(|| format!("At most {}", said.join(", ")))
+        at_most(self.concurrency, self.rate, self.rate_period.as_deref(), self.max_waiting)
     }
+}
+
+/// Limits in short.
+pub(super) fn at_most(
+    concurrency: Option<i32>,
+    rate: Option<i32>,
+    rate_period: Option<&str>,
+    max_waiting: Option<i32>,
+) -> Option<String> {
+    let mut said = Vec::new();
+    if let Some(most) = concurrency {
+        said.push(format!("{} running", number_text(most.into())));
+    }
+    if let (Some(rate), Some(period)) = (rate, rate_period) {
+        let rate = number_text(rate.into());
+        said.push(format!("{rate} started within {}", words(period)));
+    }
+    if let Some(most) = max_waiting {
+        said.push(format!("{} waiting", number_text(most.into())));
+    }
+    (!said.is_empty()).then(|| format!("At most {}", said.join(", ")))
 }

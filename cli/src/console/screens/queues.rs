@@ -75,11 +75,7 @@ pub(crate) async fn queues(
             (fields::choice("show", "Show", &SHOWS, &selection.show))
             (fields::choice("sort", "Sort", &SORTS, &selection.sort))
         },
-        rows: looked
-            .queues
-            .iter()
-            .map(|queue| row(&visit, queue, &back))
-            .collect(),
+        rows: looked.queues.iter().map(|queue| row(&visit, queue, &back)).collect(),
         nothing: nothing(&visit, &selection),
     };
     Ok(QUEUES.page(&visit, &selection, found))

@@ -75,10 +75,7 @@ async fn look(visit: &Visit, search: &str) -> Result<(Markup, Try), Problem> {
         let what = html! {
             "It was deleted, pruned or never inserted. A hold can outlive its job: search for the key."
         };
-        return Ok((
-            parts::empty(&format!("Job {id} does not exist"), what),
-            Try::default(),
-        ));
+        return Ok((parts::empty(&format!("Job {id} does not exist"), what), Try::default()));
     };
     let found = match &job.unique_key {
         Some(key) => claim(visit, key).await?,
@@ -111,9 +108,7 @@ async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
     newest.sort_unstable_by(|one, other| other.cmp(one));
     newest.truncate(SHOWN);
     let jobs = jobs_table::rows(visit, &newest).await?;
-    let gone = newest
-        .iter()
-        .filter(|id| jobs.iter().all(|job| job.id != **id));
+    let gone = newest.iter().filter(|id| jobs.iter().all(|job| job.id != **id));
     Ok(html! {
         section aria-labelledby="holders" {
             h2 #holders { "Claim" }

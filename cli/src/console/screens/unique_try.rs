@@ -52,10 +52,7 @@ pub(crate) async fn explain(change: Change<Try>) -> Result<Response, Problem> {
 
 async fn ask(visit: &Visit, tried: &Try) -> Result<Explained, Problem> {
     let args = json("args", &tried.args)?.unwrap_or("{}");
-    let of = (
-        json("unique_opts", &tried.unique_opts)?,
-        json("meta", &tried.meta)?,
-    );
+    let of = (json("unique_opts", &tried.unique_opts)?, json("meta", &tried.meta)?);
     visit
         .one(
             "select canonical, unique_key, lock_id, policy::text, holder, holder_state, would

@@ -165,10 +165,7 @@ impl Worker {
 
     pub(super) fn kinds(&self, visit: &Visit) -> Markup {
         let path = |kind: &str| parts::link("/jobs", [("state", "running"), ("kind", kind)]);
-        few(
-            &self.kinds,
-            |kind| html! { a href=(visit.url(&path(kind))) { (text(kind)) } },
-        )
+        few(&self.kinds, |kind| html! { a href=(visit.url(&path(kind))) { (text(kind)) } })
     }
 
     fn says(&self, visit: &Visit) -> Markup {

@@ -67,11 +67,7 @@ pub(crate) async fn workers(
             (fields::suggesting("queue", "Queue", &selection.queue, &[]))
             (fields::choice("show", "Show", &SHOWS, &selection.show))
         },
-        rows: looked
-            .workers
-            .iter()
-            .map(|worker| row(&visit, worker, &back))
-            .collect(),
+        rows: looked.workers.iter().map(|worker| row(&visit, worker, &back)).collect(),
         nothing: selection.is_all().then(nothing),
     };
     Ok(WORKERS.page(&visit, &selection, found))
@@ -99,19 +95,8 @@ async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
                    limit $4::bigint offset $5::bigint) p) as workers",
         columns = worker::COLUMNS
     );
-    let Selection {
-        filter,
-        queue,
-        show,
-        ..
-    } = selection;
-    let of: Parameters = &[
-        &given(filter),
-        &given(queue),
-        show,
-        &list::ROWS,
-        &selection.offset(),
-    ];
+    let Selection { filter, queue, show, .. } = selection;
+    let of: Parameters = &[&given(filter), &given(queue), show, &list::ROWS, &selection.offset()];
     visit.one(&sql, of).await
 }
 
