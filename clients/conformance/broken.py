@@ -1,11 +1,14 @@
 """A driver whose worker is wrong, as the negative control of the suite. A handler that raises
 anything, or is cancelled, ends the process. With JOBS_BROKEN=lose what it raises is lost, with
-JOBS_BROKEN=mute what a worker logs and what its hooks print."""
+JOBS_BROKEN=mute what a worker logs and what its hooks print. With JOBS_BROKEN=stray producers
+follow no refusal and compute another hash."""
 
+import hashlib
 import logging
 import os
 
 import driver
+from postgres_jobs import cells
 
 
 def break_down() -> None:
@@ -36,6 +39,8 @@ def run_blocking_or_break(job):
 if os.environ.get("JOBS_BROKEN") == "mute":
     logging.disable()
     driver.hook = lambda *_: None
+elif os.environ.get("JOBS_BROKEN") == "stray":
+    cells.WRONG_CELL, cells.sha256 = "none", hashlib.sha512
 else:
     driver.run, driver.run_in_batch = or_break(driver.run), or_break(driver.run_in_batch)
     driver.run_blocking = run_blocking_or_break

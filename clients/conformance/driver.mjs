@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inspect } from "node:util";
 import {
-  Cancel, connectPg, connectPostgres, defineKind, Discard, Producer, RetryIn, Snooze, waitFor, Worker,
+  Cancel, Cells, connectPg, connectPostgres, defineKind, Discard, Producer, RetryIn, Snooze, waitFor, Worker,
 } from "../typescript/dist/esm/index.js";
 import { advance, assertInserted, workAll } from "../typescript/dist/esm/testing.js";
 
@@ -14,13 +14,18 @@ const require = createRequire(new URL("../typescript/package.json", import.meta.
 const pg = require("pg");
 
 const url = process.env.DATABASE_URL;
+const urls = process.env.CELL_URLS.split(" ");
 const LATER = 7; // seconds
 const given = JSON.parse(process.argv[2] ?? "{}");
 // Bigints are args of the suite, which the library keeps exact: they are printed as numbers.
 const print = (event) =>
   process.stdout.write(`${JSON.stringify(event, (_, value) => (typeof value === "bigint" ? Number(value) : value))}\n`);
 
-async function connected(action) {
+const cells = new Cells(urls.map((connectionString) => new pg.Pool({ connectionString, allowExitOnIdle: true }).on("error", () => {})));
+
+// Calls back with a connection, or with what takes its place.
+async function connected(action, useCells) {
+  if (useCells) return action(cells);
   const client = new pg.Client({ connectionString: url });
   client.on("error", () => {});
   await client.connect();
@@ -204,7 +209,7 @@ const toOptions = ({ unique_opts, ...others } = {}) =>
   ({ ...camel(others), ...(unique_opts && { uniqueOpts: camel(unique_opts) }) });
 const refused = (error) => {
   console.error(error);
-  print({ event: "refused", code: error.code, error: error.message });
+  print({ event: "refused", code: error.code ?? null, error: error.message });
 };
 // The definitions of kinds by their names.
 const defined = (kinds = {}) =>
@@ -224,22 +229,22 @@ const testSteps = {
 const operations = {
   stop: () => worker.stop().then(ended, failed),
   stop_and_cancel: () => worker.stopAndCancel().then(ended, failed),
-  async insert({ kind, args, options, then }) {
+  async insert({ kind, args, options, then, cells: useCells }) {
     await connected(async (client) => {
-      await client.query("begin");
+      if (!useCells) await client.query("begin");
       const { id, state, duplicate } = await producer.insert(client, kind, args ?? {}, toOptions(options));
-      await client.query(then);
+      if (!useCells) await client.query(then);
       print({ event: "inserted", id, state, duplicate });
-    }).catch(refused);
+    }, useCells).catch(refused);
   },
   insert_of_kind: ({ kind, ...rest }) => operations.insert({ kind: definitions[kind], ...rest }),
-  async insert_many({ jobs }) {
+  async insert_many({ jobs, cells: useCells }) {
     const toJob = ({ kind, args, of_kind, ...options }) =>
       of_kind ? definitions[kind].job(args, toOptions(options)) : { kind, args: args ?? {}, ...toOptions(options) };
     await connected(async (client) => {
       const inserted = await producer.insertMany(client, jobs.map(toJob));
       print({ event: "inserted_many", jobs: inserted });
-    }).catch(refused);
+    }, useCells).catch(refused);
   },
   async sync({ worker: { periodic = [], ...options }, then }) {
     const made = newWorker(options);
@@ -311,9 +316,9 @@ const hook = (name) => ({ id }, error) => {
 };
 const hooks = given.hooks ? { onError: hook("error"), onDiscarded: hook("discarded") } : {};
 
-function newWorker({ kinds = { run: {} }, otherwise, again, ...options }) {
-  const connect = process.env.JOBS_DRIVER === "postgres" ? connectPostgres(url) : connectPg(url);
-  const made = new Worker({ connect }, { ...options, ...hooks, middleware: layers, logger });
+function newWorker({ kinds = { run: {} }, otherwise, again, cells: hasCells, ...options }) {
+  const source = (url) => ({ connect: process.env.JOBS_DRIVER === "postgres" ? connectPostgres(url) : connectPg(url) });
+  const made = new Worker(hasCells ? urls.map(source) : source(url), { ...options, ...hooks, middleware: layers, logger });
   for (const [name, { timeout, concurrency, batch }] of Object.entries(kinds)) {
     const kind = defined(kinds)[name];
     if (batch) made.batch(kind, handleBatch, { timeout, concurrency, ...batch });

@@ -15,10 +15,12 @@ from datetime import datetime
 import psycopg
 
 import postgres_jobs
-from postgres_jobs import Cancel, Discard, Job, Kind, NewJob, RetryIn, Snooze, Unique, Worker
+from postgres_jobs import Cancel, Cells, Discard, Job, Kind, NewJob, RetryIn, Snooze, Unique, Worker
 from postgres_jobs import insert, insert_many, testing, wait_for
 
 URL = os.environ["DATABASE_URL"]
+CELLS = os.environ["CELL_URLS"].split()
+cells = Cells(CELLS)
 LATER = 7  # seconds until rollback_later
 in_test: psycopg.Connection | None = None  # that of the operation `testing`
 printing = threading.Lock()
@@ -122,15 +124,19 @@ def after_transaction(then: str) -> dict | None:
     return {"in": "handler"}
 
 
+async def sleep(job: Job, seconds: float) -> None:
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError as error:
+        say("cancelled", job=job.id, why=str(error))
+        raise
+
+
 async def run(job: Job) -> object:
     for action in actions(job):
         match action:
             case {"sleep": seconds}:
-                try:
-                    await asyncio.sleep(seconds)
-                except asyncio.CancelledError as error:
-                    say("cancelled", job=job.id, why=str(error))
-                    raise
+                await sleep(job, seconds)
             case {"sleep_on": seconds}:
                 end = time.monotonic() + seconds
                 while (left := end - time.monotonic()) > 0:
@@ -218,11 +224,7 @@ async def run_in_batch(job: Job) -> object:
     for action in actions(job):
         match action:
             case {"sleep": seconds}:
-                try:
-                    await asyncio.sleep(seconds)
-                except asyncio.CancelledError as error:
-                    say("cancelled", job=job.id, why=str(error))
-                    raise
+                await sleep(job, seconds)
             case {"return": value}:
                 return value
             case {"leave": _}:
@@ -283,13 +285,18 @@ def transaction(then: str = "commit"):
             raise Undone
 
 
+def place(op: dict):
+    """The connection, or what takes its place."""
+    return contextlib.nullcontext(cells) if op.get("cells") else transaction(op.get("then", "commit"))
+
+
 def op_insert(op: dict) -> None:
-    with transaction(op["then"]) as connection:
+    with place(op) as connection:
         say("inserted", **vars(insert(connection, op["kind"], op["args"], **typed(op.get("options", {})))))
 
 
 def op_insert_of_kind(op: dict) -> None:
-    with transaction(op["then"]) as connection:
+    with place(op) as connection:
         say("inserted", **vars(defined[op["kind"]].insert(connection, op["args"], **typed(op["options"]))))
 
 
@@ -300,7 +307,7 @@ def new_job(job: dict) -> NewJob:
 
 
 def op_insert_many(op: dict) -> None:
-    with transaction() as connection:
+    with place(op) as connection:
         jobs = [new_job(job) for job in op["jobs"]]
         say("inserted_many", jobs=[vars(one) for one in insert_many(connection, jobs)])
 
@@ -369,8 +376,8 @@ def text_of(error: BaseException) -> str:
 def operate(op: dict) -> None:
     try:
         OPS[op["op"]](op)
-    except psycopg.Error as error:
-        say("refused", code=error.sqlstate, error=text_of(error))
+    except (psycopg.Error, RuntimeError) as error:
+        say("refused", code=getattr(error, "sqlstate", None), error=text_of(error))
 
 
 # --- The program ----------------------------------------------------------------------------------
@@ -390,7 +397,7 @@ def define(kinds: dict) -> None:
 def make_worker(options: dict) -> Worker:
     kinds, periodic = options.pop("kinds", {"run": {}}), options.pop("periodic", [])
     otherwise, again = options.pop("otherwise", False), options.pop("again", None)
-    worker = Worker(URL, **options, **hooks, middleware=middleware)
+    worker = Worker(CELLS if options.pop("cells", False) else URL, **options, **hooks, middleware=middleware)
     define(kinds)
     if otherwise:
         worker.otherwise()(run)

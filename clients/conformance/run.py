@@ -30,7 +30,7 @@ PATIENCE = float(os.environ.get("JOBS_PATIENCE", "120"))
 # A step that takes longer waits for what the runner does not know to wait for.
 LONGEST_STEP = 900
 # Of a job whose case says nothing else: nothing happens to it because the machine is slow.
-USUAL = {"timeout": "'-1 s'", "retry": """'{"strategy": "constant", "initial": 3600, "max": 3600}'"""}
+USUAL = {"timeout": "'-1 s'", "retry": """'{"strategy": "constant", "initial": 3600}'"""}
 # Seconds, of a worker whose case says nothing else. To encode an output of 300 MB can take longer
 # than the default lease on a busy machine. Heartbeats come as often as with the default.
 USUAL_LEASE = 600
@@ -189,6 +189,13 @@ def with_database(url: str, name: str) -> str:
     return urllib.parse.urlsplit(url)._replace(path=f"/{name}").geturl()
 
 
+def vectors() -> list:
+    """Strings and integers that place jobs."""
+    path = pathlib.Path(__file__).parents[2] / "core/tests/core/vectors/dimensions.json"
+    values = [json.loads(one["text"]) for one in json.loads(path.read_text()) if one["text"]]
+    return [value for value in values if isinstance(value, str) or type(value) is int and abs(value) < 2**53]
+
+
 def is_within(wanted: object, found: object) -> bool:
     """Whether all members that are wanted of an object are there; "any" is anything, "*a*b*" what
     has these parts, {least, most} a number between these."""
@@ -216,20 +223,25 @@ class Case:
         self.queue = f"{library} {slug} {os.getpid()}"
         self.worker = f"worker of {self.queue}"
         self.url = os.environ["DATABASE_URL"]
-        self.has_own_database = case.get("own_database", False)
-        if self.has_own_database:
-            self.url = with_database(self.url, f"{library}_{os.getpid()}_{slug.lower()}"[:63])
-        url = urllib.parse.urlsplit(self.url)
-        self.database, self.host = url.path[1:], url.hostname
+        self.cells: list[int | str] = case.get("cells", [])
+        own = range(1, len(self.cells) + 1) or ([0] if case.get("own_database") else [])
+        self.own_databases = [f"{library}_{os.getpid()}_{number}_{slug.lower()}"[:63] for number in own]
+        self.urls = [with_database(self.url, name) for name in self.own_databases] or [self.url]
+        self.url = self.urls[0]
+        self.host = urllib.parse.urlsplit(self.url).hostname
         self.ids: list[int] = []
         self.driver: Driver | None = None
         self.network: Network | None = None
-        self.connection: psycopg.AsyncConnection | None = None
+        self.connections: dict[str, psycopg.AsyncConnection] = {}  # by URL
 
     async def run(self) -> None:
-        if self.has_own_database:
-            await self.administer(f'create database "{self.database}" template template0')
         try:
+            for name in self.own_databases:
+                await self.administer(f'create database "{name}" template template0')
+            for cell, url in zip(self.cells, self.urls):
+                await self.query("create extension jobs", url=url)
+                if cell != "none":
+                    await self.query("select jobs.set_cell(%s::int)", cell, url=url)
             for number, step in enumerate(self.steps, 1):
                 try:
                     async with asyncio.timeout(LONGEST_STEP) as clock:
@@ -244,10 +256,10 @@ class Case:
                 await self.driver.end()
             if self.network:
                 self.network.close()
-            if self.connection:
-                await self.connection.close()
-            if self.has_own_database:
-                await self.administer(f'drop database "{self.database}" with (force)')
+            for connection in self.connections.values():
+                await connection.close()
+            for name in self.own_databases:
+                await self.administer(f'drop database if exists "{name}" with (force)')
 
     async def administer(self, sql: str) -> None:
         async with await psycopg.AsyncConnection.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
@@ -268,11 +280,15 @@ class Case:
             return self.ids[int(match[1]) - 1]
         value = re.sub(r"\$(\d+)", lambda m: str(self.ids[int(m[1]) - 1]), value)
         is_sql = re.match(r"(select|insert|update|delete|begin|call|with|create|set)\b", value, re.I)
-        for name, text in {"$Q": self.queue, "$W": self.worker, "$D": self.database, "$H": self.host}.items():
+        first, last = (urllib.parse.urlsplit(self.urls[at]).path[1:] for at in (0, -1))
+        names = {"$Q": self.queue, "$W": self.worker, "$D2": last, "$D": first, "$H": self.host}
+        for name, text in names.items():
             value = value.replace(name, f"'{text}'" if is_sql else text)
         return value
 
     async def step(self, step: dict) -> None:
+        cell = step.get("cell", 1)
+        urls = [self.urls[cell - 1]] if cell else self.urls
         match step:
             case {"insert": args}:
                 given = step.get("options", "")
@@ -280,12 +296,14 @@ class Case:
                 options = ", ".join(["queue => %s", *unsaid, *filter(None, [given.replace("%", "%%")])])
                 call = f"select (jobs.insert(%s, %s, {options})).id"
                 for one in args:
-                    rows = await self.query(call, step.get("kind", "run"), psycopg.types.json.Jsonb(one), self.queue)
+                    values = step.get("kind", "run"), psycopg.types.json.Jsonb(one), step.get("queue", self.queue)
+                    rows = await self.query(call, *values, url=urls[0])
                     self.ids.append(rows[0][0])
             case {"start": worker}:
                 await self.start(worker, step)
             case {"equal": [sql, rows]}:
-                await self.equal(sql, rows)
+                for url in urls:
+                    await self.equal(sql, rows, url=url)
             case {"stays": [sql, rows]}:
                 await self.equal(sql, rows, patience=0)
                 await asyncio.sleep(0.5)
@@ -299,7 +317,11 @@ class Case:
             case {"unlogged": unwanted}:
                 self.driver.log.refuse(unwanted, self.driver.log.left)
             case {"sql": sql}:
-                await self.query(sql)
+                for url in urls:
+                    await self.query(sql, url=url)
+            case {"op": op, "vectors": name}:
+                (job,) = op["jobs"]
+                await self.driver.write(op | {"jobs": [{**job, "args": {name: value}} for value in vectors()]})
             case {"op": op}:
                 await self.driver.write({"op": op} if isinstance(op, str) else op)
             case {"signal": name}:
@@ -329,8 +351,10 @@ class Case:
                 process = await asyncio.create_subprocess_shell(os.environ["JOBS_RESTART"])
                 if await process.wait() != 0:
                     raise Failed("the server did not restart")
-                self.connection = None
+                self.connections.clear()
             case {"possible": True}:
+                for _ in range(10):  # what the driver has printed is in the pipe: read it
+                    await asyncio.sleep(0)
                 if any(event.get("event") == "impossible" for event in self.driver.events.all):
                     raise Impossible
             case {"sleep": seconds}:
@@ -345,21 +369,23 @@ class Case:
         command = [*self.command, json.dumps(argument)]
         if "clock" in step:
             command = ["faketime", "-f", step["clock"], *command]
-        url = os.environ["JOBS_POOLED_URL"] + step["pooled"] if "pooled" in step else self.url
+        urls = [os.environ["JOBS_POOLED_URL"] + step["pooled"]] if "pooled" in step else [*self.urls]
         if "database" in step:
-            url = with_database(url, step["database"])
+            urls[0] = with_database(urls[0], step["database"])
         if "user" in step:
-            url = re.sub("(?<=://)[^@/]*(?=@)", step["user"], url)
+            urls = [re.sub("(?<=://)[^@/]*(?=@)", step["user"], url) for url in urls]
+        if "host" in step:
+            urls[0] = re.sub("(?<=@)[^@:/]*(?=[:/])", step["host"], urls[0])
         if "network" in step:
-            self.network = Network(url)
-            url = self.network.through()
+            self.network = Network(urls[-1])
+            urls[-1] = self.network.through()
             if step["network"] != "closed":
                 await self.network.listen()
         parameters = [step["parameters"]] if "parameters" in step else []
         if "settings" in step:
             parameters.append("options=" + urllib.parse.quote("-c " + step["settings"]))
         if parameters:
-            url += ("&" if "?" in url else "?") + "&".join(parameters)
+            urls[0] += ("&" if "?" in urls[0] else "?") + "&".join(parameters)
         if self.driver:
             await self.driver.end()
         process = await asyncio.create_subprocess_exec(
@@ -369,17 +395,17 @@ class Case:
             stderr=asyncio.subprocess.PIPE,
             limit=LONGEST_LINE,
             start_new_session=True,
-            env=os.environ | {"DATABASE_URL": url, "PGAPPNAME": self.worker},
+            env=os.environ | {"DATABASE_URL": urls[0], "CELL_URLS": " ".join(urls), "PGAPPNAME": self.worker},
         )
         self.driver = Driver(process)
         if "worker" in argument and step.get("ready", True):
             await self.driver.events.take({"event": "ready"})
 
-    async def equal(self, sql: str, wanted: list, patience: float = PATIENCE) -> None:
+    async def equal(self, sql: str, wanted: list, patience: float = PATIENCE, url: str | None = None) -> None:
         end = time.monotonic() + patience
         while True:
             has_failed = self.driver is not None and self.driver.has_failed()
-            rows = await self.query(sql)
+            rows = await self.query(sql, url=url)
             if is_within(wanted, rows):
                 return
             found = f"it is {json.dumps(rows, default=str)[:1000]}"
@@ -389,18 +415,19 @@ class Case:
                 raise Failed(found)
             await asyncio.sleep(0.02)
 
-    async def query(self, sql: str, *values: object) -> list:
+    async def query(self, sql: str, *values: object, url: str | None = None) -> list:
+        url = url or self.url
         end = time.monotonic() + PATIENCE
-        while self.connection is None:
+        while url not in self.connections:
             try:
-                self.connection = await psycopg.AsyncConnection.connect(
-                    self.url, autocommit=True, application_name="conformance"
+                self.connections[url] = await psycopg.AsyncConnection.connect(
+                    url, autocommit=True, application_name="conformance"
                 )
             except psycopg.OperationalError:
                 if time.monotonic() > end:
                     raise
                 await asyncio.sleep(0.1)
-        cursor = await self.connection.execute(sql, values or None)
+        cursor = await self.connections[url].execute(sql, values or None)
         return [list(row) for row in await cursor.fetchall()] if cursor.description else []
 
 

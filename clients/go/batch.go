@@ -128,8 +128,8 @@ func (b *batch) leave(a *attempt) (hasLeft bool) {
 func (b *batch) work(ctx context.Context, a *attempt) (any, error) {
 	b.change(func() { b.arrived[a] = true })
 	var stopping <-chan struct{}
-	if a.worker != nil {
-		stopping = a.worker.stopping.Done()
+	if a.cell != nil {
+		stopping = a.cell.stopping.Done()
 	}
 	select {
 	case <-a.ended:

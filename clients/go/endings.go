@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,8 +50,7 @@ func RetryIn(delay time.Duration, err error) error { return failed(err, "retry_i
 // this output and error, or nil if it does not fail. It is for middleware. It does not detect an
 // output that only the database refuses.
 func AttemptFailure(job *JobRow, output any, err error) error {
-	a := job.attempt
-	orDefault(&a, &attempt{row: job, ctx: context.Background()})
+	a := cmp.Or(job.attempt, &attempt{row: job, ctx: context.Background()})
 	_, failure := a.outcome(output, err)
 	return failure
 }

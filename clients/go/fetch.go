@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
-	"unicode"
 
 	"example.org/jobs/internal/database"
 )
@@ -16,36 +16,14 @@ import (
 // attempt, since its clock and ours need not agree.
 //
 // Numbers are float8 and empty values null, since that costs the server least.
-const fetchTail = `, j.args, j.priority, j.attempt, j.max_attempts,
+// If the kinds include the handler of others, it asks for all kinds.
+const fetchJobs = `SELECT j.id, j.token, j.kind, j.queue, j.args, j.priority, j.attempt, j.max_attempts,
 		CASE WHEN j.meta <> '{}' OR j.tags <> '{}' THEN json_build_object('Meta', j.meta, 'Tags', j.tags) END,
 		date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), date_part('epoch', j.attempted_at),
 		coalesce(date_part('epoch', j.deadline_at - clock_timestamp()), 'Infinity'),
 		least(date_part('epoch', j.deadline_at - j.attempted_at) / 20, 1)
 	FROM jobs.fetch_any(queues => $1, max_jobs => $2, worker => $3, lease => $4,
 		kinds => CASE WHEN '' <> ALL ($5::text[]) THEN $5::text[] END) j`
-
-// If the kinds include the handler of others, both statements ask for all kinds.
-const (
-	// fetchJobs returns names as the database stores them.
-	fetchJobs = `SELECT j.id, j.token, j.kind, j.queue` + fetchTail
-	// fetchJobsByOurNames returns names as the worker spells them.
-	fetchJobsByOurNames = `SELECT j.id, j.token,
-		coalesce((SELECT n FROM unnest($5::text[]) n WHERE normalize(n) = j.kind LIMIT 1), j.kind),
-		coalesce((SELECT n FROM unnest($1::text[]) n WHERE normalize(n) = j.queue LIMIT 1), j.queue)` + fetchTail
-)
-
-// fetchCall is the worker's fetch statement. The database stores names in Unicode normal form C,
-// which package unicode does not support. So jobs get the worker's spelling if a name is not ASCII.
-func (w *Worker) fetchCall() string {
-	for _, name := range slices.Concat(w.options.Queues, w.kinds) {
-		for _, letter := range name {
-			if letter > unicode.MaxASCII {
-				return fetchJobsByOurNames
-			}
-		}
-	}
-	return fetchJobs
-}
 
 // scanAttempt reads the attempt of a fetched job.
 func scanAttempt(columns database.Columns) (*attempt, error) {
@@ -63,100 +41,125 @@ func scanAttempt(columns database.Columns) (*attempt, error) {
 	return a, err
 }
 
-// fetchLoop fetches jobs until the worker stops fetching.
-func (w *Worker) fetchLoop() {
-	defer w.change(func() { w.fetchers-- })
-	for w.await(w.stopping, func() bool { _, places := w.plan(); return places > 0 }) {
-		if order, isShort := w.fetch(w.fetching, w.kinds); isShort {
-			w.failIf(w.fetching.wait(w.stopping, "CALL jobs.wait_any($1, worker => $2)", order, w.options.Name))
+// fetchLoop fetches jobs until the worker stops fetching. While it waits for jobs of any kind, it
+// fetches kinds with a concurrency as their jobs end, over the connection that sends results.
+func (c *cell) fetchLoop() {
+	defer c.change(func() { c.fetches-- })
+	for c.await(c.stopping, func() bool { _, places := c.plan(); return places > 0 && c.isNext() }) {
+		waiting, rewait := context.WithCancel(c.stopping)
+		c.change(func() { c.isIdle, c.rewait = false, rewait })
+		if order, isShort := c.fetch(c.fetching, c.kinds); isShort {
+			waited, end := context.WithCancel(context.Background())
+			go func() {
+				defer end()
+				c.failIf(c.fetching.wait(waiting, "CALL jobs.wait_any($1, worker => $2)", order, c.options.Name))
+			}()
+			var kinds []string
+			for c.await(waited, func() bool {
+				kinds = slices.DeleteFunc(slices.Clone(c.kinds), func(kind string) bool {
+					return !c.isRich[kind] || c.placesOf(kind) < 1
+				})
+				_, places := c.plan()
+				return len(kinds) > 0 && places > 0 && waiting.Err() == nil
+			}) {
+				c.fetch(c.finishing, kinds)
+			}
 		}
+		rewait()
+		c.change(func() { c.isIdle = true })
 	}
 }
 
-// fetchLimitedLoop fetches kinds with a concurrency as their jobs end, while fetchLoop waits for
-// jobs of any kind.
-func (w *Worker) fetchLimitedLoop() {
-	defer w.change(func() { w.fetchers-- })
-	limited := slices.DeleteFunc(slices.Clone(w.kinds), func(kind string) bool { return w.handlers[kind].concurrency == math.MaxInt })
-	var kinds []string
-	for len(limited) > 0 && w.await(w.stopping, func() bool {
-		kinds = slices.DeleteFunc(slices.Clone(limited), func(kind string) bool {
-			return !w.handlers[kind].mayHaveMore || w.placesOf(kind) < 1
-		})
-		_, places := w.plan()
-		return len(kinds) > 0 && places > 0
-	}) {
-		w.fetch(w.finishing, kinds)
+// isNext reports whether no other cell that has fewer jobs here is about to fetch.
+func (c *cell) isNext() bool {
+	count := func(c *cell) int {
+		return c.taken(func(a *attempt) bool { return a.cell == c }) + c.fetching.asked
 	}
+	return !slices.ContainsFunc(c.cells, func(other *cell) bool {
+		return other != c && other.isIdle && len(other.queues) > 0 && other.command == "run" && count(other) < count(c)
+	})
 }
 
 // fetch fetches as many jobs as there are places, and reports whether there were fewer. Kinds with
 // a concurrency are fetched by themselves. A stop does not abandon a fetch under way: its jobs may
 // be ours already.
-func (w *Worker) fetch(l *link, kinds []string) (order string, isShort bool) {
-	w.fetchTurn.Lock()
-	defer w.fetchTurn.Unlock()
-	calls := [][]string{nil} // which take turns to be the first
+func (c *cell) fetch(l *link, kinds []string) (order string, isShort bool) {
+	var calls [][]string // any of which may be the first
+	var shared []string
 	for _, kind := range kinds {
-		if w.handlers[kind].concurrency == math.MaxInt {
-			calls[0] = append(calls[0], kind)
+		if c.handlers[kind].concurrency == math.MaxInt {
+			shared = append(shared, kind)
 		} else {
 			calls = append(calls, []string{kind})
 		}
 	}
-	w.mu.Lock()
-	order, places := w.plan()
-	w.mu.Unlock()
-	w.fetches++
-	first := w.fetches % len(calls)
+	if len(shared) > 0 {
+		calls = append(calls, shared)
+	}
+	c.mu.Lock()
+	order, places := c.plan()
+	c.mu.Unlock()
+	first := rand.IntN(len(calls))
 	for _, kinds := range slices.Concat(calls[first:], calls[:first]) {
-		most, limited := places, (*handler)(nil)
-		if len(kinds) == 0 {
-			continue
-		} else if h := w.handlers[kinds[0]]; h.concurrency < math.MaxInt {
-			w.mu.Lock()
-			limited, most = h, min(places, w.placesOf(kinds[0]))
-			w.mu.Unlock()
-		}
+		c.change(func() {
+			_, now := c.plan() // other cells fetch as well
+			places = min(places, now)
+			l.asked, l.kind = max(0, min(places, c.placesOf(kinds[0]))), kinds[0]
+		})
+		most := l.asked
 		var jobs []*attempt
+		var err error
 		if most > 0 {
-			var err error
-			jobs, err = query(w.stopping, l, scanAttempt, w.fetchCall(),
-				order, most, w.options.Name, interval(w.options.Lease), array(kinds))
-			if err != nil { // they may not be ours
-				if w.failIf(l.fatal(err)); w.stopping.Err() == nil {
-					w.log().Error("fetch refused, retrying", "error", oneLine(err))
-					w.pause(w.stopping, maxPause/4)
-				}
-				return order, false
+			jobs, err = try(c.stopping, context.Background(), l, scanAttempt, fetchJobs,
+				[]any{order, most, c.options.Name, interval(c.options.Lease), array(kinds)})
+		}
+		if err != nil {
+			jobs = nil // they may not be ours
+		}
+		c.enter(l, jobs)
+		if err != nil {
+			if c.failIf(l.fatal(err)); c.stopping.Err() == nil {
+				l.failed(c.stopping, "fetch", err)
 			}
-			w.enter(jobs)
+			return order, false
 		}
-		if places -= len(jobs); limited != nil {
-			w.change(func() { limited.mayHaveMore = len(jobs) == max(most, 0) })
-		}
+		places -= len(jobs)
+		c.change(func() { c.isRich[kinds[0]] = c.handlers[kinds[0]].concurrency < math.MaxInt && len(jobs) == most })
 	}
 	return order, places > 0
 }
 
 // plan returns from which queues and how many jobs to fetch, 0 for none.
-func (w *Worker) plan() (order string, places int) {
+func (c *cell) plan() (order string, places int) {
 	busy := map[string]float64{}
-	w.taken(func(a *attempt) bool { busy[a.row.Queue]++; return true })
-	most := w.options.Concurrency + w.options.Prefetch
-	free, shares := float64(most), 0.0
-	for queue, weight := range w.weights {
+	c.taken(func(a *attempt) bool { busy[a.row.Queue]++; return true })
+	most := c.options.Concurrency + c.options.Prefetch
+	free, shares := float64(most-c.asked("")), 0.0
+	for queue, weight := range c.weights {
 		free, shares = free-busy[queue], shares+weight
 	}
-	names := slices.Clone(w.options.Queues)
-	load := func(name string) float64 { return busy[name] / w.weights[name] }
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(load(a), load(b)) })
-	lacks := math.Ceil(float64(most)*w.weights[names[0]]/shares) - busy[names[0]]
 	// Results must not pile up behind a call that waits.
-	if w.command != "run" || free <= 0 || len(w.held) >= most+maxResults {
+	if c.command != "run" || free <= 0 || len(c.queues) == 0 || len(c.held) >= most+maxResults {
 		return "", 0
 	}
-	return array(names), int(min(max(1, lacks), free, 10_000))
+	names := slices.Clone(c.queues)
+	load := func(name string) float64 { return busy[name] / c.weights[name] }
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(load(a), load(b)) })
+	lacks := math.Ceil(float64(most)*c.weights[names[0]]/shares) - busy[names[0]]
+	part := math.Ceil(free / float64(len(c.cells)))
+	return array(names), int(min(max(1, lacks), part, 10_000))
+}
+
+// asked returns how many places fetches under way may fill, of a kind with a concurrency or of all.
+func (w *Worker) asked(kind string) (count int) {
+	for _, c := range w.cells {
+		for _, l := range []*link{c.fetching, c.finishing} {
+			if l.failures.Load() == 0 && (kind == "" || kind == l.kind) {
+				count += l.asked
+			}
+		}
+	}
+	return count
 }
 
 // taken returns how many of the places that are taken match: those of handlers that run, and of
@@ -168,7 +171,7 @@ func (w *Worker) taken(matches func(*attempt) bool) (count int) {
 		}
 	}
 	for a := range w.held {
-		if !w.running[a] && (a.failures > 0 || w.finishing.isFailing.Load()) && matches(a) {
+		if !w.running[a] && (a.failures > 0 || a.cell.finishing.failures.Load() > 0) && matches(a) {
 			count++
 		}
 	}
@@ -177,31 +180,36 @@ func (w *Worker) taken(matches func(*attempt) bool) (count int) {
 
 // placesOf returns how many more jobs of a kind may run.
 func (w *Worker) placesOf(kind string) int {
-	return w.handlers[kind].concurrency - w.taken(func(a *attempt) bool { return a.row.Kind == kind })
+	return w.handlers[kind].concurrency - w.asked(kind) - w.taken(func(a *attempt) bool { return a.row.Kind == kind })
 }
 
-// enter takes jobs that were fetched, and starts those that have a place.
-func (w *Worker) enter(jobs []*attempt) {
-	w.change(func() {
+// enter takes the jobs of a fetch, and starts those that have a place.
+func (c *cell) enter(l *link, jobs []*attempt) {
+	c.change(func() {
+		l.asked = 0
 		for _, a := range jobs {
-			a.worker = w
-			w.running[a], w.held[a], w.waiting = true, true, append(w.waiting, a)
+			a.cell = c
+			c.running[a], c.held[a], c.waiting = true, true, append(c.waiting, a)
 		}
 	})
-	if w.stopping.Err() == nil {
-		w.startWaiting()
+	if c.stopping.Err() == nil {
+		c.startWaiting()
 	}
-	w.releaseWaiting()
+	c.releaseWaiting()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.waiting {
+		if a.timer == nil && !a.row.Deadline.IsZero() {
+			a.timer = time.AfterFunc(time.Until(a.until), func() { c.release(a) })
+		}
+	}
 }
 
 // startWaiting starts jobs that wait for a place, in order.
 func (w *Worker) startWaiting() {
 	var starting []*attempt
 	w.change(func() {
-		count := len(w.waiting)
-		if w.options.Prefetch > 0 {
-			count = min(count, w.free())
-		}
+		count := min(len(w.waiting), w.free())
 		starting, w.waiting = w.waiting[:count], w.waiting[count:]
 		for _, a := range starting {
 			if h := w.handler(a.row.Kind); h.batching != nil {
@@ -227,15 +235,19 @@ func (w *Worker) free() int {
 // releaseWaiting releases the jobs that wait for a place, if the worker is not to start them.
 func (w *Worker) releaseWaiting() {
 	w.mu.Lock()
-	waiting := slices.Clone(w.waiting)
-	if w.stopping.Err() == nil && w.command == "run" {
-		waiting = nil
-	}
+	waiting := slices.DeleteFunc(slices.Clone(w.waiting), func(a *attempt) bool {
+		return w.stopping.Err() == nil && a.cell.command == "run"
+	})
 	w.mu.Unlock()
 	for _, a := range waiting {
-		if w.unqueue(a) {
-			a.tell(a.encode("release", object{}), nil)
-		}
+		w.release(a)
+	}
+}
+
+// release gives back a job that waits for a place.
+func (w *Worker) release(a *attempt) {
+	if w.unqueue(a) {
+		a.tell(a.encode("release", object{}), nil)
 	}
 }
 
@@ -254,9 +266,12 @@ func (w *Worker) unqueue(a *attempt) (isWaiting bool) {
 // on.
 func (w *Worker) start(a *attempt) {
 	h := w.handler(a.row.Kind)
-	timer := time.AfterFunc(min(h.timeout, time.Until(a.until)), a.expire)
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.timer = time.AfterFunc(min(h.timeout, time.Until(a.until)), a.expire)
 	go a.perform(h.work, func(result string, failure error) {
-		timer.Stop()
+		a.timer.Stop()
 		a.tell(result, failure)
 		a.cancel(nil)
 		if b := a.batch; b != nil && !b.leave(a) {

@@ -20,24 +20,24 @@ func (w *Worker) tellAgain(a *attempt, err error) {
 		w.failed(a, err)
 	}
 	w.change(func() { a.failures++ })
-	go func() { w.pause(context.Background(), backOff(a.failures-1)); w.results <- a }()
+	go func() { w.pause(context.Background(), backOff(a.failures-1)); a.cell.results <- a }()
 }
 
 // forget removes an attempt that is finished or lost.
 func (w *Worker) forget(a *attempt) { w.change(func() { delete(w.held, a) }) }
 
 // finishLoop sends results until the worker ends.
-func (w *Worker) finishLoop(ctx context.Context) {
+func (c *cell) finishLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
-		case first := <-w.results:
+		case first := <-c.results:
 			batch, results, bytes := []*attempt{first}, []string{first.result}, len(first.result)
 			// Handlers that are ready to end go first.
-			for runtime.Gosched(); len(w.results) > 0 && len(batch) < maxResults && bytes < maxBytes; runtime.Gosched() {
-				next := <-w.results
+			for runtime.Gosched(); len(c.results) > 0 && len(batch) < maxResults && bytes < maxBytes; runtime.Gosched() {
+				next := <-c.results
 				batch, results, bytes = append(batch, next), append(results, next.result), bytes+len(next.result)
 			}
-			w.finish(ctx, batch, results)
+			c.finish(ctx, batch, results)
 		case <-ctx.Done():
 		}
 	}
@@ -52,26 +52,26 @@ func scanOutcome(columns database.Columns) (o outcome, err error) {
 }
 
 // finish sends the results of attempts. A refused result does not fail the others.
-func (w *Worker) finish(ctx context.Context, batch []*attempt, results []string) {
+func (c *cell) finish(ctx context.Context, batch []*attempt, results []string) {
 	const call = "SELECT coalesce(reason, ''), coalesce(state::text, '') FROM jobs.finish_many($1) ORDER BY ord"
-	outcomes, err := query(ctx, w.finishing, scanOutcome, call, "["+strings.Join(results, ",")+"]")
+	outcomes, err := query(ctx, c.finishing, scanOutcome, call, "["+strings.Join(results, ",")+"]")
 	for i, a := range batch {
 		switch {
 		case ctx.Err() != nil && err != nil: // the worker has ended
 		case err != nil && len(batch) > 1:
-			w.finish(ctx, batch[i:i+1], results[i:i+1])
+			c.finish(ctx, batch[i:i+1], results[i:i+1])
 		case err != nil:
-			w.tellAgain(a, err)
+			c.tellAgain(a, err)
 		case outcomes[i].reason == "locked": // by another transaction
-			w.tellAgain(a, errors.New("locked"))
+			c.tellAgain(a, errors.New("locked"))
 		default:
 			if reason := outcomes[i].reason; reason != "" {
-				w.log().Warn("job lost, result discarded", a.fields("reason", reason)...)
+				c.log().Warn("job lost, result discarded", a.fields("reason", reason)...)
 			} else if a.failure != nil && outcomes[i].state == "discarded" {
-				w.log().Error("job discarded", a.failedFields(a.failure)...)
-				w.hook(w.options.OnDiscarded, a, a.failure)
+				c.log().Error("job discarded", a.failedFields(a.failure)...)
+				c.hook(c.options.OnDiscarded, a, a.failure)
 			}
-			w.forget(a)
+			c.forget(a)
 		}
 	}
 }

@@ -3,9 +3,9 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"example.org/jobs/internal/database"
@@ -21,6 +21,7 @@ const hintExtension = "Check the database, or run CREATE EXTENSION jobs in it."
 
 // hint returns how to mend an error that repeating the call does not mend, or "".
 func hint(err error, grant, role string) string {
+	var unknown *net.DNSError
 	switch state, text := sqlState(err), fmt.Sprint(err); {
 	case state == "3D000":
 		return "Check the database in the URL."
@@ -33,6 +34,8 @@ func hint(err error, grant, role string) string {
 	case state == "42501":
 		role = strings.ReplaceAll(cmp.Or(role, "ROLE"), "'", "''")
 		return fmt.Sprintf("Ask an administrator to run SELECT jobs.%s('%s').", grant, role)
+	case errors.As(err, &unknown) && unknown.IsNotFound:
+		return "Check the host in the URL."
 	case errors.Is(err, errNoTLS), state == "" && strings.Contains(text, "SSL is not enabled on the server"):
 		return "Add ?sslmode=disable to the URL."
 	}
@@ -43,7 +46,7 @@ func hint(err error, grant, role string) string {
 // no error does.
 func (l *link) fatal(err error) error {
 	if err != nil && !l.hasWorked.Load() {
-		if hint := hint(err, "grant_worker", l.worker.server.User); hint != "" {
+		if hint := hint(err, "grant_worker", l.cell.server.User); hint != "" {
 			return database.Explain(err, hint)
 		}
 	}
@@ -51,40 +54,29 @@ func (l *link) fatal(err error) error {
 }
 
 // server is what the first call learns of it.
-type server struct{ Database, User, Host, Version string }
+type server struct {
+	Database, User, Host, Version string
+	IsOld                         bool
+}
 
 // meet asks for the extension before the first beat, and returns an error if it is missing or too
 // old.
-func (w *Worker) meet(ctx context.Context) error {
-	found, err := query(ctx, w.control, database.Value[[]byte], `SELECT json_build_object('Database', current_database(),
-		'User', session_user, 'Host', coalesce(host(inet_server_addr()), 'local'),
-		'Version', (SELECT extversion FROM pg_extension WHERE extname = 'jobs'))`)
-	if err == nil {
-		w.control.hasWorked.Store(false) // that needs no extension
-		err = json.Unmarshal(found[0], &w.server)
-	}
-	switch version := w.server.Version; {
-	case err != nil:
+func (c *cell) meet(ctx context.Context) error {
+	found, err := query(ctx, c.control, database.JSON[server], `SELECT json_build_object('Database', current_database(),
+		'User', session_user, 'Host', coalesce(host(inet_server_addr()), 'local'), 'Version', e.extversion,
+		'IsOld', string_to_array(substring(e.extversion, '[0-9.]*'), '.')::int[] < string_to_array($1, '.')::int[])
+		FROM (SELECT max(extversion) AS extversion FROM pg_extension WHERE extname = 'jobs') e`, needs)
+	if err != nil {
 		return err
+	}
+	c.control.hasWorked.Store(false) // that needs no extension
+	c.server = found[0]
+	switch version := c.server.Version; {
 	case version == "":
-		return database.Explain(fmt.Errorf("the database %q does not have the extension jobs", w.server.Database), hintExtension)
-	case isOlder(version, needs):
+		return database.Explain(fmt.Errorf("the database %q does not have the extension jobs", c.server.Database), hintExtension)
+	case c.server.IsOld:
 		return database.Explain(fmt.Errorf("the extension jobs has version %s, and this library needs %s", version, needs),
 			"Run ALTER EXTENSION jobs UPDATE, after installing it on the server.")
 	}
 	return nil
-}
-
-// isOlder compares versions by their numbers.
-func isOlder(version, than string) bool {
-	var numbers [2][3]int
-	for i, text := range []string{version, than} {
-		_, _ = fmt.Sscanf(text, "%d.%d.%d", &numbers[i][0], &numbers[i][1], &numbers[i][2])
-	}
-	for i, number := range numbers[0] {
-		if number != numbers[1][i] {
-			return number < numbers[1][i]
-		}
-	}
-	return false
 }

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/text/unicode/norm"
+
 	"example.org/jobs/internal/database"
 )
 
@@ -37,8 +39,6 @@ type handler struct {
 	size     int                                     // of a batch
 	linger   time.Duration
 	open     *batch // which takes more jobs
-
-	mayHaveMore bool // jobs of a kind with a concurrency, than the latest fetch took
 }
 
 // NoTimeout means no time limit.
@@ -119,6 +119,7 @@ func typed[A any](row *JobRow) (*Job[A], error) {
 // handle sets the handler of a kind.
 func (w *Worker) handle(kind string, h *handler, opts []HandlerOption) {
 	const unset = time.Duration(math.MinInt64)
+	kind = norm.NFC.String(kind) // as the database stores it
 	h.work, h.timeout, h.concurrency = around(w.options.Around, h.work), unset, math.MaxInt
 	for _, option := range opts {
 		option(h)
@@ -148,9 +149,7 @@ func around[F any](middleware []func(F) F, inner F) F {
 
 // handler returns the handler of a kind.
 func (w *Worker) handler(kind string) *handler {
-	h := w.handlers[kind]
-	orDefault(&h, w.handlers[others])
-	return h
+	return cmp.Or(w.handlers[kind], w.handlers[others])
 }
 
 // decode reads JSON and keeps numbers exact.
@@ -209,11 +208,11 @@ type JobRow struct {
 // stopped without waiting for the handler.
 func (j *JobRow) Progress(ctx context.Context, progress any) error {
 	encoded, err := json.Marshal(progress)
-	if err != nil || j.attempt == nil || j.attempt.worker == nil {
+	if err != nil || j.attempt == nil || j.attempt.cell == nil {
 		return err
 	}
 	const call = "SELECT cancel_requested FROM jobs.heartbeat($1, $2, progress => $3)"
-	isCancelled, err := query(ctx, j.attempt.worker.finishing, database.Value[bool], call, j.ID, j.attempt.token, string(encoded))
+	isCancelled, err := query(ctx, j.attempt.cell.finishing, database.Value[bool], call, j.ID, j.attempt.token, string(encoded))
 	switch state := sqlState(err); {
 	case j.attempt.completed.Load():
 	case state == "55000" || state == "P0002":
@@ -248,6 +247,7 @@ type attempt struct {
 	row       *JobRow
 	token     int64
 	until     time.Time       // when it is to be ended, before the server does; zero is never
+	timer     *time.Timer     // gives it back if it gets no place, then ends it
 	ctx       context.Context // the handler's
 	cancelCtx context.CancelCauseFunc
 	settled   atomic.Bool // what becomes of it is decided; what comes later does not count
@@ -255,7 +255,7 @@ type attempt struct {
 	result    string      // what is to be sent, as JSON
 	failure   error       // if that is a failure
 	failures  int         // how often it was sent in vain
-	worker    *Worker     // none in a test
+	cell      *cell       // none in a test
 
 	batch   *batch        // of a handler of batches
 	job     any           // what it gets: the *Job
@@ -318,13 +318,13 @@ func (a *attempt) tell(result string, failure error) {
 
 func (a *attempt) send(result string, failure error) {
 	if failure != nil {
-		a.worker.failed(a, failure)
+		a.cell.failed(a, failure)
 	}
 	if result != "" {
 		a.result = result
-		a.worker.results <- a
+		a.cell.results <- a
 	} else {
-		a.worker.forget(a)
+		a.cell.forget(a)
 	}
 }
 

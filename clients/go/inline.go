@@ -33,32 +33,22 @@ func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error
 		return nil, w.err
 	}
 	for len(worked) < maxInline {
-		fetched, err := database.Query(ctx, tx, scanAttempt, w.fetchCall(), array(w.options.Queues), 1, "WorkAll", "1 hour", array(w.kinds))
+		fetched, err := database.Query(ctx, tx, scanAttempt, fetchJobs, array(w.options.Queues), 1, "WorkAll", "1 hour", array(w.kinds))
 		if err != nil || len(fetched) == 0 {
 			return worked, err
 		}
 		a := fetched[0]
-		var one Worked
+		var found []Result[json.RawMessage]
 		if err = w.workOne(ctx, tx, a); err == nil {
-			one, err = w.worked(ctx, tx, a)
+			found, err = results[json.RawMessage](ctx, tx, []int64{a.row.ID})
 		}
 		if err != nil {
 			return worked, fmt.Errorf("jobs: job %d cannot run in the transaction: %w", a.row.ID, err)
 		}
-		worked = append(worked, one)
+		one := found[0]
+		worked = append(worked, Worked{one.ID, a.row.Kind, one.State, one.Output, one.Error})
 	}
 	return worked, errors.New("jobs: jobs are still due after 1,000 attempts")
-}
-
-// worked returns the job after an attempt.
-func (w *Worker) worked(ctx context.Context, tx DB, a *attempt) (Worked, error) {
-	const query = "SELECT state, output, coalesce(last_error, '') FROM jobs.jobs WHERE id = $1"
-	rows, err := database.Query(ctx, tx, func(columns database.Columns) (Worked, error) {
-		one := Worked{ID: a.row.ID, Kind: a.row.Kind}
-		err := columns(&one.State, (*[]byte)(&one.Output), &one.Error)
-		return one, err
-	}, query, a.row.ID)
-	return append(rows, Worked{})[0], err
 }
 
 // workOne runs the handler of a job within a savepoint, and finishes the job.
@@ -85,17 +75,18 @@ func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
 	}
 	go a.perform(handler, func(result string, _ error) {
 		defer close(ended)
-		if !returned {
-			do("ROLLBACK TO SAVEPOINT work_all")
+		finish := func() {
+			if !returned {
+				do("ROLLBACK TO SAVEPOINT work_all")
+			}
+			if result != "" {
+				do("SELECT jobs.finish_many($1)", "["+result+"]")
+			}
 		}
-		if result != "" {
-			do("SELECT jobs.finish_many($1)", "["+result+"]")
-		}
-		if isOfValue(err) {
+		if finish(); isOfValue(err) {
 			result, _ = a.fail(invalidOutput(err))
-			err = nil
-			do("ROLLBACK TO SAVEPOINT work_all")
-			do("SELECT jobs.finish_many($1)", "["+result+"]")
+			returned, err = false, nil
+			finish()
 		}
 	})
 	<-ended

@@ -112,6 +112,9 @@ func InsertMany(ctx context.Context, db DB, jobs []NewJob) ([]Inserted, error) {
 }
 
 func insertMany(ctx context.Context, db DB, jobs []NewJob) (inserted []Inserted, err error) {
+	if cells, isCells := db.(*Cells); isCells {
+		return cells.insertMany(ctx, jobs)
+	}
 	encoded, err := json.Marshal(jobs)
 	if err == nil && len(jobs) > 0 {
 		err = queryJSON(ctx, db, &inserted, "SELECT json_agg(r ORDER BY ord) FROM jobs.insert_many($1) r", string(encoded))
@@ -189,6 +192,11 @@ func WaitFor[T any](ctx context.Context, db DB, ids []int64, timeout time.Durati
 	if err = database.Exec(ctx, db, wait, array(ids), interval(timeout), string(want)); err != nil {
 		return nil, explain(err, "grant_producer", db)
 	}
+	return results[T](ctx, db, ids)
+}
+
+// results returns the states and results of jobs.
+func results[T any](ctx context.Context, db DB, ids []int64) (found []Result[T], err error) {
 	// A null member would be the output null.
 	const call = `SELECT coalesce(json_agg(to_jsonb(r) - CASE WHEN output IS NULL THEN 'output' ELSE '' END
 		ORDER BY ord), '[]') FROM jobs.results($1) r`

@@ -284,18 +284,18 @@ func TestQueuesShareThePlaces(t *testing.T) {
 				w.running[&attempt{row: &JobRow{Queue: queue}}] = true
 			}
 		}
-		if order, places := w.plan(); places != one.places || order != one.queues {
+		if order, places := w.cells[0].plan(); places != one.places || order != one.queues {
 			t.Errorf("with %d and %d running it fetches %d of %s", one.a, one.b, places, order)
 		}
 	}
 }
 
 func TestWhatCannotBeSentHoldsItsPlace(t *testing.T) {
-	a := &attempt{row: &JobRow{Queue: "default"}}
 	w := NewWorker(sql.OpenDB(nil), Options{Concurrency: 2})
+	a := &attempt{row: &JobRow{Queue: "default"}, cell: w.cells[0]}
 	fetches := func(want int, when string) {
 		t.Helper()
-		if _, places := w.plan(); places != want {
+		if _, places := w.cells[0].plan(); places != want {
 			t.Errorf("%s it fetches %d", when, places)
 		}
 	}
@@ -307,18 +307,18 @@ func TestWhatCannotBeSentHoldsItsPlace(t *testing.T) {
 	fetches(1, "while its handler runs as well")
 	delete(w.running, a)
 	a.failures = 0
-	w.finishing.isFailing.Store(true)
+	w.cells[0].finishing.failures.Store(1)
 	fetches(1, "while nothing can be sent")
 	delete(w.held, a)
 	w.running[a] = true
 	fetches(1, "while a handler goes on after its timeout was told")
-	w.command = "quiet"
+	w.cells[0].command = "quiet"
 	fetches(0, "when it is to be quiet")
 }
 
 func TestAShareIsWholeJobs(t *testing.T) {
 	w := NewWorker(sql.OpenDB(nil), Options{Queues: []string{"a", "b", "c"}})
-	if _, places := w.plan(); places != 4 {
+	if _, places := w.cells[0].plan(); places != 4 {
 		t.Errorf("of a share of 3 1/3 it fetches %d", places)
 	}
 }
@@ -402,8 +402,8 @@ func (h *heard) said() []string {
 func TestAFailedAttemptIsLoggedOnce(t *testing.T) {
 	log := &heard{}
 	a := attemptOf()
-	a.worker, a.row.Kind, a.row.Attempt = NewWorker(&sql.DB{}, Options{Log: log.logger()}), "k", 2
-	a.worker.results = make(chan *attempt, 1)
+	a.cell, a.row.Kind, a.row.Attempt = NewWorker(&sql.DB{}, Options{Log: log.logger()}).cells[0], "k", 2
+	a.cell.results = make(chan *attempt, 1)
 	a.tell(a.fail(errors.New("first")))
 	a.tell(a.fail(errors.New("second")))
 	want := `[level=WARN msg="attempt failed" job=7 kind=k attempt=2 max_attempts=0 type=errors.errorString error=first]`
@@ -512,17 +512,6 @@ func TestOptionsOfAnInsertGoBeforeDefaults(t *testing.T) {
 	got := job.InsertOpts
 	if err != nil || got.Queue != "q" || *got.Priority != 0 || got.Timeout != NoTimeout || got.Unique != unique || got.Retry.Strategy != "oban" {
 		t.Errorf("%+v %v", got, err)
-	}
-}
-
-func TestVersionsAreComparedByTheirNumbers(t *testing.T) {
-	for _, one := range []struct {
-		version, than string
-		isOlder       bool
-	}{{"0.0.9", "0.1.0", true}, {"0.1.0", "0.1.0", false}, {"0.10.0", "0.9.1", false}, {"0.9", "0.9.1", true}, {"1.0.0-dev", "0.9.9", false}} {
-		if isOlder(one.version, one.than) != one.isOlder {
-			t.Errorf("%+v", one)
-		}
 	}
 }
 

@@ -26,16 +26,19 @@ type scan[T any] func(database.Columns) (T, error)
 
 // link is one connection of a worker. It reconnects when it breaks.
 type link struct {
-	worker    *Worker
+	cell      *cell
 	patience  time.Duration // after which without an answer the connection counts as broken
-	isFailing atomic.Bool   // the latest call has failed and is to be repeated
+	failures  atomic.Int32  // how many calls in a row have failed and may be repeated
 	hasWorked atomic.Bool   // a call has succeeded; until then some errors end the worker
 	turn      chan struct{} // full during a call, and once the worker has ended
 	session   *session      // nil until connected
+
+	asked int    // how many jobs a fetch under way has asked for
+	kind  string // of these, if the kind has a concurrency
 }
 
-func (w *Worker) newLink(patience time.Duration) *link {
-	return &link{worker: w, patience: patience, turn: make(chan struct{}, 1)}
+func (c *cell) newLink(patience time.Duration) *link {
+	return &link{cell: c, patience: patience, turn: make(chan struct{}, 1)}
 }
 
 // unconnected is the error of a connection that cannot be made. It passes, whatever its SQLSTATE.
@@ -47,17 +50,26 @@ func (u unconnected) Error() string { return "no connection: " + u.error.Error()
 // query makes a call, and repeats it until it succeeds, is refused, or ctx is done. A call under
 // way does not end with ctx. The answer has a value of scan for each row.
 func query[T any](ctx context.Context, l *link, scan scan[T], call string, args ...any) ([]T, error) {
-	for failures := 0; ctx.Err() == nil; failures++ {
+	for ctx.Err() == nil {
 		answer, err := try(ctx, context.Background(), l, scan, call, args)
 		fatal := l.fatal(err)
-		l.isFailing.Store(ctx.Err() == nil && fatal == nil && is(err, passing))
 		if fatal != nil || err == ErrLost || ctx.Err() != nil || !is(err, passing) {
 			return answer, cmp.Or(fatal, err)
 		}
-		l.worker.log().Warn("call failed, retrying", "error", oneLine(err))
-		l.worker.pause(ctx, backOff(failures))
+		l.failed(ctx, "", err)
 	}
 	return nil, ctx.Err()
+}
+
+// failed logs a call that failed, and pauses before the next.
+func (l *link) failed(ctx context.Context, call string, err error) {
+	if is(err, passing) {
+		l.cell.log().Warn("call failed, retrying", "error", oneLine(err))
+		l.cell.pause(ctx, backOff(int(l.failures.Load())-1))
+	} else {
+		l.cell.log().Error(call+" refused, retrying", "error", oneLine(err))
+		l.cell.pause(ctx, min(l.cell.pace(), maxPause/4))
+	}
 }
 
 // wait makes a call that waits, and ends it with ctx. It is not repeated, since the caller looks
@@ -71,13 +83,8 @@ func (l *link) wait(ctx context.Context, call string, args ...any) error {
 		time.Sleep(100 * time.Millisecond)
 	case fatal != nil:
 		return fatal
-	case err == nil, sqlState(err) == "57014": // such as a statement_timeout
-	case is(err, passing):
-		l.worker.log().Warn("call failed, retrying", "error", oneLine(err))
-		l.worker.pause(ctx, backOff(0))
-	default:
-		l.worker.log().Error("wait refused, retrying", "error", oneLine(err))
-		l.worker.pause(ctx, min(l.worker.pace(), maxPause/4))
+	case err != nil && sqlState(err) != "57014": // such as a statement_timeout
+		l.failed(ctx, "wait", err)
 	}
 	return nil
 }
@@ -88,14 +95,23 @@ func try[T any](ctx, until context.Context, l *link, scan scan[T], call string, 
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
-	case <-l.worker.done:
+	case <-l.cell.done:
 		return nil, ErrLost
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	defer func() {
+		failures := int32(0)
+		if is(err, passing) && until.Err() == nil {
+			failures = l.failures.Load() + 1
+		}
+		if before := l.failures.Swap(failures); min(before, 1) != min(failures, 1) {
+			l.cell.change(func() {}) // others may fetch what it has asked for
+		}
+	}()
 	s := l.session
 	if s == nil {
-		if s, err = within(ctx, min(l.patience, maxConnect), l.worker.connect); err != nil {
+		if s, err = within(ctx, min(l.patience, maxConnect), l.cell.connect); err != nil {
 			return nil, unconnected{err}
 		}
 	}
@@ -144,7 +160,7 @@ func (l *link) close() {
 var broken = regexp.MustCompile(`^(|08...|57P0.|25006)$`)
 
 // passing are the SQLSTATEs after which a repeated call may succeed.
-var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03|57014)$`)
+var passing = regexp.MustCompile(broken.String() + `|^(40001|40P01|55P03|57014|JB001)$`)
 
 // is reports whether an error has one of these SQLSTATEs.
 func is(err error, of *regexp.Regexp) bool {

@@ -82,6 +82,8 @@ func (c connection) QueryContext(ctx context.Context, call string, args []driver
 	switch {
 	case strings.Contains(call, "pg_extension"):
 		return &rows{{[]byte(`{"Database": "d", "User": "u", "Host": "h", "Version": "0.1.0"}`)}}, nil
+	case strings.Contains(call, "jobs.placements"):
+		return &rows{{[]byte(`{"Database": "d"}`)}}, nil
 	case strings.Contains(call, "worker_leave"):
 		return &rows{{true}}, nil
 	case strings.Contains(call, "worker_beat"):
@@ -180,7 +182,7 @@ func (s *fake) begin(t *testing.T) *Worker {
 	w := NewWorker(db, Options{Name: "w", NoPrepare: true, Concurrency: 2, Grace: time.Hour, Log: s.log.logger()})
 	HandleKind(w, "k", func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil })
 	if s.patience > 0 {
-		w.finishing.patience = s.patience
+		w.cells[0].finishing.patience = s.patience
 	}
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
@@ -216,15 +218,15 @@ func TestAResultWhoseJobIsLockedIsSentAgain(t *testing.T) {
 func TestAResultWhoseJobIsLockedHoldsItsPlace(t *testing.T) {
 	w := NewWorker(sql.OpenDB(&fake{}), Options{})
 	a := attemptOf()
-	a.row.Queue = "default"
+	a.row.Queue, a.cell = "default", w.cells[0]
 	w.held[a] = true
-	w.results = make(chan *attempt, 1)
+	w.cells[0].results = make(chan *attempt, 1)
 	for want := 1; want <= 2; want++ {
 		w.tellAgain(a, errors.New("locked"))
-		if _, places := w.plan(); places != 9 || a.failures != want || len(w.list(w.held)) != 1 {
+		if _, places := w.cells[0].plan(); places != 9 || a.failures != want || len(w.list(w.held)) != 1 {
 			t.Errorf("it has %d places after %d calls", places, a.failures)
 		}
-		<-w.results
+		<-w.cells[0].results
 	}
 }
 
@@ -314,7 +316,7 @@ func TestHowLongItMayTakeToConnect(t *testing.T) {
 		s := &fake{}
 		w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Lease: lease, Log: s.log.logger()})
 		// That of the heartbeats has their pace and 5 seconds.
-		limits := map[*link]time.Duration{w.fetching: 30 * time.Second, w.finishing: 30 * time.Second, w.control: lease/3 + 5*time.Second}
+		limits := map[*link]time.Duration{w.cells[0].fetching: 30 * time.Second, w.cells[0].finishing: 30 * time.Second, w.cells[0].control: lease/3 + 5*time.Second}
 		for link, limit := range limits {
 			begun, tries := time.Now(), 0
 			s.connect = func(ctx context.Context) error {
@@ -386,7 +388,7 @@ func TestProgressAfterTheEndOfTheWorker(t *testing.T) {
 	if err := w.StopAndCancel(); err != nil {
 		t.Error(err)
 	}
-	for len(w.finishing.turn) == 0 { // it is closed soon
+	for len(w.cells[0].finishing.turn) == 0 { // it is closed soon
 		time.Sleep(time.Millisecond)
 	}
 	close(ended)

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -26,10 +27,7 @@ type connector func(context.Context) (*session, error)
 
 // newSession returns a session, or ends it if the caller has given up.
 func newSession(ctx context.Context, conn any, end func(), err error) (*session, error) {
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		end()
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"golang.org/x/text/unicode/norm"
+
 	"example.org/jobs/internal/database"
 )
 
@@ -83,7 +85,7 @@ func (w *Worker) Sync(ctx context.Context, db DB) (changes []Change, err error) 
 	for _, p := range w.periodic {
 		args, failure := json.Marshal(p.args)
 		job, invalid := NewJob{p.args, p.opts.InsertOpts}.withDefaults()
-		if err = cmp.Or(err, failure, invalid); w.handlers[p.args.Kind()] == nil {
+		if err = cmp.Or(err, failure, invalid); w.handlers[norm.NFC.String(p.args.Kind())] == nil {
 			p.opts.InsertOpts = job.InsertOpts
 		}
 		sync("periodic job", p.name, syncPeriodic, struct {

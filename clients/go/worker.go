@@ -26,6 +26,7 @@ import (
 	"os/signal"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/text/unicode/norm"
 
 	"example.org/jobs/internal/database"
 )
@@ -85,67 +87,104 @@ type Work func(ctx context.Context, job *JobRow) (output any, err error)
 
 // Worker fetches jobs and runs their handlers. It uses three connections for any number of jobs.
 type Worker struct {
-	connect  connector
-	pool     *sql.DB // whose connections these are; nil with pgx
+	cells    []*cell
 	options  Options
 	info     []byte // in JSON
 	weights  map[string]float64
 	handlers map[string]*handler
 	kinds    []string // that have one
 	periodic []periodic
-	server   server
-
-	fetching, finishing, control *link
 
 	stopping, cancelling context.Context // done: no more fetches; handlers are cancelled
 	stop, cancel         context.CancelFunc
 	ready, done          chan struct{}
+	isReady              sync.Once
 	started              atomic.Bool
-	results              chan *attempt // whose results are to be sent
-
-	fetchTurn sync.Mutex
-	fetches   int
 
 	mu      sync.Mutex
 	changed chan struct{} // is closed at the next change of what follows
-	command string        // of an operator: run, quiet or stop
 	err     error
 
 	running map[*attempt]bool // fetched, and whose handler has not ended
 	waiting []*attempt        // those of them that wait for a place
 	held    map[*attempt]bool // of which the server has not had the result
 
-	fetchers, hooks int // loops that fetch; hooks under way
-	controlIsOver   bool
+	hooks, fetches, controls int // under way
 }
 
-// OpenWorker returns a worker with connections of its own, through pgx. The URL is also one of
-// [pgxpool.ParseConfig]. If it or an option is invalid, [Worker.Start] returns the error.
-func OpenWorker(url string, options Options) *Worker {
+// cell is a database that a worker works for.
+type cell struct {
+	*Worker
+	connect connector
+	pool    *sql.DB // whose connections these are; nil with pgx
+	server  server
+	results chan *attempt // whose results are to be sent
+
+	fetching, finishing, control *link
+
+	// Guarded by the worker's mutex:
+	seen    *seen
+	queues  []string        // of the worker's, which live here
+	command string          // of an operator: run, quiet or stop
+	isIdle  bool            // it fetches once there are places
+	rewait  func()          // ends a wait for jobs
+	isRich  map[string]bool // kinds with a concurrency of which there may be more jobs
+}
+
+// OpenWorker returns a worker with connections of its own, through pgx. The URL, or that of each
+// cell, is also one of [pgxpool.ParseConfig]. If it or an option is invalid, [Worker.Start] returns
+// the error.
+func OpenWorker[U string | []string](url U, options Options) *Worker {
 	w := newWorker(options)
-	config, err := pgxpool.ParseConfig(url)
-	if w.require(err == nil, "%w", err); err == nil {
-		w.usePgx(config)
+	urls, isList := any(url).([]string)
+	if !isList {
+		urls = []string{any(url).(string)}
+	}
+	for _, url := range urls {
+		config, err := pgxpool.ParseConfig(url)
+		if w.require(err == nil, "%w", err); err == nil {
+			w.usePgx(config)
+		}
 	}
 	return w
 }
 
-// NewWorker returns a worker that connects as a pool does. Beside a pool of pgx it has connections
-// of its own. Of one of database/sql it takes three while it runs: the pool must allow more, since
-// handlers need theirs as well. Invalid options are an error of [Worker.Start].
-func NewWorker[P *pgxpool.Pool | *sql.DB](pool P, options Options) *Worker {
+// NewWorker returns a worker that connects as a pool does, or as those of several cells do. Beside
+// a pool of pgx it has connections of its own. Of one of database/sql it takes three while it runs:
+// the pool must allow more, since handlers need theirs as well. Invalid options are an error of
+// [Worker.Start].
+func NewWorker[P *pgxpool.Pool | *sql.DB | []*pgxpool.Pool | []*sql.DB](pool P, options Options) *Worker {
 	w := newWorker(options)
+	useSQL := func(pool *sql.DB) { w.add(&cell{pool: pool, connect: sqlConnector(pool, options.NoPrepare)}) }
 	switch pool := any(pool).(type) {
 	case *pgxpool.Pool:
 		w.usePgx(pool.Config())
 	case *sql.DB:
-		w.pool, w.connect = pool, sqlConnector(pool, options.NoPrepare)
+		useSQL(pool)
+	case []*pgxpool.Pool:
+		for _, pool := range pool {
+			w.usePgx(pool.Config())
+		}
+	case []*sql.DB:
+		for _, pool := range pool {
+			useSQL(pool)
+		}
 	}
 	return w
 }
 
 func (w *Worker) usePgx(config *pgxpool.Config) {
-	w.connect, w.server.User = pgxConnector(config, w.options.NoPrepare), config.ConnConfig.User
+	w.add(&cell{connect: pgxConnector(config, w.options.NoPrepare), server: server{User: config.ConnConfig.User}})
+}
+
+// add adds a cell.
+func (w *Worker) add(c *cell) {
+	c.Worker, c.queues, c.command, c.isRich = w, w.options.Queues, "run", map[string]bool{}
+	c.fetching, c.finishing = c.newLink(patience), c.newLink(patience)
+	c.finishing.hasWorked.Store(true) // its errors do not end the worker
+	// If this one falls silent, another one must renew the leases before they expire.
+	c.control = c.newLink(w.pace() + 5*time.Second)
+	w.cells = append(w.cells, c)
 }
 
 func newWorker(options Options) *Worker {
@@ -158,23 +197,23 @@ func newWorker(options Options) *Worker {
 	orDefault(&options.Name, fmt.Sprintf("%.80s:%d:%08x", host, os.Getpid(), uint32(time.Now().UnixNano())))
 	orDefault(&options.Info, map[string]any{}) // nil would be null, but a beat needs an object
 	w := &Worker{
-		options: options, command: "run", weights: map[string]float64{},
+		options: options, weights: map[string]float64{},
 		ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 		handlers: map[string]*handler{}, running: map[*attempt]bool{}, held: map[*attempt]bool{},
 	}
-	w.fetching, w.finishing = w.newLink(patience), w.newLink(patience)
-	w.finishing.hasWorked.Store(true) // its errors do not end the worker
-	// If this one falls silent, another one must renew the leases before they expire.
-	w.control = w.newLink(w.pace() + 5*time.Second)
 	w.cancelling, w.cancel = context.WithCancel(context.Background())
 	w.stopping, w.stop = context.WithCancel(w.cancelling)
 	w.info, w.err = json.Marshal(options.Info)
 	w.require(len(options.Queues) > 0, "Queues must name at least one queue")
+	w.options.Queues = nil
 	for _, queue := range options.Queues {
+		queue = norm.NFC.String(queue) // as the database stores it
+		w.options.Queues = append(w.options.Queues, queue)
 		w.require(w.weights[queue] == 0, "Queues must name each queue once, not %q twice", queue)
 		w.weights[queue] = 1
 	}
 	for queue, weight := range options.Weights {
+		queue = norm.NFC.String(queue)
 		w.require(w.weights[queue] > 0, "Weights must name queues of Queues, not %q", queue)
 		w.require(weight > 0 && !math.IsInf(weight, 1), "the weight of queue %q must be a positive number, not %v", queue, weight)
 		w.weights[queue] = weight
@@ -254,19 +293,21 @@ func (w *Worker) Start() error {
 		w.require(h.concurrency == math.MaxInt || w.handlers[others] == nil,
 			"kind %q cannot have a concurrency in a worker that has a handler for every other kind", kind)
 	}
+	w.require(len(w.cells) > 0, "the worker has no database")
+	for _, c := range w.cells {
+		if c.pool != nil {
+			most := c.pool.Stats().MaxOpenConnections
+			w.require(most == 0 || most > 3, "db must allow more than 3 connections, not %d", most)
+		}
+		// Room for every held job, so that no result waits here.
+		c.results = make(chan *attempt, 2*min(w.options.Concurrency+w.options.Prefetch, 10_000)+maxResults)
+	}
 	if w.err != nil {
 		return w.err
-	}
-	if w.pool != nil {
-		if most := w.pool.Stats().MaxOpenConnections; most > 0 && most <= 3 {
-			return fmt.Errorf("jobs: db must allow more than 3 connections, not %d", most)
-		}
 	}
 	if w.started.Swap(true) {
 		return fmt.Errorf("jobs: worker %q was already started", w.options.Name)
 	}
-	// Room for every held job, so that no result waits here.
-	w.results = make(chan *attempt, 2*min(w.options.Concurrency+w.options.Prefetch, 10_000)+maxResults)
 	go w.live()
 	return nil
 }
@@ -294,59 +335,87 @@ func (w *Worker) StopAndCancel() error { w.cancel(); return w.Stop() }
 
 // live is the worker's whole life.
 func (w *Worker) live() {
-	err := w.meet(w.stopping)
-	if err == nil {
-		err = w.beat(w.stopping)
+	w.work()
+	left := make(chan bool)
+	for _, c := range w.cells {
+		go func() { c.leave(); left <- true }()
 	}
-	if err == nil {
-		w.log().Info("worker started", w.described()...)
-		close(w.ready)
-		w.work()
-	} else {
-		w.require(w.stopping.Err() != nil, "%w", err)
-		defer close(w.ready) // after done, so that the two cases differ
+	for range w.cells {
+		<-left
 	}
-	if w.control.hasWorked.Load() { // the server knows the worker
-		w.leave()
-	}
-	for _, link := range []*link{w.fetching, w.finishing, w.control} {
-		go link.close()
-	}
-	w.mu.Lock()
-	err = w.err
-	w.mu.Unlock()
-	if err != nil {
+	var err error
+	if w.change(func() { err = w.err }); err != nil {
 		w.logFailure(err)
 	}
 	w.log().Info("worker stopped", "worker", w.options.Name)
 	close(w.done)
+	w.isReady.Do(func() { close(w.ready) }) // after done, so that the two cases differ
+}
+
+// live works for a cell until ctx is done.
+func (c *cell) live(ctx context.Context) {
+	defer c.change(func() { c.controls-- })
+	err := c.meet(c.stopping)
+	if err == nil {
+		err = c.beat(c.stopping)
+	}
+	if c.stopping.Err() != nil {
+		return
+	} else if err != nil {
+		c.failIf(err)
+		return
+	}
+	c.log().Info("worker started", c.described()...)
+	c.isReady.Do(func() { close(c.ready) })
+	c.change(func() { c.fetches++; c.isIdle = true })
+	go c.fetchLoop()
+	for ctx.Err() == nil {
+		_ = c.control.wait(ctx, "CALL jobs.wait_any('{}', $1, worker => $2)", interval(c.pace()), c.options.Name)
+		if err := c.beat(ctx); err != nil && ctx.Err() == nil {
+			c.control.failed(ctx, "heartbeat", err)
+		}
+	}
+}
+
+// leave has the server forget the worker, and ends the connections.
+func (c *cell) leave() {
+	if c.control.hasWorked.Load() { // the server knows the worker
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_, _ = try(ctx, ctx, c.finishing, database.Value[bool], "SELECT jobs.worker_leave($1)", []any{c.options.Name})
+		cancel()
+	}
+	for _, link := range []*link{c.fetching, c.finishing, c.control} {
+		go link.close()
+	}
 }
 
 // described are the fields of a log line about the worker.
-func (w *Worker) described() []any {
-	kinds := strings.Join(w.kinds, ", ")
-	if w.handlers[others] != nil {
+func (c *cell) described() []any {
+	kinds := strings.Join(c.kinds, ", ")
+	if c.handlers[others] != nil {
 		kinds = "all kinds"
 	}
-	return []any{"worker", w.options.Name, "queues", strings.Join(w.options.Queues, ", "), "kinds", kinds,
-		"concurrency", w.options.Concurrency, "database", w.server.Database, "user", w.server.User,
-		"host", w.server.Host, "extension", w.server.Version, "library", Version}
+	return []any{"worker", c.options.Name, "queues", strings.Join(c.queues, ", "), "kinds", kinds,
+		"concurrency", c.options.Concurrency, "database", c.server.Database, "user", c.server.User,
+		"host", c.server.Host, "extension", c.server.Version, "library", Version}
 }
 
 // work fetches, renews and finishes jobs until the worker has stopped.
 func (w *Worker) work() {
 	working, end := context.WithCancel(context.Background())
-	go w.controlLoop(working)
-	go w.finishLoop(working)
-	w.fetchers = 2
-	go w.fetchLoop()
-	go w.fetchLimitedLoop()
-	if w.options.Prefetch > 0 {
-		go w.startLoop()
+	w.controls = len(w.cells)
+	for _, c := range w.cells {
+		go c.live(working)
+		go c.finishLoop(working)
 	}
+	go func() {
+		for w.await(w.stopping, func() bool { return len(w.waiting) > 0 && w.free() > 0 }) {
+			w.startWaiting()
+		}
+	}()
 	<-w.stopping.Done()
 	w.releaseWaiting()
-	isDone := func() bool { return w.fetchers == 0 && len(w.running) == 0 }
+	isDone := func() bool { return w.fetches == 0 && len(w.running) == 0 }
 	w.await(w.cancelling, isDone)
 	w.cancel()
 	for _, a := range w.list(w.running) {
@@ -360,81 +429,86 @@ func (w *Worker) work() {
 		}
 		a.tell(a.encode("release", object{}), nil) // unless the outcome is decided
 	}
-	w.awaitFor(10*time.Second, func() bool { return w.fetchers == 0 && w.hooks == 0 && len(w.held) == 0 })
+	w.awaitFor(10*time.Second, func() bool { return w.fetches == 0 && w.hooks == 0 && len(w.held) == 0 })
 	if unsent := len(w.list(w.held)); unsent > 0 {
 		w.log().Error("results could not be sent", "worker", w.options.Name, "results", unsent)
 		w.change(func() { w.require(false, "results could not be sent: %d", unsent) })
 	}
 	end()
-	w.awaitFor(time.Second, func() bool { return w.controlIsOver })
-}
-
-// startLoop starts jobs that were fetched ahead, as places get free.
-func (w *Worker) startLoop() {
-	for w.await(w.stopping, func() bool { return len(w.waiting) > 0 && w.free() > 0 }) {
-		w.startWaiting()
-	}
-}
-
-// leave removes the worker from jobs.workers, if the server answers soon.
-func (w *Worker) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_, _ = try(ctx, ctx, w.finishing, database.Value[bool], "SELECT jobs.worker_leave($1)", []any{w.options.Name})
+	w.awaitFor(time.Second, func() bool { return w.controls == 0 })
 }
 
 // pace is how long the control connection waits for requests.
 func (w *Worker) pace() time.Duration { return min(w.options.Lease/3, 10*time.Second) }
 
-// controlLoop sends beats, renews leases, and receives commands and cancel requests.
-func (w *Worker) controlLoop(ctx context.Context) {
-	defer w.change(func() { w.controlIsOver = true })
-	for ctx.Err() == nil {
-		_ = w.control.wait(ctx, "CALL jobs.wait_any('{}', $1, worker => $2)", interval(w.pace()), w.options.Name)
-		if err := w.beat(ctx); err != nil && ctx.Err() == nil {
-			w.log().Error("heartbeat refused, retrying", "error", oneLine(err))
-			w.pause(ctx, w.pace()/2)
-		}
+// beat reads the map, sends a beat, renews the leases and obeys the answers. It reads command and
+// queues without the mutex, since only beat writes them, and beats do not overlap.
+func (c *cell) beat(ctx context.Context) error {
+	found, err := query(ctx, c.control, database.JSON[*seen], seeCells)
+	if err == nil {
+		err = c.see(found[0])
 	}
-}
-
-// beat sends a beat, renews the leases and obeys the answers. It reads command without the mutex,
-// since only beat writes it, and beats do not overlap.
-func (w *Worker) beat(ctx context.Context) error {
-	commands, err := query(ctx, w.control, database.Value[string], "SELECT jobs.worker_beat($1, $2, $3, $4::jsonb || $5)",
-		w.options.Name, array(w.options.Queues), w.options.Concurrency, library, string(w.info))
 	if err != nil {
 		return err
 	}
-	if command := commands[0]; command != w.command {
-		w.log().Info("operator command received", "worker", w.options.Name, "command", command)
-		w.change(func() { w.command = command })
+	commands, err := query(ctx, c.control, database.Value[string], "SELECT jobs.worker_beat($1, $2, $3, $4::jsonb || $5)",
+		c.options.Name, array(c.queues), c.options.Concurrency, library, string(c.info))
+	if err != nil {
+		return err
 	}
-	if w.command == "stop" {
-		w.stop()
+	if command := commands[0]; command != c.command {
+		c.log().Info("operator command received", "worker", c.options.Name, "command", command)
+		c.change(func() { c.command = command })
 	}
-	w.releaseWaiting()
-	held, ids, tokens := w.list(w.held), []int64{}, []int64{}
+	if c.command == "stop" {
+		c.stop()
+	}
+	c.releaseWaiting()
+	ids, tokens := []int64{}, []int64{}
+	held := slices.DeleteFunc(c.list(c.held), func(a *attempt) bool { return a.cell != c })
 	for _, a := range held {
 		ids, tokens = append(ids, a.row.ID), append(tokens, a.token)
 	}
-	answers, err := query(ctx, w.control, database.Value[*bool],
+	answers, err := query(ctx, c.control, database.Value[*bool],
 		`SELECT cancel_requested FROM generate_series(1, cardinality($1::bigint[]), 10000) n,
 		   jobs.heartbeat_many(($1::bigint[])[n:n + 9999], ($2::bigint[])[n:n + 9999])`, array(ids), array(tokens))
 	for i, isCancelled := range answers {
 		switch a := held[i]; {
 		case a.completed.Load():
 		case isCancelled == nil && !a.settled.Load(): // else its result is being sent
-			w.log().Warn("job lost", a.fields()...)
-			w.unqueue(a)
-			w.forget(a)
+			c.log().Warn("job lost", a.fields()...)
+			c.unqueue(a)
+			c.forget(a)
 			a.cancel(ErrLost)
 		case isCancelled != nil && *isCancelled:
-			if a.cancel(ErrCancelled); w.unqueue(a) {
-				a.tell(a.encode("release", object{}), nil)
-			}
+			a.cancel(ErrCancelled)
+			c.release(a)
 		}
 	}
+	return err
+}
+
+// see notes which of the worker's queues live here. The first time it returns an error if the
+// databases of the worker disagree.
+func (c *cell) see(s *seen) (err error) {
+	queues := slices.DeleteFunc(slices.Clone(c.options.Queues), func(queue string) bool {
+		return s.Cell != nil && !slices.Contains(s.placement(queue).Cells, *s.Cell)
+	})
+	c.change(func() {
+		isFirst, isSame := c.seen == nil, slices.Equal(queues, c.queues)
+		c.seen, c.queues = s, queues
+		if c.rewait != nil && !isSame {
+			c.rewait()
+		}
+		if isFirst {
+			var all []*seen
+			for _, other := range c.cells {
+				all = append(all, other.seen)
+			}
+			c.control.hasWorked.Store(false) // that does not show that the worker may work
+			err = agree(all)
+		}
+	})
 	return err
 }
 

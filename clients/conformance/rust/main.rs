@@ -7,9 +7,9 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use postgres_jobs::{
-    AfterInsert, Batch, Blocking, ClientError, Error, Handler, Handling, Inserted, Job, JobInfo,
-    Kind, KindOptions, Middleware, NewJob, Options, Periodic, Producer, Queue, Want, Worker,
-    cancel, snooze, testing, wait_for,
+    AfterInsert, Batch, Blocking, Cells, ClientError, Error, Handler, Handling, Inserted, Job,
+    JobInfo, Kind, KindOptions, Middleware, NewJob, Options, Periodic, Producer, Queue, Want,
+    Worker, cancel, snooze, testing, wait_for,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -410,11 +410,41 @@ fn shown(inserted: &Inserted) -> Value {
     json!({ "id": inserted.id, "state": inserted.state, "duplicate": inserted.is_duplicate })
 }
 
+fn inserted_event(inserted: &[Inserted], is_many: bool) -> Value {
+    let jobs: Vec<_> = inserted.iter().map(shown).collect();
+    if is_many {
+        return json!({ "event": "inserted_many", "jobs": jobs });
+    }
+    let mut event = jobs[0].clone();
+    event["event"] = "inserted".into();
+    event
+}
+
 fn refused(error: ClientError) -> Value {
     json!({ "event": "refused", "code": error.code(), "error": error.to_string() })
 }
 
+/// All databases of the case.
+fn configs() -> Result<Vec<tokio_postgres::Config>, tokio_postgres::Error> {
+    let urls = std::env::var("CELL_URLS").unwrap_or_default();
+    urls.split_whitespace().map(str::parse).collect()
+}
+
+static CELLS: LazyLock<Cells> = LazyLock::new(|| Cells::new(configs().expect("URLs")));
+
 async fn operate(op: &Value, producer: &Producer) -> Anything<Value> {
+    if op["cells"] == true {
+        let is_many = op["op"] == "insert_many";
+        let jobs: Anything<Vec<_>> = if is_many {
+            array(&op["jobs"]).iter().map(new_job).collect()
+        } else {
+            Ok(vec![new_job(&flat(op))?])
+        };
+        return Ok(match producer.insert_many(&*CELLS, jobs?).await {
+            Ok(inserted) => inserted_event(&inserted, is_many),
+            Err(error) => refused(error),
+        });
+    }
     let mut client = connect().await?;
     match op["op"].as_str() {
         Some("insert" | "insert_of_kind") => {
@@ -427,17 +457,12 @@ async fn operate(op: &Value, producer: &Producer) -> Anything<Value> {
                 Some("rollback") => transaction.rollback().await?,
                 _ => transaction.commit().await?,
             }
-            let mut event = shown(&inserted);
-            event["event"] = "inserted".into();
-            Ok(event)
+            Ok(inserted_event(&[inserted], false))
         }
         Some("insert_many") => {
             let jobs: Anything<Vec<NewJob>> = array(&op["jobs"]).iter().map(new_job).collect();
             Ok(match producer.insert_many(&client, jobs?).await {
-                Ok(inserted) => {
-                    let jobs: Vec<_> = inserted.iter().map(shown).collect();
-                    json!({ "event": "inserted_many", "jobs": jobs })
-                }
+                Ok(inserted) => inserted_event(&inserted, true),
                 Err(error) => refused(error),
             })
         }
@@ -581,7 +606,10 @@ fn worker(given: &Value, argument: &Value) -> Result<Worker, ClientError> {
     let config: tokio_postgres::Config = url().parse()?;
     // The suite's pooler in transaction mode, which gives each statement another session.
     options.prepare &= config.get_dbname() != Some("transaction");
-    let mut worker = Worker::new(config, options)?;
+    let mut worker = match given["cells"] == true {
+        true => Worker::in_cells(configs()?, options)?,
+        false => Worker::new(config, options)?,
+    };
     for (kind, of_kind) in kinds {
         worker = register(worker, kind, of_kind);
     }

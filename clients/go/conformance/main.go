@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -66,6 +67,7 @@ type workerOptions struct {
 	}
 	Otherwise bool
 	Again     string
+	Cells     bool
 }
 
 type kindOptions struct {
@@ -100,6 +102,9 @@ type driver struct {
 	pool       *pgxpool.Pool // one of them
 	sql        *sql.DB
 	db         jobs.DB
+	pools      []*pgxpool.Pool // of cells: one list of them
+	sqls       []*sql.DB
+	cells      *jobs.Cells
 	worker     *jobs.Worker
 	hooks      any
 	middleware []func(jobs.Work) jobs.Work
@@ -119,19 +124,35 @@ var inTransactionMode = strings.Contains(os.Getenv("DATABASE_URL"), "/transactio
 // connect makes the pool of the driver's own statements, of producers, and of workers.
 func (d *driver) connect() (err error) {
 	if os.Getenv("JOBS_DRIVER") == "pq" {
-		// Without TLS, and with one round trip for each statement, so that a pooler sends all of it to
-		// one server.
-		d.sql, err = sql.Open("postgres", databaseURL("sslmode", "disable", "binary_parameters", "yes"))
-		d.db = d.sql
+		d.sql, err = openSQL(os.Getenv("DATABASE_URL"))
+		for _, at := range strings.Fields(os.Getenv("CELL_URLS")) {
+			pool, failure := openSQL(at)
+			d.sqls, err = append(d.sqls, pool), cmp.Or(err, failure)
+		}
+		d.db, d.cells = d.sql, jobs.NewCells(d.sqls...)
 		return err
 	}
+	d.pool, err = openPool(os.Getenv("DATABASE_URL"))
+	for _, at := range strings.Fields(os.Getenv("CELL_URLS")) {
+		pool, failure := openPool(at)
+		d.pools, err = append(d.pools, pool), cmp.Or(err, failure)
+	}
+	d.db, d.cells = d.pool, jobs.NewCells(d.pools...)
+	return err
+}
+
+// openSQL makes a pool without TLS, and with one round trip for each statement, so that a pooler
+// sends all of it to one server.
+func openSQL(at string) (*sql.DB, error) {
+	return sql.Open("postgres", withParameters(at, "sslmode", "disable", "binary_parameters", "yes"))
+}
+
+func openPool(at string) (*pgxpool.Pool, error) {
 	mode := "cache_statement"
 	if inTransactionMode {
 		mode = "exec"
 	}
-	d.pool, err = pgxpool.New(context.Background(), databaseURL("pool_max_conns", "50", "default_query_exec_mode", mode))
-	d.db = d.pool
-	return err
+	return pgxpool.New(context.Background(), withParameters(at, "pool_max_conns", "50", "default_query_exec_mode", mode))
 }
 
 func (d *driver) begin(ctx context.Context) (transaction, error) {
@@ -201,9 +222,9 @@ func main() {
 	printEvent("stopped", nil)
 }
 
-// databaseURL is where the suite wants us to connect, with these parameters.
-func databaseURL(parameters ...string) string {
-	at, err := url.Parse(os.Getenv("DATABASE_URL"))
+// withParameters is where the suite wants us to connect, with these parameters.
+func withParameters(to string, parameters ...string) string {
+	at, err := url.Parse(to)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -247,9 +268,14 @@ func (d *driver) newWorker(given workerOptions) *jobs.Worker {
 		}
 	}
 	var worker *jobs.Worker
-	if d.pool != nil {
+	switch {
+	case given.Cells && d.pool != nil:
+		worker = jobs.NewWorker(d.pools, options)
+	case given.Cells:
+		worker = jobs.NewWorker(d.sqls, options)
+	case d.pool != nil:
 		worker = jobs.NewWorker(d.pool, options)
-	} else {
+	default:
 		worker = jobs.NewWorker(d.sql, options)
 	}
 	if given.Kinds == nil {
@@ -737,6 +763,7 @@ type operation struct {
 	Op string
 	insert
 	Then    string
+	Cells   bool
 	Jobs    []insert
 	IDs     []int64
 	Timeout seconds
@@ -768,6 +795,8 @@ func (d *driver) operate() {
 			var coded interface{ SQLState() string }
 			if errors.As(err, &coded) {
 				printEvent("refused", object{"code": coded.SQLState(), "error": err.Error()})
+			} else if op.Cells {
+				printEvent("refused", object{"code": nil, "error": err.Error()})
 			}
 		}
 	}
@@ -819,6 +848,9 @@ func (d *driver) insert(ctx context.Context, op operation) error {
 		return err
 	}
 	defer tx.rollback()
+	if op.Cells {
+		tx.DB = d.cells
+	}
 	if op.Op == "insert_many" {
 		var list []jobs.NewJob
 		for _, job := range op.Jobs {

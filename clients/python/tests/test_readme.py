@@ -55,7 +55,8 @@ def names(url, queue, monkeypatch):
     metrics = []
     yield {
         "__name__": "not __main__", "asyncio": asyncio, "contextmanager": contextmanager, "dataclass": dataclass, "time": time,
-        "postgres_jobs": postgres_jobs, "Job": Job, "Worker": Worker, "dsn": url, "worker": worker,
+        "postgres_jobs": postgres_jobs, "Job": Job, "Worker": Worker, "insert": insert,
+        "dsn": url, "urls": [url], "worker": worker,
         "mailer": Mailer(), "metrics": SimpleNamespace(record=lambda *values: metrics.append(values)), "recorded": metrics,
         "tenant": ContextVar("tenant", default="blue"), "customer": "ann@example.com", "order": time.time_ns(),
     }  # fmt: skip
@@ -129,6 +130,11 @@ def has_a_tenant(names, connection, queue):
     assert connection.execute("select meta from jobs.jobs where queue = %s", [queue]).fetchall() == [({"tenant": "blue"},)]
 
 
+def produces_in_a_cell(names, connection, queue):
+    assert testing.assert_inserted(connection, "email.send", {"to": "ann@example.com"}).queue == "mail"
+    work(names, connection, queue)
+
+
 BY_FIRST_LINE = {
     "from postgres_jobs import Job, Worker": sends,
     "from postgres_jobs import Unique, insert": produces,
@@ -137,6 +143,7 @@ BY_FIRST_LINE = {
     "@dataclass": has_args,
     '@worker.batch("email.send", size=50, linger=0.1)': sends,
     "await worker.start()": has_ended,
+    "from postgres_jobs import AsyncCells": produces_in_a_cell,
     "async def timed(job, handler):": is_timed,
     "@contextmanager": has_a_tenant,
     "import postgres_jobs": work,  # test_worker.py has the spans

@@ -214,8 +214,8 @@ async def test_a_coroutine_of_a_plain_function_ends_as_an_async_handler(url, que
     async with working(worker):
         await until(lambda: begun == set(ids))
         # Not before it has begun, whenever that is.
-        (attempt,) = [one for one in worker._engine.running.values() if one.job.kind == "timeout"]
-        worker._engine._timed_out(attempt)
+        (attempt,) = [one for one in worker._engines[0].running.values() if one.job.kind == "timeout"]
+        worker._engines[0]._timed_out(attempt)
         look("select jobs.cancel(%s)", ids["cancelled"])
         await until(lambda: ended == {"timeout": "timeout", "cancelled": "cancelled"})
     # What the slow one has returned was not begun.
@@ -369,7 +369,7 @@ async def test_a_stop_ends_the_pause_before_a_refused_result_is_sent_again(url, 
         admin.execute(f"revoke execute on function jobs.finish_many from {role}")
         job = begin(url, queue, "run", {}, timeout=-1)
         await worker.start()
-        again = worker._engine.finisher.again
+        again = worker._engines[0].finisher.again
         while not again:
             await asyncio.sleep(0.01)
         for backoff in again.values():

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 from typing_extensions import assert_type
 
-from postgres_jobs import Inserted, Job, Kind, NewJob, Unique, Worker
+from postgres_jobs import AsyncCells, Cells, CertainJob, Inserted, Job, Kind, NewJob, Unique, Worker
 from postgres_jobs import insert, insert_many, insert_middleware, testing, wait_for
 
 worker = Worker("", queues={"a": 3, "b": 1})
@@ -81,9 +81,10 @@ async def produce(connection: psycopg.AsyncConnection, session: AsyncSession, as
     assert_type(await insert(connection, "k", {"a": 1}, queue="q", unique_opts=Unique(by_args=True)), Inserted)
     assert_type(await insert(connection.cursor(), "k"), Inserted)
     assert_type(await insert(session, "k"), Inserted)
+    assert_type(await insert(AsyncCells(["a", "b"]), "k"), Inserted)
     later: Coroutine[Any, Any, Inserted] = insert(asyncpg, "k")
     assert_type(await later, Inserted)
-    assert_type(await insert_many(session, [{"kind": "k", "args": {}, "priority": 1}]), list[Inserted[int | None]])
+    assert_type(await insert_many(session, [{"kind": "k", "args": {}, "priority": 1}]), list[Inserted])
     assert_type((await wait_for(connection, [1]))[0].state, str | None)
     assert_type((await testing.assert_inserted(session, "k")).id, int)
     assert_type(await job.complete(session), None)
@@ -94,12 +95,17 @@ def produce_blocking(connection: psycopg.Connection, session: Session, job: Job[
     assert_type(insert(connection, "k", unique_opts=Unique(by_args=True)).id, int)
     assert_type(insert(connection, "k", unique_opts=Unique(by_args=True, wait=False)).id, int | None)
     assert_type(SendEmail.insert(connection, Email("me"), priority=2), Inserted)
-    insert_many(connection, [SendEmail.job(Email("me"))])
+    assert_type(insert_many(connection, [SendEmail.job(Email("me"))])[0].id, int)
+    certain: list[CertainJob] = [{"kind": "k", "unique_opts": Unique(by_args=True)}]
+    assert_type(insert_many(connection, certain)[0].id, int)
+    uncertain = SendEmail.job(Email("me"), unique_opts=Unique(by_args=True, wait=False))
+    assert_type(insert_many(connection, [uncertain])[0].id, int | None)
     SendEmail.insert(connection, {"to": "me"})  # type: ignore[call-overload]  # pyright: ignore
     assert_type(testing.job(Email("me"), attempt=2).args, Email)
     assert_type(insert(connection, "k"), Inserted)
     assert_type(insert(connection.cursor(), "k"), Inserted)
     assert_type(insert(session, "k", timeout=30), Inserted)
+    assert_type(insert(Cells(["a", "b"]), "k"), Inserted)
     jobs: list[NewJob] = [{"kind": "k"}]
     assert_type(insert_many(connection, jobs), list[Inserted[int | None]])
     insert(connection, "k", prioritty=1)  # type: ignore[call-overload]  # pyright: ignore

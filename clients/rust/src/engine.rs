@@ -1,7 +1,6 @@
-//! The shared state of a running worker, and how it runs a job.
+//! The shared state of a running worker, and how it runs jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -11,64 +10,87 @@ use serde::Deserialize;
 use tokio::select;
 use tokio::sync::{Mutex, watch};
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use crate::error::Ended;
-use crate::job::{JobInfo, Reason, log_of};
+use crate::cells::{Seen, agree};
+use crate::error::{Ended, safe};
+use crate::job::{JobInfo, Key, Reason};
 use crate::link::{Link, PATIENCE, back_off};
-use crate::worker::Hook;
-use crate::{ClientError, Error, Handling, Worker};
-
-macro_rules! log_failure {
-    ($level:ident, $job:expr, $error:expr, $said:literal) => {{
-        let details = $error.details();
-        let (r#type, trace) = (details["type"].as_str(), details["trace"].as_str());
-        log_of!($level, $job, max_attempts = $job.max_attempts, r#type, error = %$error, trace, $said);
-    }};
-}
+use crate::options::{Queue, names};
+use crate::report::Report;
+use crate::{ClientError, Error, Handling, Result, Worker};
 
 /// The shared state of a running worker.
 pub(crate) struct Engine {
     pub(crate) worker: Worker,
     pub(crate) state: watch::Sender<State>,
-    /// The connection that sends results.
-    pub(crate) link: Arc<Mutex<Link>>,
-    /// One fetch at a time: each counts the places that are free.
-    pub(crate) turn: Mutex<()>,
+    /// The connections that send results, one for each cell.
+    pub(crate) links: Vec<Arc<Mutex<Link>>>,
 }
 
 /// The stage and the jobs of a worker.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) stage: Stage,
+    pub(crate) cells: Vec<Cell>,
     /// Jobs whose handlers have not been started, in the order of the fetch.
     pub(crate) waiting: Vec<Arc<JobInfo>>,
-    /// Kinds with a concurrency of which there may be more jobs.
-    pub(crate) abundant: HashSet<String>,
-    /// How many fetches there were.
-    pub(crate) fetches: usize,
-    /// Jobs whose handlers run, by token.
-    pub(crate) running: HashMap<i64, Arc<JobInfo>>,
-    /// Results that the server does not have, by the tokens of their jobs.
-    pub(crate) unsent: HashMap<i64, Finish>,
-    /// Whether the latest call failed. Waiting results then hold their places.
-    pub(crate) is_stuck: bool,
+    /// Jobs whose handlers run, and when they time out.
+    pub(crate) running: HashMap<Key, (Arc<JobInfo>, Option<Instant>)>,
+    /// Results that the server does not have.
+    pub(crate) unsent: HashMap<Key, Finish>,
     /// The error that ended the worker.
     pub(crate) fault: Option<ClientError>,
+    /// What is to be told.
+    pub(crate) reports: Vec<Report>,
 }
 
-/// The stage of a worker. `run`, `quiet` and `stop` are commands of operators.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Deserialize)]
+/// What a worker knows of a cell.
+#[derive(Default)]
+pub(crate) struct Cell {
+    seen: Option<Seen>,
+    /// Whether it knows the worker.
+    pub(crate) is_known: bool,
+    pub(crate) command: Command,
+    /// The worker's queues that live there.
+    pub(crate) queues: Vec<Queue>,
+    /// Whether it fetches once there is room.
+    pub(crate) is_idle: bool,
+    /// The kinds that a fetch under way asks for, and how many jobs.
+    pub(crate) asked: Option<(String, usize)>,
+    /// Kinds with a concurrency of which there may be more jobs.
+    pub(crate) abundant: HashSet<String>,
+    /// Whether the latest call failed. Waiting results then hold their places.
+    pub(crate) is_stuck: bool,
+}
+
+impl Cell {
+    /// Whether jobs may be fetched from it.
+    pub(crate) fn fetches(&self) -> bool {
+        self.is_known && self.command == Command::Run && !self.queues.is_empty()
+    }
+}
+
+/// A command of an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
+pub(crate) enum Command {
+    #[default]
+    Run,
+    /// Fetch nothing until told to run again.
+    Quiet,
+    Stop,
+}
+
+/// The stage of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub(crate) enum Stage {
-    /// The database does not know the worker yet.
+    /// No database knows the worker yet.
     #[default]
     Start,
     Run,
-    /// Fetches nothing until told to run again.
-    Quiet,
     /// Fetches nothing, and ends when its handlers have ended.
     Stop,
     /// Handlers have the grace period to end.
@@ -121,56 +143,88 @@ impl Finish {
 }
 
 impl State {
-    /// Takes the result of a job, unless it has one. Returns the failure, for the log.
-    pub(crate) fn settle(&mut self, job: &Arc<JobInfo>, ended: &Ended) -> Option<Error> {
-        if job.is_settled.swap(true, SeqCst) {
-            return None;
+    /// Takes the result of a job, unless it has one.
+    pub(crate) fn settle(&mut self, job: &Arc<JobInfo>, ended: &Ended) {
+        if !job.is_settled.swap(true, SeqCst) {
+            let finish = Finish::new(job, ended);
+            let failure = finish.failure.clone();
+            self.reports.extend(failure.map(|failure| Report::Failed(job.clone(), failure)));
+            self.unsent.insert(job.key(), finish);
         }
-        let finish = Finish::new(job, ended);
-        let failure = finish.failure.clone();
-        self.unsent.insert(job.token, finish);
-        failure
     }
 
-    /// Releases the waiting jobs that have been cancelled, or all.
-    pub(crate) fn release_waiting(&mut self, all: bool) {
-        let is_released = |job: &mut Arc<JobInfo>| all || job.reason.get().is_some();
-        let released: Vec<_> = self.waiting.extract_if(.., is_released).collect();
-        for job in released {
-            self.settle(&job, &Err(Error::release()));
-        }
+    /// Releases the waiting jobs of which this is so, and those that are not to start. Returns
+    /// their number.
+    pub(crate) fn release_waiting(&mut self, mut is_so: impl FnMut(&JobInfo) -> bool) -> usize {
+        let Self { stage, cells, waiting, .. } = self;
+        let starts =
+            |job: &JobInfo| *stage <= Stage::Run && cells[job.cell].command == Command::Run;
+        let released = waiting.extract_if(.., |job| !starts(job) || is_so(job));
+        let released: Vec<_> = released.collect();
+        released.iter().for_each(|job| self.settle(job, &Err(Error::release())));
+        released.len()
+    }
+
+    /// The jobs whose handlers run.
+    pub(crate) fn attended(&self) -> impl Iterator<Item = &Arc<JobInfo>> {
+        self.running.values().map(|(job, _)| job)
+    }
+
+    /// The jobs that count for the concurrency.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Arc<JobInfo>> {
+        let kept = self.unsent.iter().filter(|(key, result)| {
+            (self.cells[key.0].is_stuck || result.failures > 0) && !self.running.contains_key(key)
+        });
+        self.attended().chain(kept.map(|(_, result)| &result.job))
+    }
+
+    /// The results that a cell does not have.
+    pub(crate) fn unsent_of(&self, cell: usize) -> impl Iterator<Item = (&Key, &Finish)> {
+        self.unsent.iter().filter(move |(key, _)| key.0 == cell)
     }
 
     /// The jobs that count for the concurrency, and those that wait.
     pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<JobInfo>> {
         self.places().chain(&self.waiting)
     }
-
-    /// The jobs that count for the concurrency.
-    pub(crate) fn places(&self) -> impl Iterator<Item = &Arc<JobInfo>> {
-        let kept = self.unsent.iter().filter(|(token, result)| {
-            (self.is_stuck || result.failures > 0) && !self.running.contains_key(token)
-        });
-        let kept = kept.map(|(_, result)| &result.job);
-        self.running.values().chain(kept)
-    }
 }
 
 impl Engine {
     pub(crate) fn new(worker: Worker) -> Arc<Self> {
+        let link = |cell| Arc::new(Mutex::new(worker.link(cell, PATIENCE)));
+        let links: Vec<_> = (0..worker.configs.len()).map(link).collect();
+        let cells = links.iter().map(|_| Cell::default()).collect();
         Arc::new(Self {
-            state: watch::Sender::default(),
-            turn: Mutex::default(),
-            link: Arc::new(Mutex::new(worker.link(PATIENCE))),
+            state: watch::Sender::new(State { cells, ..State::default() }),
+            links,
             worker,
         })
     }
 
-    /// Locks the state. Calls that may block, such as logging, come later.
+    /// Changes the state.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut done = None;
-        self.state.send_modify(|state| done = Some(change(state)));
+        self.change_if(|state| {
+            done = Some(change(state));
+            true
+        });
         done.expect("it is called")
+    }
+
+    /// Changes the state if the function returns true. Reports what follows once the state is not
+    /// locked.
+    fn change_if(&self, change: impl FnOnce(&mut State) -> bool) {
+        let mut reports = Vec::new();
+        self.state.send_if_modified(|state| {
+            let is_changed = change(state);
+            reports = std::mem::take(&mut state.reports);
+            is_changed
+        });
+        reports.into_iter().for_each(|report| self.worker.report(report));
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.state.borrow().stage
     }
 
     pub(crate) async fn until(&self, is_so: impl FnMut(&State) -> bool) {
@@ -196,33 +250,57 @@ impl Engine {
         }
     }
 
-    /// Enters a stage, and returns the one before. The only way back is from quiet to run.
-    pub(crate) fn enter(&self, stage: Stage) -> Stage {
+    /// Enters a stage, unless it is in a later one.
+    pub(crate) fn enter(&self, stage: Stage) {
         self.change(|state| {
-            if stage <= state.stage && (state.stage, stage) != (Stage::Quiet, Stage::Run) {
-                return stage;
+            if stage <= state.stage {
+                return;
             }
+            state.stage = stage;
             // The waits for them get shorter now.
             let waiting = state.unsent.values_mut();
             waiting.for_each(|result| result.due = result.due.min(Instant::now()));
-            let before = std::mem::replace(&mut state.stage, stage);
-            state.release_waiting(stage > Stage::Run);
+            state.release_waiting(|_| false);
+        });
+    }
+
+    /// Obeys a command in a cell, and returns the one before.
+    pub(crate) fn obey(&self, cell: usize, command: Command) -> Command {
+        if command == Command::Stop {
+            self.enter(Stage::Stop);
+        }
+        self.change(|state| {
+            let here = &mut state.cells[cell];
+            here.is_known = true;
+            let before = std::mem::replace(&mut here.command, command);
+            state.release_waiting(|_| false);
             before
         })
     }
 
-    /// Returns the error of a call, unless it ends the worker: with a hint, before any call on the
-    /// connection has succeeded.
-    pub(crate) fn fatal(&self, has_worked: bool, error: ClientError) -> Option<ClientError> {
-        let role = self.worker.config.get_user().unwrap_or("ROLE").replace('\'', "''");
-        match error.hinted(&format!("grant_worker('{role}')")) {
-            ClientError::Hinted { error, .. } if has_worked => Some(*error),
-            error @ (ClientError::Hinted { .. } | ClientError::Extension(_)) => {
-                self.fail(error);
-                None
+    /// Notes which of the worker's queues live in a cell. The first time it fails if the databases
+    /// of the worker disagree.
+    pub(crate) fn see(&self, cell: usize, seen: Seen) -> Result<()> {
+        let queues = self.worker.options.queues.iter();
+        let queues = queues.filter(|queue| seen.has(&queue.name)).cloned().collect();
+        self.change(|state| {
+            state.cells[cell].queues = queues;
+            match state.cells[cell].seen.replace(seen) {
+                Some(_) => Ok(()),
+                None => agree(state.cells.iter().filter_map(|cell| cell.seen.as_ref())),
             }
-            error => Some(error),
-        }
+        })
+    }
+
+    /// The names of the worker's queues that live in a cell, one per line.
+    pub(crate) fn queues(&self, cell: usize) -> String {
+        names(&self.state.borrow().cells[cell].queues)
+    }
+
+    /// Adds a hint to the error of a call, if it has one.
+    pub(crate) fn hinted(&self, cell: usize, error: ClientError) -> ClientError {
+        let role = self.worker.configs[cell].get_user().unwrap_or("ROLE").replace('\'', "''");
+        error.hinted(&format!("grant_worker('{role}')"))
     }
 
     /// Ends the worker and releases its jobs.
@@ -239,143 +317,117 @@ impl Engine {
     ) -> AbortOnDropHandle<()> {
         let engine = self.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
-            if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
-                let text = Error::panic(panic).to_string();
-                engine.fail(std::io::Error::other(text).into());
+            if let Err(panic) = safe(work.map(Ok)).await {
+                engine.fail(std::io::Error::other(panic.to_string()).into());
             }
         }))
     }
 
-    /// Starts jobs as their places and batches get free or full, until the worker ends.
-    pub(crate) async fn start_waiting(self: Arc<Self>) {
+    /// Runs a part of the worker in each cell.
+    pub(crate) fn parts<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Fn(Arc<Self>, usize) -> F,
+    ) -> Vec<AbortOnDropHandle<()>> {
+        (0..self.links.len()).map(|cell| self.part(work(self.clone(), cell))).collect()
+    }
+
+    /// Starts jobs and ends attempts at their timeout, until the worker ends. It is separate from
+    /// handlers, which may block their threads.
+    pub(crate) async fn keep_time(self: Arc<Self>) {
         let mut changes = self.state.subscribe();
         loop {
             changes.mark_unchanged();
-            let wait = self.start().map_or(Duration::MAX, |due| due - Instant::now());
+            let wait = self.tick().map_or(Duration::MAX, |due| due - Instant::now());
             let _ = timeout(wait, changes.changed()).await;
         }
     }
 
-    /// Starts the waiting jobs that have a place. Returns when a batch will start that is not full.
-    pub(crate) fn start(self: &Arc<Self>) -> Option<Instant> {
-        if self.state.borrow().waiting.is_empty() {
-            return None;
-        }
+    /// Starts the jobs that have a place, ends attempts at their timeout, and releases jobs that
+    /// have waited too long. Returns when to do so next.
+    fn tick(self: &Arc<Self>) -> Option<Instant> {
         let (mut batches, mut due) = (Vec::new(), None);
-        self.state.send_if_modified(|state| {
-            let free = self.free(state).min(state.waiting.len());
-            let (mut open, mut rest) =
-                (BTreeMap::<_, (Vec<_>, _)>::new(), state.waiting.split_off(free));
-            for job in state.waiting.drain(..) {
-                let limits = self.worker.limits(&job.kind);
-                let most = limits.concurrency.unwrap_or(usize::MAX);
-                let most = most.min(self.worker.options.concurrency);
-                let (size, linger) = limits.batch.unwrap_or((1, Duration::ZERO));
-                let (batch, _) =
-                    open.entry(job.kind.clone()).or_insert_with(|| (Vec::new(), linger));
-                batch.push(job);
-                if batch.len() >= size.min(most) {
-                    batches.push(std::mem::take(batch));
-                }
+        self.change_if(|state| {
+            let now = Instant::now();
+            let mut is_over = |until: Option<Instant>| {
+                due = due.into_iter().chain(until.filter(|until| *until > now)).min();
+                until.is_some_and(|until| until <= now)
+            };
+            batches = self.next_batches(state, &mut is_over);
+            let expired = state.release_waiting(|job| is_over(job.until()));
+            let running = state.running.values().filter(|(job, until)| {
+                // The transaction of a completed one has the row locked, and the call would wait.
+                let later = job.is_completed().then(|| now + Duration::from_secs(1));
+                !job.is_settled() && is_over(later.or(*until))
+            });
+            let late: Vec<_> = running.map(|(job, _)| job.clone()).collect();
+            for job in &late {
+                state.settle(job, &Err(Error::timeout()));
+                job.cancel(Reason::Timeout);
             }
-            for (batch, linger) in open.into_values().filter(|(batch, _)| !batch.is_empty()) {
-                let at = batch[0].came.checked_add(linger);
-                if at.is_some_and(|at| at <= Instant::now()) {
-                    batches.push(batch);
-                } else {
-                    due = due.into_iter().chain(at).min();
-                    state.waiting.extend(batch);
-                }
-            }
-            state.waiting.append(&mut rest);
-            state.waiting.sort_by_key(|job| job.came);
-            for job in batches.iter().flatten() {
-                state.running.insert(job.token, job.clone());
-            }
-            !batches.is_empty()
+            expired > 0 || !batches.is_empty() || !late.is_empty()
         });
-        for attending in batches.into_iter().flat_map(|batch| self.attend(batch)) {
-            self.part(attending).detach();
+        for batch in batches {
+            let handlings = self.worker.handlings(&batch, &self.links);
+            for (job, handling) in batch.into_iter().zip(handlings) {
+                self.part(self.clone().attend(job, handling)).detach();
+            }
         }
         due
     }
 
-    /// How many more handlers may start.
-    fn free(&self, state: &State) -> usize {
-        self.worker.options.concurrency.saturating_sub(state.places().count())
+    /// Takes the jobs whose handlers start now, by batch.
+    fn next_batches(
+        &self,
+        state: &mut State,
+        is_over: &mut impl FnMut(Option<Instant>) -> bool,
+    ) -> Vec<Vec<Arc<JobInfo>>> {
+        let places = self.worker.options.concurrency;
+        let free = places.saturating_sub(state.places().count()).min(state.waiting.len());
+        let mut kinds = BTreeMap::<_, Vec<_>>::new();
+        for job in state.waiting.drain(..free) {
+            kinds.entry(job.kind.clone()).or_default().push(job);
+        }
+        let mut batches = Vec::new();
+        for (kind, jobs) in kinds {
+            let handler = self.worker.handler(&kind);
+            let size = handler.size.min(handler.concurrency.unwrap_or(places)).min(places);
+            for batch in jobs.chunks(size) {
+                if batch.len() == size || is_over(batch[0].came.checked_add(handler.linger)) {
+                    batches.push(batch.to_vec());
+                } else {
+                    state.waiting.extend_from_slice(batch);
+                }
+            }
+        }
+        state.waiting.sort_by_key(|job| job.came);
+        for batch in &batches {
+            // The timeout of a batch is the earliest of its jobs.
+            let own = self.worker.handler(&batch[0].kind).timeout;
+            let own = own.or(self.worker.options.timeout);
+            let own = own.and_then(|own| Instant::now().checked_add(own));
+            let until = batch.iter().filter_map(|job| job.until()).chain(own).min();
+            state.running.extend(batch.iter().map(|job| (job.key(), (job.clone(), until))));
+        }
+        batches
     }
 
-    /// Runs the handler of jobs, whose timeout is the earliest of them.
-    pub(crate) fn attend(
-        self: &Arc<Self>,
-        jobs: Vec<Arc<JobInfo>>,
-    ) -> Vec<impl Future<Output = ()> + Send + 'static + use<>> {
-        let own = self.worker.limits(&jobs[0].kind).timeout.or(self.worker.options.timeout);
-        let left = jobs.iter().filter_map(|job| job.time_left());
-        let limit = left.chain(own).min().unwrap_or(Duration::MAX);
-        let handlings = self.worker.handlings(&jobs, Some(&self.link));
-        let timing = Arc::new(self.part(self.clone().time_out(jobs.clone(), limit)));
-        let each = jobs.into_iter().zip(handlings);
-        each.map(|(job, handling)| self.clone().attend_one(job, handling, timing.clone())).collect()
-    }
-
-    async fn attend_one(
-        self: Arc<Self>,
-        job: Arc<JobInfo>,
-        handling: Handling,
-        _timing: Arc<AbortOnDropHandle<()>>,
-    ) {
+    /// Runs the handler of a job.
+    async fn attend(self: Arc<Self>, job: Arc<JobInfo>, handling: Handling) {
         let span = tracing::info_span!("job", id = job.id, kind = job.kind, attempt = job.attempt);
         let ended = handling.instrument(span).await;
         // The transaction of a dropped handler may be committing, and has the row locked.
-        let is_dropped = |error: &Error| error.0["do"] == "release";
-        let is_told = job.is_completed() && ended.as_ref().err().is_none_or(is_dropped);
+        let is_told = job.is_completed() && ended.as_ref().err().is_none_or(Error::is_release);
         let ended = match ended {
             Err(_) if job.reason.get() == Some(&Reason::Timeout) => Err(Error::timeout()),
             // If a cancel was requested, the release cancels the job.
             Err(error) if job.reason.get().is_some() && error.is_plain() => Err(Error::release()),
             ended => ended,
         };
-        let failure = self.change(|state| {
-            state.running.remove(&job.token);
-            (!is_told).then(|| state.settle(&job, &ended)).flatten()
-        });
-        failure.inspect(|error| self.report_failure(&job, error));
-    }
-
-    /// Ends attempts at their timeout.
-    async fn time_out(self: Arc<Self>, mut jobs: Vec<Arc<JobInfo>>, limit: Duration) {
-        // Separate from the handler, which may block its thread.
-        sleep(limit).await;
-        while !jobs.is_empty() {
-            // The transaction of a completed one still has the row locked, and the call would wait.
-            let late = jobs.extract_if(.., |job| !job.is_completed()).collect::<Vec<_>>();
-            let ended = Err(Error::timeout());
-            let failures: Vec<_> =
-                self.change(|state| late.iter().map(|job| state.settle(job, &ended)).collect());
-            late.iter().for_each(|job| job.cancel(Reason::Timeout));
-            for (job, failure) in late.iter().zip(failures) {
-                failure.inspect(|error| self.report_failure(job, error));
+        self.change(|state| {
+            state.running.remove(&job.key());
+            if !is_told {
+                state.settle(&job, &ended);
             }
-            sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    pub(crate) fn report_failure(&self, job: &JobInfo, error: &Error) {
-        log_failure!(warn, job, error, "attempt failed");
-        call(&self.worker.on_error, job, error);
-    }
-
-    pub(crate) fn report_discard(&self, job: &JobInfo, error: &Error) {
-        log_failure!(error, job, error, "job discarded");
-        call(&self.worker.on_discarded, job, error);
-    }
-}
-
-/// Calls a hook, whose panic ends nothing.
-fn call(hook: &Option<Hook>, job: &JobInfo, error: &Error) {
-    let Some(hook) = hook else { return };
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook(job, error))) {
-        log_of!(error, job, error = %Error::panic(panic), "hook failed");
+        });
     }
 }

@@ -2,11 +2,13 @@
 
 use std::any::{Any, type_name};
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -64,9 +66,8 @@ impl Error {
 
     fn of(type_name: &str, error: Cause<'_>) -> Self {
         let (text, type_name) = (storable(&shown(error)), storable(type_name));
-        let mut details = BTreeMap::from([("type", type_name.clone())]);
-        details.extend(code(error).map(|code| ("code", code)));
-        details.extend(trace().map(|trace| ("trace", trace)));
+        let mut details = json!({ "type": type_name, "code": code(error), "trace": trace() });
+        details.as_object_mut().expect("an object").retain(|_, value| !value.is_null());
         let text = if text.is_empty() { type_name } else { text };
         Self(json!({
             "do": "fail", "error": text, "details": details, "retryable": true, "retry_in": null,
@@ -89,11 +90,20 @@ impl Error {
         Self(json!({ "do": "release" }))
     }
 
+    pub(crate) fn is_release(&self) -> bool {
+        self.0["do"] == "release"
+    }
+
     /// Whether it is a plain error, as from a handler that stops because it was cancelled.
     pub(crate) fn is_plain(&self) -> bool {
         let is_of_output = self.details()["type"] == "invalid_output";
         self.0["retryable"] == true && self.0["retry_in"].is_null() && !is_of_output
     }
+}
+
+/// Turns a panic into an error.
+pub(crate) async fn safe<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(Error::panic(panic)))
 }
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
@@ -158,7 +168,7 @@ pub enum ClientError {
     Extension(String),
     /// The system refused the call, or a part of the worker panicked.
     #[error(transparent)]
-    System(#[from] std::io::Error),
+    System(#[from] io::Error),
 }
 
 /// As `Display`, since `main` prints the `Debug` form of the error that it returns.
@@ -174,41 +184,43 @@ impl ClientError {
         code(self)
     }
 
+    /// Whether its SQLSTATE begins with one of these.
+    pub(crate) fn is(&self, codes: &[&str]) -> bool {
+        self.code().is_some_and(|code| codes.iter().any(|class| code.starts_with(class)))
+    }
+
+    pub(crate) fn has_hint(&self) -> bool {
+        matches!(self, Self::Hinted { .. })
+    }
+
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self::Hinted { error: self.into(), hint: hint.into() }
+    }
+
     /// Adds a hint, if the database or the role lacks what the call needs. `grant` is the call that
     /// would grant the rights.
     pub(crate) fn hinted(self, grant: &str) -> Self {
-        match self.hint(grant) {
-            Some(hint) => Self::Hinted { error: self.into(), hint },
-            None => self,
-        }
-    }
-
-    fn hint(&self, grant: &str) -> Option<String> {
-        let (code, text) = (self.code().unwrap_or_default(), self.to_string());
+        let text = self.to_string();
         let has = |part| text.contains(part);
-        let hint = match &*code {
-            "3D000" => "Check the database in the URL.",
-            "28000" | "28P01" => CHECK_USER,
-            "3F000" | "42P01" => CREATE_EXTENSION,
-            "42883" => {
+        let hint = match self.code().as_deref() {
+            Some("3D000") => "Check the database in the URL.",
+            Some("28000" | "28P01") => CHECK_USER,
+            Some("3F000" | "42P01") => CREATE_EXTENSION,
+            Some("42883") => {
                 "Run ALTER EXTENSION jobs UPDATE, after installing the version that the library \
                  needs on the server."
             }
-            "42501" => {
-                return Some(format!("Ask an administrator to run SELECT jobs.{grant}."));
+            Some("42501") => &format!("Ask an administrator to run SELECT jobs.{grant}."),
+            None if has("password missing") => CHECK_USER,
+            // Not a failure of DNS itself, as glibc and musl call it.
+            None if has("Name or service not known") || has("Name does not resolve") => {
+                "Check the host in the URL."
             }
-            "" if has("password missing") => CHECK_USER,
-            "" if has("server does not support TLS") => "Add ?sslmode=disable to the URL.",
-            "" if has("no TLS implementation") => "Enable the feature tls of postgres-jobs.",
-            _ => return None,
+            None if has("server does not support TLS") => "Add ?sslmode=disable to the URL.",
+            None if has("no TLS implementation") => "Enable the feature tls of postgres-jobs.",
+            _ => return self,
         };
-        Some(hint.into())
-    }
-
-    /// Whether its SQLSTATE begins with one of these.
-    pub(crate) fn is(&self, codes: &[&str]) -> bool {
-        let has = |code: String| codes.iter().any(|class| code.starts_with(class));
-        self.code().is_some_and(has)
+        self.with_hint(hint)
     }
 }
 
@@ -220,8 +232,7 @@ const LONGEST: usize = 10_000;
 
 /// A text that the database can store: cut, and without NUL.
 fn storable(text: &str) -> String {
-    let text: String = text.chars().take(LONGEST).collect();
-    text.replace('\0', "\u{fffd}")
+    text.chars().take(LONGEST).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect()
 }
 
 /// The stack at `?` or `new`, if RUST_BACKTRACE is set. Its end is kept.
@@ -240,13 +251,11 @@ fn causes<'a>(error: Cause<'a>) -> impl Iterator<Item = Cause<'a>> {
 
 /// The message of an error, and those of its causes that it does not contain.
 fn shown(error: Cause<'_>) -> String {
-    let mut text = error.to_string();
-    for cause in causes(error).skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
+    causes(error).map(ToString::to_string).fold(String::new(), |text, cause| match &*text {
+        "" => cause,
+        text if text.contains(&cause) => text.into(),
+        text => format!("{text}: {cause}"),
+    })
 }
 
 /// The SQLSTATE of an error or of one of its causes.

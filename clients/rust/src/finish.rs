@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 use crate::engine::{Engine, Finish, State};
 use crate::executor::query;
-use crate::job::log_of;
+use crate::job::Key;
+use crate::report::Report;
 use crate::{ClientError, Error};
 
 /// The refused results by number, from 1, with the reason; and those whose jobs are discarded, with
@@ -29,38 +30,38 @@ const TOO_LARGE: &str = "invalid memory alloc request size";
 const UNSENT: &str = "the result was not sent";
 
 /// Sends results. Those that arrive during a call are sent together.
-pub(crate) async fn run(engine: Arc<Engine>) {
+pub(crate) async fn run(engine: Arc<Engine>, cell: usize) {
     loop {
-        let next = |state: &State| state.unsent.values().map(|one| one.due).min();
+        let next = |state: &State| state.unsent_of(cell).map(|(_, one)| one.due).min();
         let due = next(&engine.state.borrow());
         let wait = due.map_or(Duration::MAX, |due| due - Instant::now());
         let is_due = |state: &State| next(state).is_some_and(|due| due <= Instant::now());
         let _ = timeout(wait, engine.until(is_due)).await;
         engine.gather(|state| state.unsent.len()).await;
-        let mut link = engine.link.lock().await;
-        let (tokens, results) = engine.batch();
+        let mut link = engine.links[cell].lock().await;
+        let (keys, results) = engine.batch(cell);
         match query(&mut *link, FINISH, &[&results]).await {
-            Ok(refused) => engine.take(&tokens, refused.into_iter().collect()),
+            Ok(refused) => engine.take(&keys, refused.into_iter().collect()),
             Err(error) if link.passes(&error) => {
-                let stage = engine.state.borrow().stage;
-                engine.change(|state| state.is_stuck = true);
+                let stage = engine.stage();
+                engine.change(|state| state.cells[cell].is_stuck = true);
                 // The wait for it gets shorter now.
                 select! {
                     () = link.pause("finish", &error) => {}
                     () = engine.until(|state| state.stage != stage) => link.failures = 0,
                 }
             }
-            Err(error) => engine.refuse(&tokens, &error),
+            Err(error) => engine.refuse(&keys, &error),
         }
     }
 }
 
 impl Engine {
-    /// The tokens and results of the next call.
-    fn batch(&self) -> (Vec<i64>, String) {
+    /// The keys and results of the next call.
+    fn batch(&self, cell: usize) -> (Vec<Key>, String) {
         let now = Instant::now();
         let state = self.state.borrow();
-        let due = || state.unsent.iter().filter(|(_, one)| one.due <= now);
+        let due = || state.unsent_of(cell).filter(|(_, one)| one.due <= now);
         let alone = due().find(|(_, one)| one.is_alone);
         let most = if alone.is_some() { 1 } else { MOST };
         let mut length = 0;
@@ -69,64 +70,53 @@ impl Engine {
             length += one.json.len();
             length == one.json.len() || length <= LONGEST
         });
-        let (tokens, results): (_, Vec<_>) = batch.map(|(token, one)| (*token, &*one.json)).unzip();
-        (tokens, format!("[{}]", results.join(",")))
+        let (keys, results): (_, Vec<_>) = batch.map(|(key, one)| (*key, &*one.json)).unzip();
+        (keys, format!("[{}]", results.join(",")))
     }
 
     /// Records that the server has these results, except those with a reason. The others that it
     /// answers about have discarded their jobs.
-    pub(crate) fn take(&self, tokens: &[i64], mut answers: HashMap<usize, Option<String>>) {
-        let (mut dropped, mut discarded) = (Vec::new(), Vec::new());
+    pub(crate) fn take(&self, keys: &[Key], mut answers: HashMap<usize, Option<String>>) {
         self.change(|state| {
-            state.is_stuck = false;
-            for (number, token) in (1..).zip(tokens) {
+            for (number, key) in (1..).zip(keys) {
+                state.cells[key.0].is_stuck = false;
                 let answer = answers.remove(&number);
                 if answer == Some(Some("locked".into())) {
-                    state.unsent.get_mut(token).expect(UNSENT).put_off();
+                    state.unsent.get_mut(key).expect(UNSENT).put_off();
                     continue;
                 }
-                let Finish { job, failure, .. } = state.unsent.remove(token).expect(UNSENT);
-                match (answer, failure) {
-                    (Some(Some(reason)), _) => dropped.push((job, reason)),
-                    (Some(None), Some(failure)) => discarded.push((job, failure)),
-                    _ => {}
-                }
+                let Finish { job, failure, .. } = state.unsent.remove(key).expect(UNSENT);
+                state.reports.extend(match (answer, failure) {
+                    (Some(Some(reason)), _) => Some(Report::Dropped(job, reason)),
+                    (Some(None), Some(failure)) => Some(Report::Discarded(job, failure)),
+                    _ => None,
+                });
             }
         });
-        for (job, reason) in dropped {
-            log_of!(warn, job, reason, "job lost, result discarded");
-        }
-        for (job, failure) in discarded {
-            self.report_discard(&job, &failure);
-        }
     }
 
     /// Records that the server refused a call. Each of its results is then sent by itself. One that
     /// is refused again is repeated, as a failed attempt if its value is the cause.
-    pub(crate) fn refuse(&self, tokens: &[i64], error: &ClientError) {
-        let (mut refused, mut failed) = (Vec::new(), Vec::new());
+    pub(crate) fn refuse(&self, keys: &[Key], error: &ClientError) {
+        let is_of_value = error.is(&["22", "54"]) || error.to_string().contains(TOO_LARGE);
         self.change(|state| {
-            state.is_stuck = false;
-            for token in tokens {
-                let result = state.unsent.get_mut(token).expect(UNSENT);
-                if std::mem::replace(&mut result.is_alone, true) {
-                    if error.is(&["22", "54"]) || error.to_string().contains(TOO_LARGE) {
-                        let failure = Error::new(error.to_string()).typed("invalid_output");
-                        result.json = Finish::new(&result.job, &Err(failure.clone())).json;
-                        if result.failure.replace(failure.clone()).is_none() {
-                            failed.push((result.job.clone(), failure));
-                        }
-                    }
-                    result.put_off();
-                    refused.push(result.job.clone());
+            for key in keys {
+                state.cells[key.0].is_stuck = false;
+                let result = state.unsent.get_mut(key).expect(UNSENT);
+                if !std::mem::replace(&mut result.is_alone, true) {
+                    continue;
                 }
+                let job = result.job.clone();
+                state.reports.push(Report::Refused(job.clone(), error.to_string()));
+                if is_of_value {
+                    let failure = Error::new(error.to_string()).typed("invalid_output");
+                    result.json = Finish::new(&job, &Err(failure.clone())).json;
+                    if result.failure.replace(failure.clone()).is_none() {
+                        state.reports.push(Report::Failed(job, failure));
+                    }
+                }
+                result.put_off();
             }
         });
-        for job in refused {
-            log_of!(warn, job, %error, "result refused, retrying");
-        }
-        for (job, failure) in failed {
-            self.report_failure(&job, &failure);
-        }
     }
 }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use scopeguard::guard;
 use tokio::select;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::engine::{Engine, Stage, State};
+use crate::engine::{Engine, Stage};
 use crate::handler::GIVE_UP;
 use crate::job::{Reason, log_of};
 use crate::{ClientError, Error, Result, Worker, control, fetch, finish};
-
-/// How long a stopping worker tries to send the last results.
-const SEND_WITHIN: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// Runs until SIGTERM or SIGINT, then stops as [`Handle::stop`] does. A second signal acts as
@@ -105,70 +105,61 @@ impl Handle {
             }
         };
         let _signals = AbortOnDropHandle::new(tokio::spawn(signals));
-        let _stop = StopOnDrop(self.engine.clone());
+        let _stop = guard(self.engine.clone(), |engine| engine.enter(Stage::Cancel));
         self.wait().await
     }
 }
 
-struct StopOnDrop(Arc<Engine>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.enter(Stage::Cancel);
-    }
-}
-
+/// How long a stopping worker tries to send the last results.
+const SEND_WITHIN: Duration = Duration::from_secs(10);
 const LEAVE: &str = "select jobs.worker_leave($1)::text";
 
 impl Engine {
     /// Works until the worker is stopped.
     pub(crate) async fn serve(self: Arc<Self>) -> Result<()> {
         let options = &self.worker.options;
-        let control = self.part(control::run(self.clone()));
-        let finishing = self.part(finish::run(self.clone()));
-        let _starting = self.part(self.clone().start_waiting());
-        let _limited = self.part(fetch::run_limited(self.clone()));
-        let fetching = self.part(fetch::run(self.clone()));
-        let ending = async {
-            // The jobs of a late fetch are ours.
-            let _ = fetching.await;
-            let is_over = |state: &State| state.running.is_empty() || state.stage == Stage::End;
-            self.until(is_over).await;
-            self.enter(Stage::End);
-            let all_sent = self.until(|state| state.unsent.is_empty());
-            let _ = timeout(SEND_WITHIN, all_sent).await;
+        let control = self.parts(control::run);
+        let finishing = self.parts(finish::run);
+        let starting = self.part(self.clone().keep_time());
+        // It ends when the worker stops. The jobs of a late fetch are ours.
+        let fetching = join_all(self.parts(fetch::run)).map(drop).shared();
+        let idle = async || {
+            fetching.clone().await;
+            self.until(|state| state.running.is_empty()).await;
         };
-        let too_late = async {
-            // An operator's command has no grace period. A signal has one, also after a command.
+        // An operator's command has no grace period. A signal has one, also after a command.
+        let late = async {
             self.until(|state| state.stage >= Stage::Grace).await;
             self.before(Stage::Cancel, sleep(options.grace)).await;
-            let running = || -> Vec<_> { self.state.borrow().running.values().cloned().collect() };
-            for job in running() {
-                job.cancel(Reason::Stopping);
-            }
-            sleep(GIVE_UP + Duration::from_millis(200)).await;
-            let left = running();
-            self.change(|state| {
-                // A job that is completed in a transaction is locked by it.
-                for job in left.iter().filter(|job| !job.is_completed()) {
-                    state.settle(job, &Err(Error::release()));
-                }
-            });
-            for job in left {
-                log_of!(warn, job, "handler did not stop");
-            }
-            self.enter(Stage::End);
-            sleep(SEND_WITHIN).await;
         };
-        select! { biased; () = ending => {}, () = too_late => {} }
-        drop(finishing);
+        select! { () = idle() => {}, () = late => {} }
+        self.enter(Stage::Cancel);
+        let running = || self.state.borrow().attended().cloned().collect::<Vec<_>>();
+        for job in running() {
+            job.cancel(Reason::Stopping);
+        }
+        let _ = timeout(GIVE_UP + Duration::from_millis(200), idle()).await;
+        for job in running() {
+            // A job that is completed in a transaction is locked by it.
+            if !job.is_completed() {
+                self.change(|state| state.settle(&job, &Err(Error::release())));
+            }
+            log_of!(warn, job, "handler did not stop");
+        }
+        self.enter(Stage::End);
+        let all_sent = async {
+            fetching.clone().await;
+            self.until(|state| state.unsent.is_empty()).await;
+        };
+        let _ = timeout(SEND_WITHIN, all_sent).await;
+        drop((finishing, starting));
         self.enter(Stage::Over);
-        let leaving = async {
+        let leaving = self.links.iter().zip(control).map(async |(link, control)| {
             // A late beat would make it known again.
             let _ = control.await;
-            self.link.lock().await.run(LEAVE, &[&options.name]).await
-        };
-        let _ = timeout(Duration::from_secs(1), leaving).await;
+            let _ = link.lock().await.run(LEAVE, &[&options.name]).await;
+        });
+        let _ = timeout(Duration::from_secs(1), join_all(leaving)).await;
         let (fault, unsent) = self.change(|state| (state.fault.take(), state.unsent.len()));
         if let Some(fault) = &fault {
             tracing::error!(error = %fault.to_string().replace('\n', " "), "worker failed");

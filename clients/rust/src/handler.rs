@@ -1,6 +1,7 @@
 //! Handlers and middleware.
 
 use std::future::pending;
+use std::marker::PhantomData;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,11 +12,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::select;
 use tokio::sync::oneshot;
-use tokio::task::JoinError;
 use tokio::time::sleep;
 use tracing::Instrument;
 
-use crate::error::Ended;
+use crate::error::{Ended, safe};
 use crate::job::{JobInfo, output};
 use crate::{ClientError, Error, Inserted, Job, NewJob};
 
@@ -27,53 +27,49 @@ pub type Handling = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
 /// An `async fn(Job<A>) -> Result<T, Error>`, where `T` serializes to JSON; or a [`Blocking`] one,
 /// or a [`Batch`].
-pub trait Handler<A>: Sized + Send + Sync + 'static {
-    /// How each of the jobs is handled. Nothing runs before the first poll.
+pub trait Handler<A>: Sized {
     #[doc(hidden)]
-    fn handle(self: Arc<Self>, jobs: Vec<Job<()>>) -> Vec<Handling>;
-
-    #[doc(hidden)]
-    fn limits(&self) -> Limits {
-        Limits::default()
-    }
+    fn limited(self) -> Limited<A>;
 
     /// Sets how long the handler may run; [`Duration::MAX`] is no limit but the job's. Default: the
     /// timeout of its [`Kind`](crate::Kind), else that of the worker.
-    fn timeout(self, timeout: impl Into<Option<Duration>>) -> Limited<Self> {
-        let limits = Limits { timeout: timeout.into(), ..self.limits() };
-        Limited { limits, handler: self.into() }
+    fn timeout(self, timeout: impl Into<Option<Duration>>) -> Limited<A> {
+        let Limited(handler, args) = self.limited();
+        Limited(Registered { timeout: timeout.into(), ..handler }, args)
     }
 
     /// Sets how many jobs of the kind the worker runs at once. Default: as many as the worker has
     /// places.
-    fn concurrency(self, concurrency: impl Into<Option<usize>>) -> Limited<Self> {
-        let limits = Limits { concurrency: concurrency.into(), ..self.limits() };
-        Limited { limits, handler: self.into() }
+    fn concurrency(self, concurrency: impl Into<Option<usize>>) -> Limited<A> {
+        let Limited(handler, args) = self.limited();
+        Limited(Registered { concurrency: concurrency.into(), ..handler }, args)
     }
 }
 
-/// A handler with a timeout or a concurrency.
-pub struct Limited<H> {
-    limits: Limits,
-    handler: Arc<H>,
-}
+/// A handler and its options.
+pub struct Limited<A>(pub(crate) Registered, PhantomData<fn(A)>);
 
-/// The options of a handler.
-#[derive(Clone, Copy, Default)]
-pub struct Limits {
+/// A handler of any args type, and its options.
+pub(crate) struct Registered {
+    /// How each of several jobs is handled. Nothing runs before the first poll.
+    pub(crate) handle: Box<dyn Fn(Vec<Job<()>>) -> Vec<Handling> + Send + Sync>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) concurrency: Option<usize>,
     /// The size of a batch, and how long it waits for more jobs.
-    pub(crate) batch: Option<(usize, Duration)>,
+    pub(crate) size: usize,
+    pub(crate) linger: Duration,
 }
 
-impl<A, H: Handler<A>> Handler<A> for Limited<H> {
-    fn handle(self: Arc<Self>, jobs: Vec<Job<()>>) -> Vec<Handling> {
-        self.handler.clone().handle(jobs)
+impl<A> Limited<A> {
+    fn of(handle: impl Fn(Vec<Job<()>>) -> Vec<Handling> + Send + Sync + 'static) -> Self {
+        let (handle, linger) = (Box::new(handle), Duration::ZERO);
+        Self(Registered { handle, timeout: None, concurrency: None, size: 1, linger }, PhantomData)
     }
+}
 
-    fn limits(&self) -> Limits {
-        self.limits
+impl<A> Handler<A> for Limited<A> {
+    fn limited(self) -> Self {
+        self
     }
 }
 
@@ -84,19 +80,18 @@ where
     R: Future<Output = Result<T, Error>> + Send + 'static,
     T: Serialize,
 {
-    fn handle(self: Arc<Self>, jobs: Vec<Job<()>>) -> Vec<Handling> {
-        each(self, jobs, async |handler, job| {
-            let cancellation = job.cancellation().clone();
-            let late = async {
-                cancellation.cancelled().await;
-                sleep(GIVE_UP).await;
-            };
-            let job = job.typed()?;
-            select! {
-                biased;
-                result = handler(job) => output(result),
-                () = late => Err(Error::release()),
-            }
+    fn limited(self) -> Limited<A> {
+        let handler = Arc::new(self);
+        Limited::of(move |jobs| {
+            each(jobs, &handler, async |handler, job| {
+                let late = late(vec![job.info.clone()]);
+                let job = job.typed()?;
+                select! {
+                    biased;
+                    result = handler(job) => output(result),
+                    () = late => Err(Error::release()),
+                }
+            })
         })
     }
 }
@@ -111,33 +106,34 @@ where
     F: Fn(Job<A>) -> Result<T, Error> + Send + Sync + 'static,
     T: Serialize,
 {
-    fn handle(self: Arc<Self>, jobs: Vec<Job<()>>) -> Vec<Handling> {
-        each(self, jobs, async |handler, job| {
-            let (send, receive) = oneshot::channel();
-            let (runtime, span) = (tokio::runtime::Handle::current(), tracing::Span::current());
-            // Unlike tokio's threads, a thread of its own does not keep the program from exiting.
-            let thread = std::thread::spawn(move || {
-                let _entered = (runtime.enter(), span.enter());
-                let ended = job.typed().and_then(|job| output((handler.0)(job)));
-                // The worker may no longer wait for it.
-                drop(send.send(ended));
-            });
-            match receive.await {
-                Ok(ended) => ended,
-                Err(_) => resume_unwind(thread.join().expect_err("it has sent nothing")),
-            }
+    fn limited(self) -> Limited<A> {
+        let handler = Arc::new(self.0);
+        Limited::of(move |jobs| {
+            each(jobs, &handler, async |handler, job| {
+                let (send, receive) = oneshot::channel();
+                let (runtime, span) = (tokio::runtime::Handle::current(), tracing::Span::current());
+                // Unlike those of tokio, this thread does not keep the program from exiting.
+                let thread = std::thread::spawn(move || {
+                    let _entered = (runtime.enter(), span.enter());
+                    // The worker may no longer wait for it.
+                    drop(send.send(job.typed().and_then(|job| output(handler(job)))));
+                });
+                match receive.await {
+                    Ok(ended) => ended,
+                    Err(_) => resume_unwind(thread.join().expect_err("it has sent nothing")),
+                }
+            })
         })
     }
 }
 
 /// Handles each job by itself.
-fn each<H: Clone, F, R>(with: H, jobs: Vec<Job<()>>, handle: F) -> Vec<Handling>
+fn each<H: Clone, F, R>(jobs: Vec<Job<()>>, with: &H, handle: F) -> Vec<Handling>
 where
     F: Fn(H, Job<()>) -> R,
     R: Future<Output = Ended> + Send + 'static,
 {
-    let handling = |job| Box::pin(handle(with.clone(), job)) as Handling;
-    jobs.into_iter().map(handling).collect()
+    jobs.into_iter().map(|job| Box::pin(handle(with.clone(), job)) as Handling).collect()
 }
 
 /// A handler of several jobs, an `async fn(Vec<Job<A>>) -> Result<(), Error>`.
@@ -161,79 +157,75 @@ where
 /// worker.kind("email.send", Batch::new(send).size(20).linger(Duration::from_millis(100)))
 /// # }
 /// ```
-pub struct Batch<F> {
-    handler: F,
-    size: usize,
-    linger: Duration,
-}
+pub struct Batch<A>(Limited<A>);
 
-impl<F> Batch<F> {
+impl<A: DeserializeOwned + Send + 'static> Batch<A> {
     /// Batches of at most 100 jobs, of those that one fetch has brought.
-    pub fn new(handler: F) -> Self {
-        Self { handler, size: 100, linger: Duration::ZERO }
+    pub fn new<F, R>(handler: F) -> Self
+    where
+        F: Fn(Vec<Job<A>>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), Error>> + Send + 'static,
+    {
+        let handler = Arc::new(handler);
+        Self(Limited::of(move |jobs| {
+            let whole = whole(handler.clone(), jobs.clone());
+            // In a task: it goes on after it has ended all jobs.
+            let task = async {
+                let task = tokio::spawn(safe(whole).instrument(tracing::info_span!("batch")));
+                task.await.unwrap_or_else(|_| Err(Error::release()))
+            };
+            each(jobs, &task.boxed().shared(), async |task, job| {
+                let ended = select! {
+                    biased;
+                    // A test works the next job after the whole handler.
+                    ended = job.ended.wait(), if job.link.is_some() => return ended.clone(),
+                    ended = task => ended.map(|()| Box::default()),
+                };
+                job.ended.get().cloned().unwrap_or(ended)
+            })
+        }))
+        .size(100)
     }
 
     /// Sets the maximum number of jobs. A batch is never larger than the concurrency.
-    pub fn size(self, size: usize) -> Self {
-        Self { size, ..self }
+    pub fn size(mut self, size: usize) -> Self {
+        self.0.0.size = size;
+        self
     }
 
     /// Sets how long a batch waits for more jobs after its first one.
-    pub fn linger(self, linger: Duration) -> Self {
-        Self { linger, ..self }
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.0.0.linger = linger;
+        self
     }
 }
 
-impl<A, F, R> Handler<A> for Batch<F>
-where
-    A: DeserializeOwned + Send + 'static,
-    F: Fn(Vec<Job<A>>) -> R + Send + Sync + 'static,
-    R: Future<Output = Result<(), Error>> + Send + 'static,
-{
-    fn handle(self: Arc<Self>, jobs: Vec<Job<()>>) -> Vec<Handling> {
-        let own = jobs.clone();
-        let whole = async move {
-            let late = late(own.iter().map(|job| job.info.clone()).collect());
-            let mut typed = Vec::new();
-            for job in own {
-                let info = job.info.clone();
-                match job.typed() {
-                    Ok(job) => typed.push(job),
-                    Err(error) => info.end(Err(error)),
-                }
-            }
-            if typed.is_empty() {
-                return Ok(());
-            }
-            select! {
-                biased;
-                result = (self.handler)(typed) => result,
-                () = late => Err(Error::release()),
-            }
-        };
-        // In a task: it goes on after it has ended all jobs.
-        let task = async move {
-            let ended = tokio::spawn(whole.instrument(tracing::info_span!("batch"))).await;
-            let lost = |error: JoinError| match error.try_into_panic() {
-                Ok(panic) => Err(Error::panic(panic)),
-                Err(_) => Err(Error::release()),
-            };
-            ended.unwrap_or_else(lost)
-        };
-        each(task.boxed().shared(), jobs, async |task, job| {
-            let ended = select! {
-                biased;
-                // A test works the next job after the whole handler.
-                ended = job.ended.wait(), if job.link.is_some() => return ended.clone(),
-                ended = task => ended,
-            };
-            let own = job.ended.get().cloned();
-            own.unwrap_or_else(|| ended.and_then(|()| output(Ok(()))))
-        })
+impl<A> Handler<A> for Batch<A> {
+    fn limited(self) -> Limited<A> {
+        self.0
     }
+}
 
-    fn limits(&self) -> Limits {
-        Limits { batch: Some((self.size, self.linger)), ..Limits::default() }
+/// Runs the handler of a batch with the jobs whose args fit.
+async fn whole<A, F, R>(handler: Arc<F>, jobs: Vec<Job<()>>) -> Result<(), Error>
+where
+    A: DeserializeOwned,
+    F: Fn(Vec<Job<A>>) -> R,
+    R: Future<Output = Result<(), Error>>,
+{
+    let late = late(jobs.iter().map(|job| job.info.clone()).collect());
+    let typed = |job: Job<()>| {
+        let info = job.info.clone();
+        job.typed().map_err(|error| info.end(Err(error))).ok()
+    };
+    let jobs: Vec<_> = jobs.into_iter().filter_map(typed).collect();
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    select! {
+        biased;
+        result = handler(jobs) => result,
+        () = late => Err(Error::release()),
     }
 }
 

@@ -52,10 +52,8 @@ impl Producer {
         mut executor: impl Executor,
         mut jobs: Vec<NewJob>,
     ) -> Result<Vec<Inserted>> {
-        let before = |job: &mut NewJob| {
-            let middleware = self.middleware.iter();
-            middleware.filter_map(|one| one.insert(job)).collect()
-        };
+        let before =
+            |job: &mut NewJob| self.middleware.iter().filter_map(|one| one.insert(job)).collect();
         let after: Vec<Vec<AfterInsert>> = jobs.iter_mut().map(before).collect();
         let inserted = async { query(&mut executor, INSERT, &[json(&jobs)?.get()]).await };
         let inserted: Result<Vec<Inserted>> = inserted.await.map_err(hinted);
@@ -67,11 +65,12 @@ impl Producer {
     }
 }
 
-fn hinted(error: ClientError) -> ClientError {
+pub(crate) fn hinted(error: ClientError) -> ClientError {
     error.hinted("grant_producer('ROLE')")
 }
 
-const INSERT: &str = "select to_json(i)::text from jobs.insert_many($1::jsonb) i order by ord";
+pub(crate) const INSERT: &str =
+    "select to_json(i)::text from jobs.insert_many($1::jsonb) i order by ord";
 
 /// Whether to wait for all jobs or for any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +102,7 @@ impl JobResult {
     /// # Errors
     /// The output has another type, or is deeper than serde can read.
     pub fn output<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
-        let output = self.raw_output.as_ref();
-        serde_json::from_str(output.map_or("null", |output| output.get()))
+        serde_json::from_str(self.raw_output.as_ref().map_or("null", |output| output.get()))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use scopeguard::{ScopeGuard, guard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -39,6 +40,9 @@ pub struct JobInfo {
     /// The id.
     pub id: i64,
     pub(crate) token: i64,
+    /// The number of the cell that it was fetched from, among those of the worker.
+    #[serde(skip)]
+    pub(crate) cell: usize,
     /// The kind, which selects the handler.
     pub kind: String,
     /// The queue that it was fetched from.
@@ -82,6 +86,9 @@ pub struct JobInfo {
     #[serde(skip, default = "Instant::now")]
     pub(crate) came: Instant,
 }
+
+/// A cell and a token.
+pub(crate) type Key = (usize, i64);
 
 /// The state of a job. The last three are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,11 +165,12 @@ impl Ending for Error {
 }
 
 impl JobInfo {
-    /// Reads a row with columns in the order of the fields.
-    pub(crate) fn of(row: &Row) -> Result<Self, tokio_postgres::Error> {
+    /// Reads a row of a cell with columns in the order of the fields.
+    pub(crate) fn of(row: &Row, cell: usize) -> Result<Self, tokio_postgres::Error> {
         Ok(Self {
             id: row.try_get(0)?,
             token: row.try_get(1)?,
+            cell,
             kind: row.try_get(2)?,
             queue: row.try_get(3)?,
             raw_args: row.try_get::<_, Json<_>>(4)?.0,
@@ -184,14 +192,23 @@ impl JobInfo {
         })
     }
 
+    /// What distinguishes its attempt.
+    pub(crate) fn key(&self) -> Key {
+        (self.cell, self.token)
+    }
+
     pub(crate) fn is_completed(&self) -> bool {
         self.is_completed.load(SeqCst)
     }
 
-    /// How long the handler may run, so that it ends before the server ends the attempt.
-    pub(crate) fn time_left(&self) -> Option<Duration> {
-        let left = self.deadline?.saturating_duration_since(Instant::now());
-        Some(left - (left / 20).min(Duration::from_secs(1)))
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled.load(SeqCst)
+    }
+
+    /// When to end the attempt, so that the server need not.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        let whole = self.deadline?.saturating_duration_since(self.came);
+        self.came.checked_add(whole - (whole / 20).min(Duration::from_secs(1)))
     }
 
     /// Takes the answer to a heartbeat: whether the job is cancelled. None means that it is lost,
@@ -217,15 +234,6 @@ impl JobInfo {
     pub(crate) fn cancel(&self, reason: Reason) {
         let _ = self.reason.set(reason);
         self.cancellation.cancel();
-    }
-}
-
-/// Reverts on drop.
-struct Uncomplete<'a>(&'a AtomicBool);
-
-impl Drop for Uncomplete<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, SeqCst);
     }
 }
 
@@ -301,9 +309,10 @@ impl<A> Job<A> {
         let (id, token, output) = (self.id.to_string(), self.token.to_string(), json(&output)?);
         // Set before the call: no heartbeat may take the job for lost once this is committed.
         self.is_completed.store(true, SeqCst);
-        let unless_done = Uncomplete(&self.is_completed);
+        let unless_done =
+            guard(&self.is_completed, |is_completed| is_completed.store(false, SeqCst));
         tx.rows(COMPLETE, &[&id, &token, output.get()]).await?;
-        std::mem::forget(unless_done);
+        ScopeGuard::into_inner(unless_done);
         Ok(())
     }
 }

@@ -6,12 +6,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 #[cfg(feature = "tls")]
 use rustls::RootCertStore;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::config::SslMode;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Row, Statement};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -102,19 +103,17 @@ fn tls(config: &Config) -> tokio_postgres_rustls::MakeRustlsConnect {
     tokio_postgres_rustls::MakeRustlsConnect::new(config)
 }
 
-type Statements = HashMap<&'static str, Statement>;
-
 /// A connection of a worker, which reconnects when it breaks.
 pub(crate) struct Link {
     config: Config,
-    /// A client, its messages, and the statements that it has prepared.
-    opened: Option<(Client, AbortOnDropHandle<()>, Statements)>,
     /// Whether statements are prepared.
     prepares: bool,
     /// A connection without an answer for this long counts as broken.
     patience: Duration,
     /// How long connecting may take.
     connecting: Duration,
+    /// A client, its messages, and the statements that it has prepared.
+    pub(crate) opened: Option<(Client, AbortOnDropHandle<()>, HashMap<&'static str, Statement>)>,
     /// How many calls have failed since the last success.
     pub(crate) failures: u32,
     /// Whether a call has succeeded.
@@ -128,18 +127,19 @@ impl Executor for Link {
 }
 
 impl Link {
-    pub(crate) fn new(config: &Config, prepares: bool, patience: Duration) -> Self {
+    pub(crate) fn new(config: Config, prepares: bool, patience: Duration) -> Self {
         // Each host has its turn, though a call may have less time. A turn ends when the socket is
         // open: a server that accepts and then stays silent is left when all turns are over.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()) as u32;
         let turn = config.get_connect_timeout().copied().unwrap_or_default();
         let turns = turn.saturating_mul(hosts).saturating_add(Duration::from_secs(5));
+        let connecting = patience.max(turns);
         Self {
-            patience,
-            connecting: patience.max(turns),
-            config: config.clone(),
-            opened: None,
+            config,
             prepares,
+            patience,
+            connecting,
+            opened: None,
             failures: 0,
             has_worked: false,
         }
@@ -151,7 +151,7 @@ impl Link {
         match &rows {
             Ok(_) => (self.failures, self.has_worked) = (0, true),
             Err(error) if error.is(UNPREPARED) => (self.opened, self.prepares) = (None, false),
-            Err(error) if error.is(GONE) || error.code().is_none() => self.opened = None,
+            Err(error) if is_gone(error) => self.opened = None,
             Err(_) => {}
         }
         rows
@@ -163,7 +163,7 @@ impl Link {
         if self.opened.is_none() {
             let connected = timeout(self.connecting, connect_hearing(&self.config, |_| {})).await;
             let (client, messages) = connected.map_err(io::Error::from)??;
-            self.opened = Some((client, AbortOnDropHandle::new(messages), Statements::new()));
+            self.opened = Some((client, AbortOnDropHandle::new(messages), HashMap::new()));
         }
         Ok(())
     }
@@ -179,8 +179,7 @@ impl Link {
                 let types = vec![Type::TEXT; of.len()];
                 prepared.insert(sql, client.prepare_typed(sql, &types).await?);
             }
-            let of: Vec<_> = of.iter().map(|text| text as &(dyn ToSql + Sync)).collect();
-            client.query(&prepared[sql], &of).await
+            client.query_raw(&prepared[sql], of).await?.try_collect().await
         };
         let answer = timeout(self.patience, answer).await;
         Ok(answer.map_err(io::Error::from)??)
@@ -197,7 +196,7 @@ impl Link {
 
     /// Pauses before a call is repeated, longer after each failure.
     pub(crate) async fn pause(&mut self, call: &str, error: &ClientError) {
-        tokio::time::sleep(self.failed(call, error)).await;
+        sleep(self.failed(call, error)).await;
     }
 
     /// Logs a failed call, and returns the pause before it is repeated.
@@ -224,10 +223,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The server ends the connection, or is a standby.
 const GONE: &[&str] = &["08", "25006", "57P0"];
-/// Conflicts over rows, up to a `statement_timeout`. The connection is intact.
-const RIVALRY: &[&str] = &["40P01", "40001", "55P03", "57014"];
+/// Conflicts over rows, up to a `statement_timeout`, and cells that do not take the jobs. The
+/// connection is intact.
+const RIVALRY: &[&str] = &["40P01", "40001", "55P03", "57014", "JB001"];
 /// A pooler gives each statement another session, or the extension has changed.
 const UNPREPARED: &[&str] = &["26000", "42P05", "0A000"];
+
+/// Whether the database cannot be reached.
+pub(crate) fn is_gone(error: &ClientError) -> bool {
+    error.is(GONE) || error.code().is_none()
+}
 
 /// The pause after this many failures in a row.
 pub(crate) fn back_off(failures: u32) -> Duration {

@@ -1,15 +1,16 @@
-//! A job to insert, once or periodically, and the result of its insert.
+//! A job to insert, once or periodically, the definition of its kind, and the result of its insert.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::executor::json;
 use crate::unique::seconds;
-use crate::{Kind, KindOptions, State, Unique};
+use crate::{State, Unique};
 
 /// A job to insert. None and empty values mean the kind's default (`jobs.define_kind`), else the
 /// server's.
@@ -61,9 +62,7 @@ impl NewJob {
     /// # Errors
     /// The args have no JSON form.
     pub fn new(kind: &str, args: impl Serialize) -> serde_json::Result<Self> {
-        let mut job = Self::default();
-        (job.kind, job.args) = (kind.into(), json(&args)?);
-        Ok(job)
+        Ok(Self { kind: kind.into(), args: json(&args)?, ..Self::default() })
     }
 
     /// A job with these args, and the defaults of their [`Kind`].
@@ -76,6 +75,65 @@ impl NewJob {
         let job = Self::new(K::NAME, args)?;
         Ok(Self { queue, priority, max_attempts, timeout, retry, unique_opts, ..job })
     }
+}
+
+/// Args that define their kind: its name and its defaults.
+///
+/// ```
+/// # use postgres_jobs::{Error, Job, Kind, KindOptions, NewJob, Worker};
+/// # use serde::{Deserialize, Serialize};
+/// #[derive(Serialize, Deserialize)]
+/// struct SendEmail {
+///     to: String,
+/// }
+///
+/// impl Kind for SendEmail {
+///     const NAME: &str = "email.send";
+///
+///     fn options() -> KindOptions {
+///         KindOptions { queue: Some("mail".into()), ..KindOptions::default() }
+///     }
+/// }
+///
+/// async fn send(job: Job<SendEmail>) -> Result<(), Error> {
+///     println!("mail to {}", job.args.to);
+///     Ok(())
+/// }
+///
+/// # fn job(worker: Worker) -> Result<NewJob, serde_json::Error> {
+/// let worker = worker.handle(send);
+/// let job = NewJob::of(&SendEmail { to: "ada@example.com".into() })?;
+/// # Ok(job)
+/// # }
+/// ```
+pub trait Kind: Serialize + DeserializeOwned + Send + 'static {
+    /// The name of the kind.
+    const NAME: &str;
+
+    /// The defaults of its jobs, which travel with each insert.
+    fn options() -> KindOptions {
+        KindOptions::default()
+    }
+}
+
+/// The defaults of a kind. None means the default in the database (`jobs.define_kind`), else the
+/// server's.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KindOptions {
+    /// The queue.
+    pub queue: Option<String>,
+    /// Lower numbers are fetched first.
+    pub priority: Option<i32>,
+    /// The maximum number of attempts.
+    pub max_attempts: Option<i32>,
+    /// The timeout of an attempt and of the handler, or [`Duration::MAX`] for no limit.
+    #[serde(with = "seconds")]
+    pub timeout: Option<Duration>,
+    /// The retry policy, as in `jobs.insert`.
+    pub retry: Option<Value>,
+    /// What makes a job unique.
+    pub unique_opts: Option<Unique>,
 }
 
 /// A periodic job.

@@ -74,8 +74,7 @@ pub struct Queue {
 impl From<&str> for Queue {
     /// A queue of weight 1.
     fn from(name: &str) -> Self {
-        let (name, weight) = (name.into(), 1.0);
-        Self { name, weight }
+        Self { name: name.into(), weight: 1.0 }
     }
 }
 
@@ -96,11 +95,11 @@ impl Options {
         let mut names = HashSet::new();
         for Queue { name, weight } in &self.queues {
             require(!name.is_empty(), "an element of queues must not be empty")?;
-            let is_new = names.insert(name);
-            require(is_new, format!("queues must name each queue once, not {name} twice"))?;
-            let is_weight = weight.is_finite() && *weight > 0.0;
-            let fault = "must be a positive number, not";
-            require(is_weight, format!("the weight of queue {name} {fault} {weight}"))?;
+            let fault = format!("queues must name each queue once, not {name} twice");
+            require(names.insert(name), fault)?;
+            let fault =
+                format!("the weight of queue {name} must be a positive number, not {weight}");
+            require(weight.is_finite() && *weight > 0.0, fault)?;
         }
         require(self.concurrency > 0, "concurrency must be at least 1, not 0")?;
         require(!self.lease.is_zero(), "lease must be positive, not 0 s")?;
@@ -110,8 +109,7 @@ impl Options {
 
 /// Refuses what no worker can have.
 pub(crate) fn require(is_right: bool, fault: impl Into<String>) -> Result<()> {
-    let fault = || ClientError::Option(fault.into());
-    is_right.then_some(()).ok_or_else(fault)
+    if is_right { Ok(()) } else { Err(ClientError::Option(fault.into())) }
 }
 
 /// A name as the database stores it.

@@ -36,11 +36,12 @@ impl Worker {
     }
 }
 
+/// Its parameter is a list of the name and the defaults.
 const DEFINE_KIND: &str = "
 with declared as (
-    select normalize(kind) as kind, queue, priority, max_attempts, retry,
+    select normalize($1::jsonb->>0) as kind, queue, priority, max_attempts, retry,
             make_interval(secs => timeout) as timeout, jsonb_strip_nulls(unique_opts) as unique_opts
-        from jsonb_to_record($1::jsonb) as (kind text, queue text, priority int, max_attempts int,
+        from jsonb_to_record($1::jsonb->1) as (queue text, priority int, max_attempts int,
             timeout float8, retry jsonb, unique_opts jsonb)),
 compared as (
     select d.*, case when k.kind is null then 'created'

@@ -164,7 +164,7 @@ pub async fn work_all(
 
 async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Result<()> {
     let info = Arc::new(job);
-    let mut handlings = worker.handlings(std::slice::from_ref(&info), None);
+    let mut handlings = worker.handlings(std::slice::from_ref(&info), &[]);
     let mut ended = handlings.swap_remove(0).await;
     if ended.is_ok() && info.is_completed() {
         return Ok(());

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tokio_postgres::Config;
 
-use crate::engine::{Engine, Stage};
+use crate::engine::{Command, Engine, Stage};
 use crate::link::PATIENCE;
 use crate::*;
 
@@ -71,7 +71,10 @@ fn worker(options: Options) -> std::result::Result<Worker, String> {
 fn engine<A>(config: Config, handler: impl Handler<A>) -> Arc<Engine> {
     let options = Options { prepare: false, ..Options::default() };
     let worker = Worker::new(config, options).unwrap().kind("k", handler);
-    Engine::new(worker)
+    let engine = Engine::new(worker);
+    engine.see(0, Default::default()).unwrap();
+    engine.obey(0, Command::Run);
+    engine
 }
 
 #[tokio::test]
@@ -243,7 +246,7 @@ fn what_is_no_number_is_refused() {
 fn what_the_configuration_says_of_connections_stands() {
     let said = |config: &str| {
         let worker = Worker::new(config.parse().unwrap(), Options::default());
-        let config = worker.unwrap().config;
+        let config = worker.unwrap().configs.remove(0);
         let idle = config.get_keepalives_idle().as_secs();
         let interval = config.get_keepalives_interval().unwrap().as_secs();
         (idle, interval, config.get_keepalives_retries())
@@ -269,15 +272,15 @@ fn a_result_whose_job_is_locked_is_kept_with_its_place() {
     let engine = engine(Default::default(), nothing);
     for token in [1, 2, 3] {
         let job = job(json!({ "id": 10 * token, "token": token }));
-        engine.change(|state| _ = state.settle(&job, &Err(Error::release())));
+        engine.change(|state| state.settle(&job, &Err(Error::release())));
     }
     let refused = [(1, Some("locked".into())), (2, Some("lease_lost".into()))];
-    engine.take(&[1, 2, 3], refused.into());
+    engine.take(&[(0, 1), (0, 2), (0, 3)], refused.into());
     let places = || engine.state.borrow().places().map(|job| job.id).collect::<Vec<_>>();
     assert_eq!(places(), [10]);
-    assert!(engine.state.borrow().unsent[&1].due > std::time::Instant::now());
+    assert!(engine.state.borrow().unsent[&(0, 1)].due > std::time::Instant::now());
     assert_eq!(engine.state.borrow().unsent.len(), 1);
-    engine.take(&[1], [].into());
+    engine.take(&[(0, 1)], [].into());
     assert!(places().is_empty());
 }
 
@@ -325,19 +328,23 @@ async fn what_is_added_first_is_outermost() {
 
 #[test]
 fn a_deadline_that_no_clock_reaches_is_none() {
-    for (left, time_left) in [(1e20, None), (-1e20, Some(Duration::ZERO))] {
+    for (left, has_passed) in [(1e20, None), (-1e20, Some(true))] {
         let job = job(json!({ "deadline": left }));
-        assert_eq!(job.time_left(), time_left, "{left}");
+        let until = job.until();
+        assert_eq!(until.map(|until| until <= std::time::Instant::now()), has_passed, "{left}");
     }
 }
 
 /// How the worker's handler ends a job.
 async fn handled(worker: &Worker, job: Arc<JobInfo>) -> Result<Box<RawValue>, Error> {
-    worker.handlings(&[job], None).remove(0).await
+    worker.handlings(&[job], &[]).remove(0).await
 }
 
+/// Runs a job that was fetched, until its handler has ended.
 async fn attend(engine: &Arc<Engine>, job: Arc<JobInfo>) {
-    engine.attend(vec![job]).remove(0).await;
+    let _starting = engine.part(engine.clone().keep_time());
+    engine.change(|state| state.waiting.push(job));
+    engine.until(|state| state.waiting.is_empty() && state.running.is_empty()).await;
 }
 
 async fn nothing(_: Job<Value>) -> std::result::Result<(), Error> {
@@ -389,9 +396,9 @@ async fn logs_say_which_job_it_is_and_keep_nobody_from_the_state() {
     attend(&engine, of(2, json!({}))).await;
     attend(&engine, of(3, json!({ "deadline": 0 }))).await;
     let error = std::io::Error::other("refused").into();
-    engine.refuse(&[2], &error);
-    engine.refuse(&[2], &error);
-    engine.take(&[1, 2, 3], [(2, Some("lease_lost".into()))].into());
+    engine.refuse(&[(0, 2)], &error);
+    engine.refuse(&[(0, 2)], &error);
+    engine.take(&[(0, 1), (0, 2), (0, 3)], [(2, Some("lease_lost".into()))].into());
     let job = r#"job=7 kind="k" attempt=2"#;
     let late = "the attempt ran longer than its timeout";
     let wanted = [
@@ -420,7 +427,7 @@ async fn a_worker_fetches_again_as_soon_as_a_wait_has_ended() {
     });
     let engine = engine(config.await, nothing);
     engine.enter(Stage::Run);
-    let _fetching = engine.part(fetch::run(engine.clone()));
+    let _fetching = engine.part(fetch::run(engine.clone(), 0));
     let many = async {
         for _ in 0..100 {
             for name in ["jobs.fetch_any", "jobs.wait_any"] {
@@ -452,7 +459,7 @@ async fn every_host_has_its_turn_however_soon_a_call_is_to_be_answered() {
     config.connect_timeout(Duration::from_secs(3));
     config.ssl_mode(server.get_ssl_mode()).user("anybody");
     let engine = engine(config, nothing);
-    let mut link = engine.worker.link(Duration::from_secs(2));
+    let mut link = engine.worker.link(0, Duration::from_secs(2));
     link.run("select", &[]).await.unwrap();
 }
 
@@ -461,7 +468,7 @@ async fn a_server_that_accepts_and_says_nothing_is_left_soon() {
     let (_listener, mut config) = server::silent().await;
     config.connect_timeout(Duration::from_secs(1));
     let engine = engine(config, nothing);
-    let mut link = engine.worker.link(Duration::from_secs(2));
+    let mut link = engine.worker.link(0, Duration::from_secs(2));
     let called = timeout(PATIENCE / 2, link.run("select", &[])).await;
     called.expect("it is left").unwrap_err();
 }
@@ -522,7 +529,7 @@ async fn an_output_for_which_the_server_has_no_memory_fails_the_attempt() {
         });
         let engine = engine(config.await, nothing);
         attend(&engine, job(json!({ "kind": "k" }))).await;
-        let _finishing = engine.part(finish::run(engine.clone()));
+        let _finishing = engine.part(finish::run(engine.clone(), 0));
         for part in [r#""do":"complete""#, r#""do":"complete""#, last] {
             let statement = asked.recv().await.unwrap();
             assert!(statement.contains(part), "{message}: {statement}");
@@ -549,7 +556,7 @@ async fn a_job_whose_completion_was_given_up_is_not_complete() {
     });
     let given = job(json!({ "token": 1, "kind": "k" }));
     attend(&engine, given).await;
-    let result = &engine.state.borrow().unsent[&1].json;
+    let result = &engine.state.borrow().unsent[&(0, 1)].json;
     assert!(result.contains("in another way"), "{result}");
 }
 
@@ -564,7 +571,7 @@ async fn a_timeout_comes_late_where_a_job_was_not_completed_after_all() {
     let given = job(json!({ "token": 1, "kind": "k", "deadline": 0 }));
     let attending = attend(&engine, given);
     timeout(Duration::from_secs(60), attending).await.unwrap();
-    let result = &engine.state.borrow().unsent[&1].json;
+    let result = &engine.state.borrow().unsent[&(0, 1)].json;
     assert!(result.contains(r#""type":"timeout""#), "{result}");
 }
 
@@ -606,7 +613,7 @@ async fn a_batch_has_the_jobs_whose_args_fit() {
     };
     let worker = worker(Options::default()).unwrap().kind("k", Batch::new(handler));
     let jobs = [1, -7, 2].map(|args| job(json!({ "kind": "k", "args": args })));
-    let handlings = worker.handlings(&jobs, None);
+    let handlings = worker.handlings(&jobs, &[]);
     let mut ended = Vec::new();
     for handling in handlings {
         ended.push(handling.await);

@@ -1,26 +1,20 @@
 //! A worker before it runs: its options and its handlers.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::sync::Mutex;
 use tokio_postgres::Config;
 
-use crate::error::Ended;
-use crate::handler::Limits;
-use crate::kind::Declared;
+use crate::error::safe;
+use crate::handler::Registered;
 use crate::link::Link;
 use crate::options::{as_kept, require};
-use crate::{Error, Handler, Handling, Job, JobInfo, Kind, Middleware, Options, Periodic, Result};
-
-/// A handler of any args type, and its options.
-struct Registered {
-    handle: Box<dyn Fn(Vec<Job<()>>) -> Vec<Handling> + Send + Sync>,
-    limits: Limits,
-}
+use crate::{
+    Error, Handler, Handling, Job, JobInfo, Kind, KindOptions, Middleware, Options, Periodic,
+    Result,
+};
 
 /// Is told of failures.
 pub(crate) type Hook = Box<dyn Fn(&JobInfo, &Error) + Send + Sync>;
@@ -29,15 +23,16 @@ pub(crate) type Hook = Box<dyn Fn(&JobInfo, &Error) + Send + Sync>;
 ///
 /// A worker needs a tokio runtime, and uses three connections for any number of jobs.
 pub struct Worker {
-    pub(crate) config: Config,
+    /// One for each cell.
+    pub(crate) configs: Vec<Config>,
     pub(crate) options: Options,
-    handlers: BTreeMap<String, Arc<Registered>>,
+    handlers: BTreeMap<String, Registered>,
     /// The handler of every other kind.
-    otherwise: Option<Arc<Registered>>,
+    otherwise: Option<Registered>,
     middleware: Vec<Arc<dyn Middleware>>,
     pub(crate) on_error: Option<Hook>,
     pub(crate) on_discarded: Option<Hook>,
-    pub(crate) kinds: Vec<Declared>,
+    pub(crate) kinds: Vec<(&'static str, KindOptions)>,
     pub(crate) periodic: Vec<Periodic>,
     /// Whether the worker can start.
     fit: Result<()>,
@@ -48,13 +43,28 @@ impl Worker {
     ///
     /// # Errors
     /// An option is invalid.
-    pub fn new(config: Config, mut options: Options) -> Result<Self> {
+    pub fn new(config: Config, options: Options) -> Result<Self> {
+        Self::in_cells([config], options)
+    }
+
+    /// Makes a worker for the configured databases, which are cells. It shares its places between
+    /// them.
+    ///
+    /// # Errors
+    /// An option is invalid, or there is no configuration.
+    pub fn in_cells(
+        configs: impl IntoIterator<Item = Config>,
+        mut options: Options,
+    ) -> Result<Self> {
         for queue in &mut options.queues {
             queue.name = as_kept(&queue.name);
         }
         options.check()?;
+        let watchful = |config| watchful(&config, &options.name);
+        let configs: Vec<_> = configs.into_iter().map(watchful).collect();
+        require(!configs.is_empty(), "a worker must have at least one database")?;
         Ok(Self {
-            config: watchful(&config, &options.name),
+            configs,
             options,
             handlers: BTreeMap::new(),
             otherwise: None,
@@ -74,52 +84,39 @@ impl Worker {
     /// Args that do not fit its type fail the attempt with type `invalid_args`. A second handler of
     /// a kind is an error at the start.
     pub fn kind<A>(self, kind: &str, handler: impl Handler<A>) -> Self {
-        let limits = handler.limits();
-        self.register(Some(as_kept(kind)), handler, limits)
+        self.register(Some(kind), handler.limited().0)
     }
 
     /// Sets the handler of the [`Kind`] that the args define. The timeout of the kind is that of
     /// the handler, unless it has one.
     pub fn handle<A: Kind>(mut self, handler: impl Handler<A>) -> Self {
-        let (kind, options) = (A::NAME, A::options());
-        let mut limits = handler.limits();
-        limits.timeout = limits.timeout.or(options.timeout);
-        self.kinds.push(Declared { kind, options });
-        self.register(Some(as_kept(kind)), handler, limits)
+        let (mut handler, options) = (handler.limited().0, A::options());
+        handler.timeout = handler.timeout.or(options.timeout);
+        self.kinds.push((A::NAME, options));
+        self.register(Some(A::NAME), handler)
     }
 
     /// Sets the handler of every other kind. Without it, only kinds with a handler are fetched.
     pub fn otherwise<A>(self, handler: impl Handler<A>) -> Self {
-        let limits = handler.limits();
-        self.register(None, handler, limits)
+        self.register(None, handler.limited().0)
     }
 
-    fn register<A>(
-        mut self,
-        kind: Option<String>,
-        handler: impl Handler<A>,
-        limits: Limits,
-    ) -> Self {
-        let is_named = kind.as_deref() != Some("");
-        let shown = kind.as_ref().map_or("every other kind".into(), |kind| format!("kind {kind}"));
-        let handler = Arc::new(handler);
-        let handle = Box::new(move |jobs| handler.clone().handle(jobs));
-        let registered = Arc::new(Registered { handle, limits });
+    fn register(mut self, kind: Option<&str>, handler: Registered) -> Self {
+        let shown = kind.map_or("every other kind".into(), |kind| format!("kind {kind}"));
+        let Registered { timeout, concurrency, size, .. } = handler;
         let before = match kind {
-            Some(kind) => self.handlers.insert(kind, registered),
-            None => self.otherwise.replace(registered),
+            Some(kind) => self.handlers.insert(as_kept(kind), handler),
+            None => self.otherwise.replace(handler),
         };
-        let check = || {
-            require(is_named, "a kind must not be empty")?;
+        self.fit = self.fit.and_then(|()| {
+            require(kind != Some(""), "a kind must not be empty")?;
             require(before.is_none(), format!("{shown} already has a handler"))?;
-            let is_positive = limits.timeout != Some(Duration::ZERO);
-            require(is_positive, format!("the timeout of {shown} must be positive, not 0 s"))?;
-            let has_place = limits.concurrency != Some(0);
+            let has_time = timeout != Some(Duration::ZERO);
+            require(has_time, format!("the timeout of {shown} must be positive, not 0 s"))?;
+            let has_place = concurrency != Some(0);
             require(has_place, format!("the concurrency of {shown} must be at least 1, not 0"))?;
-            let has_size = limits.batch.is_none_or(|(size, _)| size > 0);
-            require(has_size, format!("the size of {shown} must be at least 1, not 0"))
-        };
-        self.fit = self.fit.and_then(|()| check());
+            require(size > 0, format!("the size of {shown} must be at least 1, not 0"))
+        });
         self
     }
 
@@ -149,40 +146,47 @@ impl Worker {
         self
     }
 
-    fn handler(&self, kind: &str) -> Option<&Arc<Registered>> {
-        self.handlers.get(kind).or(self.otherwise.as_ref())
+    /// The handler of a kind.
+    pub(crate) fn handler(&self, kind: &str) -> &Registered {
+        let handler = self.handlers.get(kind).or(self.otherwise.as_ref());
+        handler.expect("only kinds with a handler are fetched")
     }
 
-    /// The options of the handler of a kind.
-    pub(crate) fn limits(&self, kind: &str) -> Limits {
-        self.handler(kind).map_or_else(Limits::default, |handler| handler.limits)
+    /// How many jobs of these kinds the worker runs at once, if they are one with a concurrency.
+    pub(crate) fn limit(&self, kinds: &str) -> Option<usize> {
+        self.handlers.get(kinds)?.concurrency
     }
 
-    /// Runs the handler of jobs, each within the middleware. A panic becomes an error.
+    /// Runs the handler of jobs, each within the middleware. A panic becomes an error: of a
+    /// handler, so that middleware sees it, or of middleware.
     pub(crate) fn handlings(
         &self,
         jobs: &[Arc<JobInfo>],
-        link: Option<&Arc<Mutex<Link>>>,
+        links: &[Arc<Mutex<Link>>],
     ) -> Vec<Handling> {
-        let handler = self.handler(&jobs[0].kind).cloned();
-        let handler = handler.expect("only kinds with a handler are fetched");
-        let job = |info: &Arc<JobInfo>| Job { args: (), info: info.clone(), link: link.cloned() };
+        let handler = self.handler(&jobs[0].kind);
+        let link = |info: &JobInfo| links.get(info.cell).cloned();
+        let job = |info: &Arc<JobInfo>| Job { args: (), info: info.clone(), link: link(info) };
         let jobs: Vec<_> = jobs.iter().map(job).collect();
-        let handlings = (handler.handle)(jobs.clone());
         let around = |(job, handling): (Job<()>, _)| {
             let middleware = self.middleware.clone();
-            safe(async move {
-                let around = |inner, one: &Arc<dyn Middleware>| one.work(job.clone(), inner);
-                middleware.iter().rev().fold(safe(handling), around).await
-            })
+            let handling: Handling = Box::pin(safe(handling));
+            let around = async move {
+                middleware
+                    .iter()
+                    .rev()
+                    .fold(handling, |inner, one| one.work(job.clone(), inner))
+                    .await
+            };
+            Box::pin(safe(around)) as Handling
         };
-        jobs.into_iter().zip(handlings).map(around).collect()
+        jobs.iter().cloned().zip((handler.handle)(jobs.clone())).map(around).collect()
     }
 
     /// The kinds of each fetch, one per line: those with a concurrency by themselves. A lone line
     /// end means all.
     pub(crate) fn fetches(&self) -> Vec<String> {
-        let is_limited = |kind: &String| self.handlers[kind].limits.concurrency.is_some();
+        let is_limited = |kind: &String| self.limit(kind).is_some();
         let (mut fetches, shared): (Vec<_>, Vec<_>) =
             self.handlers.keys().cloned().partition(is_limited);
         match self.otherwise {
@@ -198,28 +202,22 @@ impl Worker {
         std::mem::replace(&mut self.fit, Ok(()))?;
         let has_handlers = !self.handlers.is_empty() || self.otherwise.is_some();
         require(has_handlers, "the worker has no handlers")?;
-        let is_limited = self.handlers.values().any(|handler| handler.limits.concurrency.is_some());
+        let is_limited = self.handlers.keys().any(|kind| self.limit(kind).is_some());
         require(
             !is_limited || self.otherwise.is_none(),
             "a kind has a concurrency only in a worker without a handler of every other kind",
         )
     }
 
-    /// A connection of the worker.
-    pub(crate) fn link(&self, patience: Duration) -> Link {
-        Link::new(&self.config, self.options.prepare, patience)
+    /// A connection of the worker to a cell.
+    pub(crate) fn link(&self, cell: usize, patience: Duration) -> Link {
+        Link::new(self.configs[cell].clone(), self.options.prepare, patience)
     }
-}
-
-/// Turns a panic into an error: of a handler, so that middleware sees it, or of middleware.
-fn safe(handling: impl Future<Output = Ended> + Send + 'static) -> Handling {
-    let ended = AssertUnwindSafe(handling).catch_unwind();
-    Box::pin(ended.map(|ended| ended.unwrap_or_else(|panic| Err(Error::panic(panic)))))
 }
 
 /// Names the user, detects a dead peer within a minute and shows the worker's name, unless
 /// configured otherwise.
-fn watchful(given: &Config, name: &str) -> Config {
+pub(crate) fn watchful(given: &Config, name: &str) -> Config {
     let (seconds, mut config) = (Duration::from_secs, given.clone());
     let user = || whoami::username().ok();
     if let Some(user) = given.get_user().map(Into::into).or_else(user) {

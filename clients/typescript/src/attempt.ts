@@ -29,20 +29,29 @@ export class Aborted extends Error {
 export class Attempt {
   readonly job: Job;
   readonly token: number;
-  /** The fields of its log lines. */
-  readonly fields: object;
+  /** None once its handler has ended, or if it never begins. */
+  place?: "waiting" | "running" = "waiting";
+  /** Its handler, which runs. */
+  handled?: Promise<void>;
   /** The result is decided, and nothing more is sent. */
   isSettled = false;
+  /** Whether the server does not have the result yet. */
+  isHeld = true;
   #aborting = new AbortController();
   #timer?: NodeJS.Timeout;
   readonly #deadline: number;
 
   constructor(row: JobRow, progress: (value: string) => Promise<void>) {
     this.token = row.token;
-    this.fields = { job: row.id, kind: row.kind, attempt: row.attempt };
     this.job = new Job(row, progress, this.#aborting.signal);
     // A little before the server's, so that the worker is the one who says it.
     this.#deadline = row.left === null ? Infinity : performance.now() / 1000 + row.left - Math.min(row.whole / 20, 1);
+  }
+
+  /** The fields of its log lines. */
+  get fields(): object {
+    const { id, kind, attempt } = this.job;
+    return { job: id, kind, attempt };
   }
 
   /** The seconds until it is over: by the server's deadline, or by the handler's timeout if it begins now. */

@@ -23,6 +23,7 @@ export type Connect = (name: string) => Promise<Connection>;
 
 // Unrelated to the statement: shutdown, broken connections, a standby, conflicts.
 const REPEATED = /^(57P0[1-5]|08...|25006|40P01|40001|55P03|57014)$/;
+export const WRONG_CELL = "JB001";
 const KEEPS_CONNECTION = /^(40P01|40001|55P03|57014)$/;
 
 // A pooler sent the statement to another session than the one that prepared it. It has not run.
@@ -32,7 +33,7 @@ const NOT_PREPARED = /^(26000|42P05)$/;
 const NEVER_CONNECTS = /MODULE_NOT_FOUND|ERR_INVALID_URL/;
 
 // Seconds. The network itself can take much longer to detect a dead peer.
-const PATIENCE = 120;
+export const PATIENCE = 120;
 
 /** The SQLSTATE with which the server has permanently refused a statement, or undefined. */
 export function refusal(error: any): string | undefined {
@@ -63,6 +64,8 @@ export class Link {
   #hasWorked = false;
   /** The role that connects, once it is known. */
   role?: string;
+  /** Whether it is one of several cells: a statement that one refuses is repeated. */
+  isToCell = false;
 
   constructor(
     private readonly connect: () => Promise<Connection>,
@@ -77,19 +80,20 @@ export class Link {
   }
 
   /**
-   * Returns the column `row` of the statement's result. Repeats it until the server has answered.
+   * Returns the column `row` of the statement's result. Repeats it until the server has answered, or
+   * returns no rows after a pause if it is not to be repeated.
    * Rejects if the server permanently refuses the statement, or once the link is closed. A connection
    * without an answer for `patience` seconds counts as broken. A wait is not repeated, since the
    * caller looks for work after it anyway.
    */
-  rows(text: string, values: Value[], patience = PATIENCE, isWait = false): Promise<any[]> {
+  rows(text: string, values: Value[], patience = PATIENCE, isWait = false, isRepeated = !isWait): Promise<any[]> {
     this.isWaiting = isWait;
-    const answer = this.#last.then(() => this.#rows(text, values, patience, isWait));
+    const answer = this.#last.then(() => this.#rows(text, values, patience, isRepeated));
     this.#last = answer.catch(() => {});
     return answer;
   }
 
-  async #rows(text: string, values: Value[], patience: number, isWait: boolean): Promise<any[]> {
+  async #rows(text: string, values: Value[], patience: number, isRepeated: boolean): Promise<any[]> {
     for (let failures = 0; ; ) {
       this.closed.throwIfAborted();
       try {
@@ -109,13 +113,14 @@ export class Link {
         }
         const hint = this.isVital && !this.#hasWorked ? firstHint(error, this.role) : undefined;
         if (hint !== undefined) throw new Unusable(hinted(error, hint));
-        if (this.#connection ? refusal(error) : NEVER_CONNECTS.test(code ?? "")) throw error;
+        const isWrongCell = this.isToCell && code === WRONG_CELL;
+        if (this.#connection ? refusal(error) && !isWrongCell : NEVER_CONNECTS.test(code ?? "")) throw error;
         this.isFailing = true;
-        if (!KEEPS_CONNECTION.test(code ?? "")) await this.close();
+        if (!KEEPS_CONNECTION.test(code ?? "") && !isWrongCell) await this.close();
         this.closed.throwIfAborted();
         this.logger.warn("call failed, retrying", { error: lineOf(error) });
         failures = await pause(failures + 1, this.hurried, this.closed);
-        if (isWait) return [];
+        if (!isRepeated) return [];
       }
     }
   }

@@ -33,12 +33,18 @@ export type Database = Queryable | Unsafe | Raw | QueryRawUnsafe;
 
 /** The rows of a statement whose only column, `row`, is JSON text, so that driver types do not matter. */
 export async function rows(database: Database, text: string, values: Value[], rights = "producer"): Promise<any[]> {
-  const result = await run(database, text, values).then(undefined, (error) => Promise.reject(ofProducer(error, rights, roleOf(database))));
-  const found: { row: string }[] = Array.isArray(result) ? result : result.rows;
+  const refused = (error: unknown) => Promise.reject(ofProducer(error, rights, roleOf(database)));
+  const found = await textRows(database, text, values).then(undefined, refused);
   return found.map(({ row }) => fromJson(row));
 }
 
-const roleOf = (database: any): string | undefined => database.user ?? database.options?.user;
+/** The same rows, with their texts. */
+export async function textRows(database: Database, text: string, values: Value[]): Promise<{ row: string }[]> {
+  const result = await run(database, text, values);
+  return Array.isArray(result) ? result : result.rows;
+}
+
+const roleOf = (database: any): string | undefined => database?.user ?? database?.options?.user;
 
 /** Runs a statement, and returns the result of the caller's library. */
 export function run(database: Database, text: string, values: Value[]): PromiseLike<any> {

@@ -12,7 +12,6 @@ interface Waiting {
   text: string;
   failures: number;
   isReplaced: boolean;
-  onAnswer(): void;
 }
 
 /** Returns what became of results, but for those that have completed their jobs: nearly all. */
@@ -26,7 +25,7 @@ const MOST_CHARACTERS = 2 ** 24;
 /** Sends results. Those that arrive during a call are sent together. */
 export class Finisher {
   #waiting: Waiting[] = [];
-  #open = new Set<Waiting>();
+  #open = 0;
   #refused = new Set<Waiting>();
   #sending = false;
   #onEmpty = () => {};
@@ -35,18 +34,18 @@ export class Finisher {
     private readonly link: Link,
     private readonly logger: Logger,
     private readonly reports: Reports,
+    private readonly onAnswer: (attempt: Attempt) => void,
   ) {}
 
   /** How many results cannot be sent for now, and so hold the places of their jobs. */
   get kept(): number {
-    return this.link.isFailing || this.#open.size > MOST_RESULTS ? this.#open.size : this.#refused.size;
+    return this.link.isFailing || this.#open > MOST_RESULTS ? this.#open : this.#refused.size;
   }
 
-  /** Sends a result, and calls back when the server has answered. */
-  send(attempt: Attempt, result: Result, onAnswer: () => void): void {
-    const one = { attempt, result, text: this.#text(attempt, result), failures: 0, isReplaced: false, onAnswer };
-    this.#open.add(one);
-    this.#push(one);
+  /** Sends a result. */
+  send(attempt: Attempt, result: Result): void {
+    this.#open++;
+    this.#push({ attempt, result, text: this.#text(attempt, result), failures: 0, isReplaced: false });
   }
 
   /**
@@ -54,9 +53,9 @@ export class Finisher {
    * how many results are lost.
    */
   async flush(seconds: number, work: Promise<void>): Promise<number> {
-    const empty = () => new Promise<void>((resolve) => (this.#open.size > 0 ? (this.#onEmpty = resolve) : resolve()));
+    const empty = () => new Promise<void>((resolve) => (this.#open > 0 ? (this.#onEmpty = resolve) : resolve()));
     await atMost(seconds, work.then(empty));
-    return this.#open.size;
+    return this.#open;
   }
 
   #text(attempt: Attempt, result: Result): string {
@@ -65,10 +64,10 @@ export class Finisher {
   }
 
   #answered(one: Waiting): void {
-    this.#open.delete(one);
+    this.#open--;
     this.#refused.delete(one);
-    one.onAnswer();
-    if (this.#open.size === 0) this.#onEmpty();
+    this.onAnswer(one.attempt);
+    if (this.#open === 0) this.#onEmpty();
   }
 
   #push(one: Waiting): void {

@@ -22,12 +22,17 @@ export function hinted(error: any, hint: string | undefined): unknown {
   return error;
 }
 
-/** The error of a producer's call, with what to do. Drizzle wraps that of the driver. */
+/** The SQLSTATE of an error. Prisma has that of the driver in `meta`, Drizzle as the cause. */
+export const stateOf = ({ code, cause, meta }: any): string | undefined =>
+  meta?.code ?? meta?.driverAdapterError?.cause?.originalCode ?? code ?? cause?.code;
+
+/** The error of a producer's call, with what to do. */
 export const ofProducer = (error: any, rights: string, role?: string): unknown =>
-  hinted(error, hintFor(error?.code ?? error?.cause?.code, rights, role));
+  hinted(error, hintFor(stateOf(error ?? {}), rights, role));
 
 /** What to do about an error of a connection that has never worked; undefined if trying again can help. */
 export function firstHint({ code, message }: any, role?: string): string | undefined {
+  if (code === "ENOTFOUND") return "Check the host in the URL.";
   if (code === "3D000") return "Check the database in the URL.";
   if (code === "28000" || code === "28P01" || /client password must be/.test(message)) return "Check the user and the password in the URL.";
   if (/server does not support SSL/.test(message)) return "Add ?sslmode=disable to the URL.";

@@ -1,5 +1,6 @@
 export { Aborted, type Handler, type Reason } from "./attempt.js";
 export type { BatchHandler, BatchJob } from "./batch.js";
+export { Cells } from "./cells.js";
 export type { Connect, Connection } from "./connection.js";
 export type { Database, Duration, QueryRawUnsafe, Queryable, Raw, Unsafe } from "./database.js";
 export { Cancel, Discard, RetryIn, Snooze } from "./endings.js";

@@ -128,7 +128,7 @@ export const insert: Producer["insert"] = plain.insert.bind(plain);
 /** Inserts all of the jobs in one statement, or none if one is refused. */
 export const insertMany: Producer["insertMany"] = plain.insertMany.bind(plain);
 
-const INSERT = "select to_json(i)::text as row from jobs.insert_many($1::text::jsonb) as i order by ord";
+export const INSERT = "select to_json(i)::text as row from jobs.insert_many($1::text::jsonb) as i order by ord";
 
 /** The members of an element of the argument of `jobs.insert_many`. */
 export function parametersOf(job: { args?: unknown; uniqueOpts?: object }): object {

@@ -7,9 +7,12 @@ export type JobRow = Record<string, any>;
 /** Selects a JobRow for each of these jobs. */
 export const jobRows = (jobs: string): string =>
   `select to_json(j)::text as row from (select id, token, attempt, kind, args, meta, queue, priority, tags, max_attempts,
-    created_at, scheduled_at, attempted_at,
-    extract(epoch from deadline_at - attempted_at) as whole,
-    extract(epoch from deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
+    date_part('epoch', created_at) as created_at, date_part('epoch', scheduled_at) as scheduled_at,
+    date_part('epoch', attempted_at) as attempted_at,
+    date_part('epoch', deadline_at - attempted_at) as whole,
+    date_part('epoch', deadline_at - clock_timestamp()) as left from ${jobs}) as j`;
+
+const toDate = (seconds: number) => new Date(Math.round(seconds * 1000));
 
 /** What a job keeps to itself, but shows to handlers in threads. A program can load this package twice. */
 export const INNER = Symbol.for("postgres-jobs.inner");
@@ -53,9 +56,9 @@ export class Job<Args = unknown> {
   ) {
     ({ id: this.id, kind: this.kind, queue: this.queue, args: this.args, meta: this.meta, tags: this.tags } = row);
     ({ priority: this.priority, attempt: this.attempt, max_attempts: this.maxAttempts } = row);
-    this.createdAt = new Date(row.created_at);
-    this.scheduledAt = new Date(row.scheduled_at);
-    this.attemptedAt = new Date(row.attempted_at);
+    this.createdAt = toDate(row.created_at);
+    this.scheduledAt = toDate(row.scheduled_at);
+    this.attemptedAt = toDate(row.attempted_at);
     this.deadline = row.left === null ? null : new Date(Date.now() + row.left * 1000);
     this.#inner = { row, isCompleted: false };
     this.#progress = progress;

@@ -3,7 +3,7 @@ import type { Logger } from "./log.js";
 
 const EVERY = 0.2; // seconds
 const BLOCKED = 1;
-const MOST_SHOWN = 5;
+export const MOST_SHOWN = 5;
 
 /** Logs when the event loop was blocked, with the attempts that ran since the last look. Returns how it ends. */
 export function watchLoop(logger: Logger, ran: () => Attempt[]): () => void {

@@ -7,13 +7,18 @@ export function connectPostgres(config: string | object): Connect {
   let turn = 0;
   return async (name) => {
     const { default: postgres } = await import("postgres");
-    const { host, port, path } = postgres(url, own).options;
+    const { host, port, path, ssl } = postgres(url, own).options;
     const at = turn % host.length;
     const server = { host: host[at], port: port[at]! };
     let [socket, query]: [Socket?, any?] = [];
+    let refusesTls = false;
     const options: any = {
-      // As it does itself.
-      socket: () => (socket = Object.assign(connectSocket(path ? { path } : server), server)),
+      // As it does itself, which begins TLS whatever the server answers.
+      socket() {
+        socket = Object.assign(connectSocket(path ? { path } : server), server);
+        if (ssl && ssl !== "prefer") socket.once("data", (answer) => (refusesTls = answer.toString() === "N"));
+        return socket;
+      },
       connect_timeout: 10,
       onnotice: () => {},
       fetch_types: false,
@@ -31,7 +36,12 @@ export function connectPostgres(config: string | object): Connect {
       socket?.destroy(); // a silent server closes nothing
     };
     // It connects with the first statement.
-    await sql.unsafe("select 1").catch((error) => close().then(() => Promise.reject(error)));
+    await sql.unsafe("select 1").catch(async (error) => {
+      await close();
+      // The next host may exist.
+      if (host.length > 1 && error.code === "ENOTFOUND") delete error.code;
+      throw refusesTls ? new Error("The server does not support SSL connections", { cause: error }) : error;
+    });
     return {
       host: path || server.host,
       query: (text, values, name) => (query = sql.unsafe<{ row: string }[]>(text, values, { prepare: name !== undefined })),

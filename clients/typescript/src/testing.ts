@@ -1,6 +1,6 @@
 import { AssertionError } from "node:assert";
 import { Attempt } from "./attempt.js";
-import { rows, run, toInterval, type Database, type Duration } from "./database.js";
+import { rows as ask, run, toInterval, type Database, type Duration, type Value } from "./database.js";
 import { failure, invalidOutput, isOfValue, type Result } from "./endings.js";
 import { elementOf, FINISH } from "./finisher.js";
 import { RESULTS, type JobResult, type State } from "./insert.js";
@@ -17,6 +17,8 @@ const ADVANCE = `select to_json(jobs.update(id, scheduled_at => scheduled_at - $
   from jobs.jobs where state in ('scheduled', 'retryable')`;
 
 const MOST_ATTEMPTS = 1_000;
+
+const rows = (transaction: Database, text: string, values: Value[]) => ask(transaction, text, values, "application");
 
 /** A job found by `assertInserted`. */
 export interface Found<Args = unknown> {

@@ -1,7 +1,8 @@
 import { setImmediate } from "node:timers/promises";
 import { Attempt, type Handler } from "./attempt.js";
 import { Batch, type BatchHandler } from "./batch.js";
-import { lineOf, Link, Unusable, type Connect } from "./connection.js";
+import { checkCells, MAP, queuesHere, type CellMap } from "./cells.js";
+import { lineOf, Link, PATIENCE, Unusable, type Connect } from "./connection.js";
 import type { Database } from "./database.js";
 import { failure, type Result } from "./endings.js";
 import { Finisher } from "./finisher.js";
@@ -10,7 +11,7 @@ import { ABOUT, checkExtension, hinted, firstHint, type About } from "./hints.js
 import { jobRows, type Job, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
 import { toKind, type Kind } from "./kind.js";
-import { watchLoop } from "./loop.js";
+import { MOST_SHOWN, watchLoop } from "./loop.js";
 import { settled, type WorkerOptions } from "./options.js";
 import { connectPg } from "./pg.js";
 import { Places } from "./places.js";
@@ -48,11 +49,13 @@ export class Worker {
   /** The worker's name in `jobs.workers`. */
   readonly name: string;
   readonly #options;
-  readonly #handlers = new Handlers();
+  #handlers = new Handlers();
   readonly #periodic: Periodic[] = [];
 
+  // A worker for each database of a list, this one included. The first is the program's.
+  #cells: Worker[] = [this];
+  #maps?: Map<Worker, CellMap>; // of a list
   readonly #places: Places;
-  readonly #held = new Set<Attempt>(); // until the server has their results
   readonly #gathering = new Map<string, { batch: Batch; attempts: Attempt[]; late?: NodeJS.Timeout }>();
   #ran: Attempt[] = []; // since the last look at the loop
   #groups: Group[] = [];
@@ -68,15 +71,19 @@ export class Worker {
   readonly #control: Link;
   readonly #finisher: Finisher;
   #started?: Promise<void>;
-  #ended?: Promise<void>;
+  #worked?: Promise<void>; // in its database
+  #ended?: Promise<void>; // in all
   #failure?: { error: unknown };
 
-  /** The database is a URL, or `{ connect }` with a function such as `connectPg({..})`. */
-  constructor(database: string | { connect: Connect }, options: WorkerOptions = {}) {
+  /**
+   * The database is a URL, or `{ connect }` with a function such as `connectPg({..})`. A list has
+   * those of several cells.
+   */
+  constructor(given: Source | readonly Source[], options: WorkerOptions = {}) {
     this.#options = settled(options);
     const { weights, concurrency, prefetch, logger, onError, onDiscarded } = this.#options;
     this.name = this.#options.name;
-    this.#places = new Places(weights, concurrency, prefetch);
+    const [database, ...others] = Array.isArray(given) ? given : [given];
     const connect = typeof database === "string" ? connectUrl(database) : database?.connect;
     // The value is not shown: it can have a password.
     check(typeof connect === "function", "database", database && typeof database, "be a URL, or have a function connect");
@@ -84,7 +91,20 @@ export class Worker {
     this.#fetch = new Link(connected, this.#stopping.signal, this.#stopping.signal, logger);
     this.#finish = new Link(connected, this.#cancelling.signal, this.#ending.signal, logger, false);
     this.#control = new Link(connected, this.#cancelling.signal, this.#ending.signal, logger);
-    this.#finisher = new Finisher(this.#finish, logger, new Reports(logger, onError, onDiscarded));
+    this.#finisher = new Finisher(this.#finish, logger, new Reports(logger, onError, onDiscarded), (attempt) => this.#forget(attempt));
+    this.#places = new Places(weights, concurrency, prefetch, () => this.#finisher.kept);
+    if (Array.isArray(given)) this.#add(others, { ...options, name: this.name });
+  }
+
+  #add(others: readonly Source[], options: WorkerOptions): void {
+    this.#maps = new Map();
+    for (const other of others) this.#cells.push(new Worker(other, options));
+    const all = this.#cells.map((cell) => cell.#places);
+    for (const cell of this.#cells) {
+      [cell.#cells, cell.#maps, cell.#handlers] = [this.#cells, this.#maps, this.#handlers];
+      [cell.#places.all, cell.#places.queues] = [all, []]; // until it has the map
+      for (const link of [cell.#fetch, cell.#finish, cell.#control]) link.isToCell = true;
+    }
   }
 
   /** Sets the handler of a kind: a function, or a module's in threads. A worker fetches only kinds that have a handler. */
@@ -130,10 +150,10 @@ export class Worker {
   }
 
   /** Runs the handler of a job within the middleware. */
-  async handle(job: Job<any>, batch?: Batch): Promise<unknown> {
-    const handle = this.#options.middleware.reduceRight(
-      (next, layer) => (layer.work ? async () => layer.work!(job, next) : next),
-      async () => this.#handlers.run(job, batch),
+  handle(job: Job<any>, batch?: Batch): unknown {
+    const handle = this.#options.middleware.reduceRight<() => unknown>(
+      (next, layer) => (layer.work ? () => layer.work!(job, async () => next()) : next),
+      () => this.#handlers.run(job, batch),
     );
     return handle();
   }
@@ -159,15 +179,32 @@ export class Worker {
     const ended = this.start().then(() => this.#ended);
     const code = await ended.then(() => 0, () => 1);
     for (const [event, listener] of Object.entries(listeners)) process.off(event, listener);
-    left += this.#places.running.size;
+    for (const cell of this.#cells) left += cell.#places.running;
     // Their timers and sockets would keep the process alive.
     if (--mains === 0 && left > 0) process.exit(code);
     return ended;
   }
 
-  /** Starts the worker, and returns once the server knows it. Installs no signal handlers. */
+  /** Starts the worker, and returns once a server knows it. Installs no signal handlers. */
   start(): Promise<void> {
-    return (this.#started ??= this.#start());
+    return (this.#started ??= this.#startAll());
+  }
+
+  async #startAll(): Promise<void> {
+    if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
+    const started = this.#cells.map((cell) => cell.#start());
+    const worked = this.#cells.map(async (cell, at) => {
+      try {
+        await started[at];
+        await cell.#worked;
+      } catch (error) {
+        this.#stopAll();
+        throw error;
+      }
+    });
+    this.#ended = Promise.allSettled(worked).then(() => Promise.all(worked)).then(() => {});
+    this.#ended.catch(() => {}); // for those who wait for it
+    await Promise.race(started);
   }
 
   /**
@@ -175,15 +212,15 @@ export class Worker {
    * when all results are sent. Rejects if a result could not be sent.
    */
   async stop(): Promise<void> {
-    this.#stop();
+    this.#stopAll();
     await atMost(this.#options.grace, this.#started ? this.ended() : Promise.resolve());
     await this.stopAndCancel();
   }
 
   /** Stops without a grace period. */
   async stopAndCancel(): Promise<void> {
-    this.#stop();
-    this.#cancelling.abort();
+    this.#stopAll();
+    for (const cell of this.#cells) cell.#cancelling.abort();
     await this.ended();
   }
 
@@ -191,6 +228,10 @@ export class Worker {
   async ended(): Promise<void> {
     await this.#started;
     await this.#ended;
+  }
+
+  #stopAll(): void {
+    for (const cell of this.#cells) cell.#stop();
   }
 
   #stop(): void {
@@ -205,15 +246,13 @@ export class Worker {
   }
 
   async #start(): Promise<void> {
-    if (this.kinds?.length === 0) throw new Error("the worker has no handlers");
     this.#groups = this.#handlers.groups;
     await Promise.race([this.#greet(), aborted(this.#stopping.signal)]).catch(async (error) => {
       this.#ending.abort();
       await this.#control.close();
       throw error instanceof Unusable ? error.error : hinted(error, firstHint(error, this.#control.role));
     });
-    this.#ended = this.#work();
-    this.#ended.catch(() => {}); // for those who wait for it
+    this.#worked = this.#work();
   }
 
   async #greet(): Promise<void> {
@@ -223,25 +262,26 @@ export class Worker {
     for (const link of [this.#fetch, this.#control]) link.role = user;
     await this.#beat();
     const { concurrency, logger } = this.#options;
-    const [worker, queues, kinds, host] = [this.name, this.queues, this.kinds ?? "all kinds", this.#control.host];
+    const [worker, queues, kinds, host] = [this.name, this.#places.queues, this.kinds ?? "all kinds", this.#control.host];
     logger.info("worker started", { worker, queues, kinds, concurrency, database, user, host, extension, library: VERSION });
   }
 
   async #work(): Promise<void> {
     const { logger } = this.#options;
-    const { running } = this.#places;
-    const endWatch = watchLoop(logger, () => [...running.keys(), ...this.#ran.splice(0)]);
+    const running = () => this.#places.at("running");
+    const ran = () => this.#cells.flatMap((cell) => [...cell.#places.at("running"), ...cell.#ran.splice(0)]);
+    const endWatch = this === this.#cells[0] ? watchLoop(logger, ran) : () => {};
     const cancelled = aborted(this.#cancelling.signal);
     const controlling = this.#controlling();
     const fetching = this.#fetching();
     await aborted(this.#stopping.signal);
     // A wait is ended. A fetch under way is not: its jobs are ours and are released.
     const fetched = this.#fetch.isWaiting ? this.#fetch.interrupt(fetching) : fetching;
-    const emptied = Promise.all([fetched, ...running.values()]);
+    const emptied = Promise.all([fetched, ...running().map(({ handled }) => handled)]);
     await Promise.race([emptied, cancelled]);
-    for (const attempt of running.keys()) attempt.abort("stopping");
+    for (const attempt of running()) attempt.abort("stopping");
     await atMost(1, emptied);
-    for (const attempt of running.keys()) {
+    for (const attempt of running()) {
       logger.warn("handler did not stop", attempt.fields);
       // A job that is completed in a transaction is locked by it.
       if (!attempt.job.isCompleted) this.#settle(attempt, { do: "release" });
@@ -284,15 +324,18 @@ export class Worker {
   async #fetchFrom(groups: Group[], link: Link): Promise<"more" | "less" | "no place"> {
     let found: "more" | "less" | "no place" = "no place";
     for (const group of [...groups]) {
-      const free = this.#command === "run" && !this.#stopping.signal.aborted && this.#places.free(group, this.#finisher.kept);
+      const free = this.#command === "run" && !this.#stopping.signal.aborted && this.#places.free(group);
       group.hasMore ||= !free;
       if (!free) continue;
       const [queues, most] = free;
       const values = [toArray(queues), String(most), this.name, `${this.#options.lease} s`, group.kinds && toArray(group.kinds)];
-      const rows: JobRow[] = await link.rows(FETCH, values);
+      this.#places.asked = { group, most, link };
+      const rows: JobRow[] = await link.rows(FETCH, values, PATIENCE, false, false).finally(() => (this.#places.asked = undefined));
       group.hasMore = rows.length === most;
       if (found !== "more") found = group.hasMore ? "more" : "less";
       this.#take(rows);
+      // Others may have waited for these places.
+      if (rows.length < most && this.#cells.length > 1) this.#goOn();
     }
     return found;
   }
@@ -300,7 +343,7 @@ export class Worker {
   /** Waits until there may be jobs. Meanwhile places of kinds can become free that have more. */
   async #waitForJobs(): Promise<void> {
     let isOver = false;
-    const queues = toArray(this.queues);
+    const queues = toArray(this.#places.queues);
     const waited = this.#fetch.rows(WAIT, [queues, `${IDLE_WAIT} s`], 2 * IDLE_WAIT, true).finally(() => (isOver = true));
     waited.catch(() => {}); // it is awaited below
     while (!isOver && this.#groups.length > 1) {
@@ -314,7 +357,8 @@ export class Worker {
   async #woken(): Promise<void> {
     if (!this.#isAwake) await new Promise<void>((resolve) => (this.#onWake = resolve));
     this.#isAwake = false;
-    await setImmediate(); // handlers that end together make room for one fetch
+    // Handlers that end together make room for one fetch, unless it is ahead of need.
+    if (this.#places.waiting === 0) await setImmediate();
   }
 
   #wake(): void {
@@ -332,29 +376,27 @@ export class Worker {
   // --- Handling ----------------------------------------------------------------------------------
 
   #take(rows: JobRow[]): void {
-    const { waiting } = this.#places;
     const taken = rows.map((row) => {
       const attempt: Attempt = new Attempt(row, (value) => this.#progress(attempt, value));
-      this.#held.add(attempt);
-      waiting.add(attempt);
       return attempt;
     });
+    this.#places.add(taken);
     if (!this.#stopping.signal.aborted) this.#begin();
     if (this.#command !== "run" || this.#stopping.signal.aborted) this.#releaseWaiting();
-    if (waiting.size > 0) void this.#limitWaiting(taken);
+    if (this.#places.waiting > 0) void this.#limitWaiting(taken);
   }
 
   /** Gives back what waits until its time is over. Most begins before the next turn of the loop. */
   async #limitWaiting(taken: Attempt[]): Promise<void> {
     await setImmediate();
     for (const attempt of taken) {
-      if (this.#places.waiting.has(attempt)) attempt.waitAtMost(attempt.left(), () => this.#release(attempt));
+      if (attempt.place === "waiting") attempt.waitAtMost(attempt.left(), () => this.#release(attempt));
     }
   }
 
   /** Begins what waits, as long as there are places. */
   #begin(): void {
-    for (let attempt; (attempt = this.#places.next(this.#finisher.kept)); ) {
+    for (let attempt; (attempt = this.#places.next()); ) {
       const { kind } = attempt.job;
       const { batch } = this.#handlers.of(kind);
       if (batch) this.#gather(kind, attempt, batch);
@@ -382,7 +424,7 @@ export class Worker {
     const { batch, attempts, late } = this.#gathering.get(kind)!;
     this.#gathering.delete(kind);
     clearTimeout(late);
-    const open = attempts.filter((attempt) => this.#places.running.has(attempt));
+    const open = attempts.filter(({ place }) => place === "running");
     const seconds = Math.min(...open.map((attempt) => attempt.left(this.#timeoutOf(kind))));
     for (const attempt of open) attempt.timeOutIn(seconds, (result, one) => this.#settle(one, result), open);
     batch.close(attempts.length);
@@ -394,44 +436,52 @@ export class Worker {
 
   #run(attempt: Attempt, seconds: number, batch?: Batch): void {
     attempt.timeOutIn(seconds, (result) => this.#settle(attempt, result));
-    this.#places.running.set(attempt, this.#handled(attempt, batch));
+    attempt.handled = this.#handled(attempt, batch);
   }
 
   async #handled(attempt: Attempt, batch?: Batch): Promise<void> {
     const result = await attempt.run(() => this.handle(attempt.job, batch));
     batch?.leave(attempt.job);
-    this.#places.running.delete(attempt);
-    this.#ran.push(attempt);
+    this.#places.leave(attempt);
+    if (this.#ran.length < MOST_SHOWN) this.#ran.push(attempt);
     this.#settle(attempt, result);
-    this.#begin();
-    this.#wake();
+    this.#goOn();
+  }
+
+  /** Begins and fetches what there is a place for now, first in the database with the fewest jobs. */
+  #goOn(): void {
+    const cells = this.#cells.length > 1 ? [...this.#cells].sort((a, b) => a.#places.taken - b.#places.taken) : this.#cells;
+    for (const cell of cells) {
+      cell.#begin();
+      if (cell.#places.isLow) cell.#wake();
+    }
   }
 
   #settle(attempt: Attempt, result: Result | null): void {
     if (attempt.isSettled) return;
     attempt.isSettled = true;
-    const forget = () => {
-      this.#held.delete(attempt);
-      this.#begin(); // if results held all places
-      this.#wake();
-    };
-    if (result) this.#finisher.send(attempt, result, forget);
-    else forget();
+    if (result) this.#finisher.send(attempt, result);
+    else this.#forget(attempt);
+  }
+
+  #forget(attempt: Attempt): void {
+    attempt.isHeld = false;
+    this.#goOn(); // if results held all places
   }
 
   /** Gives back an attempt whose handler has not begun. */
   #release(attempt: Attempt): void {
     attempt.stopWaiting();
-    this.#places.waiting.delete(attempt);
+    this.#places.leave(attempt);
     this.#settle(attempt, { do: "release" });
   }
 
   #releaseWaiting(): void {
-    for (const attempt of this.#places.waiting) this.#release(attempt);
+    for (const attempt of this.#places.at("waiting")) this.#release(attempt);
   }
 
   #cancel(attempt: Attempt): void {
-    if (this.#places.waiting.has(attempt)) this.#release(attempt); // which cancels it
+    if (attempt.place === "waiting") this.#release(attempt); // which cancels it
     else if (!attempt.job.isCompleted) attempt.abort("cancelled");
   }
 
@@ -439,7 +489,7 @@ export class Worker {
     // A job that completed while the answer was on its way looks lost, and is not.
     if (attempt.isSettled || attempt.job.isCompleted) return;
     this.#options.logger.warn("job lost", attempt.fields);
-    this.#places.waiting.delete(attempt);
+    if (attempt.place === "waiting") this.#places.leave(attempt);
     attempt.stopWaiting();
     this.#settle(attempt, null);
     attempt.abort("lost");
@@ -472,19 +522,28 @@ export class Worker {
     }
   }
 
+  async #readMap(maps: Map<Worker, CellMap>): Promise<void> {
+    const [map] = (await this.#control.rows(MAP, [], BEATING)) as [CellMap];
+    if (!maps.has(this)) checkCells(maps.set(this, map).values());
+    const before = this.#places.queues;
+    this.#places.queues = queuesHere(map, this.queues);
+    if (before.length === 0) this.#wake();
+  }
+
   async #beat(): Promise<void> {
     const { concurrency, info, logger } = this.#options;
     const shown = toJson({ library: "postgres-jobs for TypeScript", version: VERSION, ...info });
-    const values = [this.name, toArray(this.queues), String(concurrency), shown];
+    if (this.#maps) await this.#readMap(this.#maps);
+    const values = [this.name, toArray(this.#places.queues), String(concurrency), shown];
     const [command] = await this.#control.rows(BEAT, values, BEATING);
     if (command !== this.#command) {
       logger.info("operator command received", { worker: this.name, command });
       this.#command = command;
-      if (command === "stop") this.#stop();
+      if (command === "stop") this.#stopAll();
       else if (command !== "run") this.#releaseWaiting();
       this.#wake();
     }
-    const held = [...this.#held];
+    const held = this.#places.held();
     if (held.length === 0) return;
     const ids = [toArray(held.map(({ job }) => job.id)), toArray(held.map(({ token }) => token))];
     const answers: (boolean | null)[] = await this.#control.rows(HEARTBEAT, ids, BEATING);
@@ -495,6 +554,8 @@ export class Worker {
     });
   }
 }
+
+type Source = string | { connect: Connect };
 
 // Uses the driver that is installed.
 const connectUrl = (url: string): Connect => async (name) => {

@@ -62,6 +62,29 @@ test("what is no connection is refused, with what to do", async () => {
   await refused({}, `${usable}Object`);
 });
 
+withDatabase("an error of rights says which are lacking", async (client, queue) => {
+  await client.query("begin");
+  await client.query(`create role "${queue}"`);
+  await client.query(`set local role "${queue}"`);
+  const lacks = async (grant, call) => {
+    await client.query("savepoint before");
+    await assert.rejects(call, ({ message, hint }) => message.endsWith(hint) && hint.includes(`jobs.grant_${grant}('`));
+    await client.query("rollback to before");
+  };
+  await lacks("producer", () => insert(client, "k"));
+  await lacks("application", () => assertInserted(client, "k"));
+  // As versions of Prisma wrap it.
+  const wrapped = (meta) => ({
+    async $queryRawUnsafe(text, ...values) {
+      const error = await client.query(text, values).then(assert.fail, (error) => error);
+      throw Object.assign(new Error("Raw query failed"), { code: "P2010", meta: meta(error.code) });
+    },
+  });
+  await lacks("producer", () => insert(wrapped((code) => ({ code })), "k"));
+  await lacks("producer", () => insert(wrapped((originalCode) => ({ driverAdapterError: { cause: { originalCode } } })), "k"));
+  await client.query("rollback");
+});
+
 withDatabase("a date that is none is refused, and nothing is inserted", async (client, queue) => {
   await assert.rejects(insert(client, "k", {}, { queue, scheduledAt: new Date("none") }), RangeError);
   assert.equal(await count(client, queue), 0);

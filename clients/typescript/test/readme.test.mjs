@@ -12,7 +12,7 @@ function give(client, queue) {
   const given = {
     Worker, Producer, Discard, connectPg, connectPostgres, assert,
     test: (_name, run) => (given.runTest = run),
-    url, client, ca: "", order: randomInt(2 ** 31), customer: `${queue}@example.com`, recorded: [],
+    url, urls: [url], client, pools: [client], ca: "", order: randomInt(2 ** 31), customer: `${queue}@example.com`, recorded: [],
     worker: new Worker(url, { queues: [queue] }),
     mailer: { send: async (to) => `message to ${to}` },
     metrics: { record: (kind) => given.recorded.push(kind), count: (kind, { message }) => given.recorded.push(kind, message) },
@@ -90,6 +90,11 @@ const checks = {
     await worker.ended();
   },
   "connect: connectPg(": (run) => run(), // it connects when it is started
+  "new Cells": async (run, client) => {
+    const { worker } = await run();
+    const { rows } = await client.query("select queue from jobs.jobs where args = $1", [{ to: customer }]);
+    assert.deepEqual([rows, worker.queues], [[{ queue: "mail" }], ["mail"]]);
+  },
   onDiscarded: async (run, client, queue) => {
     const { worker } = await run();
     const failing = worker.kind(queue, () => Promise.reject(new Error("no")));

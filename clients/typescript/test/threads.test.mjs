@@ -68,7 +68,7 @@ withDatabase("a cancel reaches a handler that looks at its signal, and ends one 
 });
 
 withDatabase("a timeout ends the thread of a handler that does not stop", async (client, queue) => {
-  const [{ id, state }, next] = await worked(client, queue, [{ deaf: 1 }, { return: "next" }], { kind: { timeout: 0.5, concurrency: 1 } });
+  const [{ id, state }, next] = await worked(client, queue, [{ deaf: 1 }, { return: "next" }], { kind: { timeout: 3, concurrency: 1 } });
   assert.deepEqual([state, (await detailsOf(client, id)).type, next.output], ["discarded", "timeout", "next"]);
 });
 

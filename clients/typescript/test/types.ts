@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import type { Client, Pool, PoolClient } from "pg";
 import type { Sql, TransactionSql } from "postgres";
 import {
-  connectPg, connectPostgres, defineKind, insert, insertMany, Producer, waitFor, Worker, type BatchJob, type Job, type Kind,
+  Cells, connectPg, connectPostgres, defineKind, insert, insertMany, Producer, waitFor, Worker, type BatchJob, type Job, type Kind,
 } from "postgres-jobs";
 import { tracing } from "postgres-jobs/opentelemetry";
 import { advance, assertInserted, workAll } from "postgres-jobs/testing";
@@ -35,6 +35,10 @@ export async function producing(
   await insert<Mail>(database, "mail", { from: "ada" });
   // @ts-expect-error: not a connection
   await insert("postgresql://", "mail");
+  await insert(new Cells([database, prisma]), "mail");
+  // @ts-expect-error: not a list
+  new Cells(database);
+  new Worker(["postgresql://a", { connect: connectPg("postgresql://b") }]);
   return [seen, sent];
 }
 

@@ -317,24 +317,6 @@ withDatabase("a log that nobody reads is no reason to log more", async (client, 
   assert.equal(await stop(), 0);
 });
 
-withDatabase("an attempt has its time, also after the year 9999", async (client, queue) => {
-  const late = async (name) => {
-    const connection = await connectPg(url)(name);
-    const inTenThousandYears = ({ row }) => ({ row: row.replace(/"(attempted|deadline)_at":"/g, "$&1") });
-    return { ...connection, query: async (...given) => (await connection.query(...given)).map(inTenThousandYears) };
-  };
-  const isAborted = async (_job, signal) => {
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    return signal.aborted;
-  };
-  const worker = new Worker({ connect: late }, { queues: [queue], logger: quiet }).kind("k", isAborted);
-  const [{ error, output }] = await worked(worker, async () => {
-    const { id } = await insert(client, "k", {}, { queue, maxAttempts: 1 });
-    return waitFor(client, [id]);
-  });
-  assert.deepEqual([error, output], [null, false]);
-});
-
 /** A logger, and what was logged: level, message and fields. */
 function logging() {
   const lines = [];
@@ -618,9 +600,9 @@ test("an output that the server cannot store fails its attempt, and no other", {
       throw Object.assign(new Error(message), { severity: "ERROR", code });
     };
     const connect = async () => ({ query, cancel: async () => {}, close: async () => {} });
-    const finisher = new Finisher(new Link(connect, signal, signal, quiet), quiet, new Reports(quiet));
     await new Promise((resolve) => {
-      finisher.send({ job: { id: 1 }, token: 1, fields: {} }, { do: "complete", output: "[]" }, resolve);
+      const finisher = new Finisher(new Link(connect, signal, signal, quiet), quiet, new Reports(quiet), resolve);
+      finisher.send({ job: { id: 1 }, token: 1, fields: {} }, { do: "complete", output: "[]" });
     });
     assert.deepEqual(sent.map((result) => [result.do, result.details?.type]), [["complete", undefined], then]);
   }

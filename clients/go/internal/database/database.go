@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -92,6 +93,15 @@ func Into[T any](answer *[]T, scan func(Columns) (T, error)) func(Columns) error
 // Value scans a row that has one column.
 func Value[T any](columns Columns) (value T, err error) {
 	err = columns(&value)
+	return value, err
+}
+
+// JSON scans a row that has one column, of JSON.
+func JSON[T any](columns Columns) (value T, err error) {
+	encoded, err := Value[[]byte](columns)
+	if err == nil {
+		err = json.Unmarshal(encoded, &value)
+	}
 	return value, err
 }
 

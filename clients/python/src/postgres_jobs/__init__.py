@@ -12,11 +12,13 @@
 from ._failures import Hook
 from ._sync import Change
 from ._version import __version__
+from .cells import AsyncCells, Cells
 from .job import Job
 from .outcomes import Cancel, Discard, Outcome, RetryIn, Snooze
-from .produce import Inserted, Kind, NewJob, Options, Result, Unique, insert, insert_many, insert_middleware, wait_for
+from .produce import CertainJob, Inserted, Kind, NewJob, Options, Result, Unique
+from .produce import insert, insert_many, insert_middleware, wait_for
 from .worker import Middleware, Worker
 
-__all__ = ["Cancel", "Change", "Discard", "Hook", "Inserted", "Job", "Kind", "Middleware", "NewJob", "Options"]
-__all__ += ["Outcome", "Result", "RetryIn", "Snooze", "Unique", "Worker", "__version__", "insert", "insert_many"]
+__all__ = ["AsyncCells", "Cancel", "Cells", "CertainJob", "Change", "Discard", "Hook", "Inserted", "Job", "Kind", "Middleware", "NewJob"]
+__all__ += ["Options", "Outcome", "Result", "RetryIn", "Snooze", "Unique", "Worker", "__version__", "insert", "insert_many"]
 __all__ += ["insert_middleware", "wait_for"]

@@ -20,7 +20,7 @@ class Attempt:
     """A job that this worker holds, and its handler."""
 
     timer: asyncio.TimerHandle | None = None
-    """Fires at the timeout."""
+    """Fires when it has waited too long for a place, or at the timeout."""
 
     def __init__(self, job: Job[Any], handler: Handler, latest: float) -> None:
         self.job = job

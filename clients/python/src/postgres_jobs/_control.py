@@ -7,6 +7,7 @@ cost other jobs their leases, and is named from here.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import suppress
 from datetime import timedelta
@@ -18,6 +19,7 @@ from ._errors import VERSION, check_version
 from ._link import Link
 from ._values import encode
 from ._version import __version__
+from .cells import MAP, check, queues_here
 from .job import Job, fields, log, named
 
 if TYPE_CHECKING:
@@ -33,10 +35,11 @@ LOOK = 0.25
 
 
 class Control:
-    def __init__(self, worker: Worker, engine: Engine) -> None:
+    def __init__(self, worker: Worker, engine: Engine, link: Link) -> None:
         self.worker = worker
         self.engine = engine
-        self.link = Link(worker.dsn, worker.name, can_end=True)
+        self.link = link
+        self.queues = list(worker.queues)
         self.has_beaten = False
         self.task: asyncio.Task[None] | None = None
 
@@ -44,7 +47,7 @@ class Control:
         self.task = asyncio.current_task()
         pace = min(self.worker.lease / 3, 10)
         wait = "call jobs.wait_any('{}', timeout => %s, worker => %s)"
-        watching = asyncio.create_task(self._watch())
+        watching = asyncio.create_task(self._watch()) if self.engine is self.engine.all[0] else None
         try:
             while not self.engine.has_ended:
                 try:
@@ -56,7 +59,8 @@ class Control:
                     log.error("heartbeat refused, retrying: %s", error, extra={"error": error})
                     await asyncio.sleep(pace)
         finally:
-            watching.cancel()
+            if watching:
+                watching.cancel()
             if self.has_beaten and self.link.connection:
                 self.link.is_closing = True
                 with suppress(Exception):
@@ -71,7 +75,9 @@ class Control:
     async def _beat(self) -> None:
         worker = self.worker
         version = None if self.has_beaten else await self._version()
-        values = worker.name, list(worker.queues), worker.concurrency, encode(worker.info)
+        if worker.has_cells:
+            self._tell(self.engine.place, await self._place())
+        values = worker.name, self.queues, worker.concurrency, encode(worker.info)
         rows = await self.link.run("select jobs.worker_beat(%s, %s::text[], %s, %s)", *values, patience=BEAT)
         if version:
             self.has_beaten = True
@@ -90,6 +96,16 @@ class Control:
                 if is_cancelled is not False:
                     self._tell(self.engine.hear, job, is_cancelled)
 
+    async def _place(self) -> list[str]:
+        """The queues that live in this cell."""
+        ((text,),) = await self.link.run(MAP, patience=BEAT)
+        map = json.loads(text)
+        if not self.has_beaten:
+            self.worker._maps[self.engine] = map
+            check(list(self.worker._maps.values()))
+        self.queues = queues_here(map, self.worker.queues)
+        return self.queues
+
     def _tell(self, function: Any, *args: object) -> None:
         self.engine.loop.call_soon_threadsafe(function, *args)
 
@@ -103,7 +119,7 @@ class Control:
         worker, connection = self.worker, self.link.connection
         names = worker._kinds()
         said: dict[str, object] = {
-            "queues": ", ".join(worker.queues),
+            "queues": ", ".join(self.queues),
             "kinds": "all kinds" if names is None else ", ".join(filter(None, names)),
             "concurrency": worker.concurrency,
         }
@@ -120,7 +136,7 @@ class Control:
         while True:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(never.wait(), LOOK)
-            if not self.engine.held_jobs():
+            if not any(engine.held_jobs() for engine in self.engine.all):
                 continue
             answered = asyncio.Event()
             began = time.monotonic()

@@ -19,11 +19,13 @@ Row = tuple[Any, ...]
 Execute = Callable[..., Awaitable[list[Row]]]
 # That text as jsonb. The inner cast makes it a text for every driver.
 JSONB = "cast(cast(%s as text) as jsonb)"
+INSERT = f"select id, cast(state as text), unique_skipped_as_duplicate from jobs.insert_many({JSONB}) order by ord"
+_CELLS = "postgres_jobs.cells"
 
 
 class AsyncTransaction(Protocol):
     """An AsyncConnection or AsyncCursor of psycopg, an AsyncSession or AsyncConnection of
-    SQLAlchemy, a Connection of asyncpg."""
+    SQLAlchemy, a Connection of asyncpg, AsyncCells."""
 
     def execute(self, *args: Any, **kwargs: Any) -> Awaitable[Any]: ...
 
@@ -34,6 +36,8 @@ Later = Coroutine[Any, Any, T]
 
 def is_async(connection: object) -> bool:
     is_psycopg = isinstance(connection, (psycopg.AsyncConnection, psycopg.AsyncCursor))
+    if _is_of(connection, _CELLS):
+        return hasattr(connection, "execute")
     return is_psycopg or _is_of(connection, "sqlalchemy.ext.asyncio") or _is_of(connection, "asyncpg")
 
 
@@ -43,6 +47,9 @@ def converse(connection: Any, talk: Callable[..., Later[Any]], *args: object, gr
 
     async def execute(sql: str, *text: str) -> list[Row]:
         try:
+            if _is_of(connection, _CELLS):
+                rows: list[Row] = await connection._execute(sql, *text)
+                return rows
             if is_async(connection):
                 return await _execute_later(connection, sql, text)
             return _execute(connection, sql, text)

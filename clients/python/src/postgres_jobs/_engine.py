@@ -22,6 +22,7 @@ from ._failures import Failures
 from ._finish import MOST_RESULTS, Finisher
 from ._link import Backoff, Link
 from ._threads import Threads
+from .cells import WRONG_CELL
 from .job import COLUMNS, Job, Nothing, fields, job_of, log
 from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure, raised_by
 
@@ -45,16 +46,18 @@ Kinds = list[str | None] | None
 
 
 class Engine:
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, dsn: str, all: list[Engine]) -> None:
         self.worker = worker
+        self.all = all
+        """The engines of all cells, this one included. They share the places."""
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
-        self.fetch_link = Link(worker.dsn, worker.name, can_end=True)
-        self.finish_link = Link(worker.dsn, worker.name)
+        link = partial(Link, dsn, worker.name, passing=[WRONG_CELL] if worker.has_cells else [])
+        self.fetch_link, self.finish_link = link(can_end=True), link()
         self.threads = Threads()
         self.failures = Failures(self.threads, worker.on_error, worker.on_discarded)
         self.finisher = Finisher(self.finish_link, self.failures, self._told)
-        self.control = Control(worker, self)
+        self.control = Control(worker, self, link(can_end=True))
         self.command: str | None = None  # None: before the first beat
         self.stage = RUN
         self.has_ended = False
@@ -72,6 +75,10 @@ class Engine:
         self.others = None if None in limits else [kind for kind in limits if kind not in self.limits]
         self.more: set[str] = set()
         """Kinds with a concurrency that may have more jobs than were fetched."""
+        self.queues = [] if worker.has_cells else list(worker.queues)
+        """Those that live in this cell."""
+        self.asked: tuple[int, str | None, int] = 0, None, 0
+        """The places that a fetch under way has asked for: in all, and how many for a kind."""
         self.fetches = 0
         self.turn = asyncio.Lock()
         # Set when a place is free, a command arrived or a result was sent.
@@ -153,7 +160,13 @@ class Engine:
             if command != "run":
                 self._release_waiting()
             if command == "stop":
-                self.stop(STOP)
+                for engine in self.all:
+                    engine.stop(STOP)
+
+    def place(self, queues: list[str]) -> None:
+        if queues != self.queues:
+            self.queues = queues
+            self.is_changed.set()
 
     def hear(self, job: Job[Any], is_cancelled: bool | None) -> None:
         """Acts on a heartbeat that says that the job is cancelled, or lost (None). An attempt that
@@ -173,7 +186,7 @@ class Engine:
         return [attempt.job for attempt in list(self.held.values())]
 
     def job_of_task(self, task: asyncio.Task[Any] | None) -> Job[Any] | None:
-        for one in list(self.running.values()):
+        for one in [one for engine in self.all for one in list(engine.running.values())]:
             if task and task in (one.task, one.batch and one.batch.task):
                 return one.job
         return None
@@ -181,32 +194,45 @@ class Engine:
     # --- Fetching
 
     def _taken(self) -> list[Attempt]:
-        """Attempts that have a place, or wait for one. A result that cannot be sent yet holds its
-        place."""
+        """Attempts of all cells that have a place, or wait for one."""
+        return [one for engine in self.all for one in engine._taken_here()]
+
+    def _taken_here(self) -> list[Attempt]:
+        """A result that cannot be sent yet holds its place."""
         kept = self.held if self.finish_link.backoff.is_on else self.finisher.again
         kept_attempts = {token: attempt for token, attempt in self.held.items() if token in kept}
         return list({**self.running, **self.waiting, **kept_attempts}.values())
 
+    def _asked_elsewhere(self) -> list[tuple[int, str | None, int]]:
+        return [one.asked for one in self.all if one is not self and not one.fetch_link.backoff.is_on]
+
+    def _free(self, taken: list[Attempt]) -> int:
+        """Places that no fetch elsewhere has asked for."""
+        asked = sum(places for places, *_ in self._asked_elsewhere())
+        return self.worker.concurrency + self.worker.prefetch - len(taken) - asked
+
     def _may_fetch(self, kinds: Kinds) -> bool:
-        worker = self.worker
-        is_free = len(self._taken()) < worker.concurrency + worker.prefetch
+        is_free = self._free(self._taken()) > 0 and self.queues
         is_held_up = self.command != "run" or self.finisher.waiting.qsize() > MOST_RESULTS
-        return is_free and not is_held_up and (kinds is None or any(self._room(kind) > 0 for kind in kinds))
+        return bool(is_free) and not is_held_up and (kinds is None or any(self._room(kind) > 0 for kind in kinds))
 
     def _room(self, kind: str | None) -> float:
         """How many more jobs of the kind may run."""
         limit = self.limits.get(kind or "")
-        return limit - sum(one.job.kind == kind for one in self._taken()) if limit else math.inf
+        if not limit:
+            return math.inf
+        asked = sum(places for _, one, places in self._asked_elsewhere() if one == kind)
+        return limit - sum(one.job.kind == kind for one in self._taken()) - asked
 
     def _share(self) -> tuple[list[str], int]:
         """The queues, the one furthest below its share first, and how many jobs to ask for."""
         weights, places = self.worker.queues, self.worker.concurrency + self.worker.prefetch
         taken = self._taken()
         runs = Counter(attempt.job.queue for attempt in taken)
-        queues = sorted(weights, key=lambda queue: runs[queue] / weights[queue])
+        queues = sorted(self.queues, key=lambda queue: runs[queue] / weights[queue])
         share = places * weights[queues[0]] / sum(weights.values())
         lacks = max(math.ceil(share) - runs[queues[0]], 1)
-        return queues, min(places - len(taken), lacks, 10_000)
+        return queues, min(math.ceil(self._free(taken) / len(self.all)), lacks, 10_000)
 
     async def _take(self, link: Link, kinds: Kinds) -> bool:
         """Fetches jobs. Returns whether there were fewer than places for them."""
@@ -218,20 +244,25 @@ class Engine:
                 calls.append(self.others)
             self.fetches += 1  # they take turns to be the first
             first = self.fetches % len(calls)
-            queues, left = self._share()
+            queues, left = self._share() if self.queues else ([], 0)
             for call in calls[first:] + calls[:first]:
                 kind = call[0] if call and call[0] in self.limits else None
                 most = int(max(min(left, self._room(kind)), 0))
                 values = queues, most, worker.name, timedelta(seconds=worker.lease), call
-                rows = await link.run(_FETCH, *values) if most and self.stage == RUN else []
+                self.asked = left, kind, most
+                try:
+                    rows = await link.run(_FETCH, *values, is_repeated=False) if most and self.stage == RUN else []
+                finally:
+                    self.asked = 0, None, 0
                 self._begin(rows)
                 left -= len(rows)
                 if kind:
                     (self.more.discard if len(rows) < most else self.more.add)(kind)
+            if len(self.all) > 1 and left > 0:
+                self._wake()  # others may have waited for these places
             return left > 0
 
     async def _fetch(self) -> None:
-        queues = list(self.worker.queues)
         kinds = self.worker._kinds()
         while self.stage == RUN:
             if not self._may_fetch(kinds):
@@ -243,7 +274,7 @@ class Engine:
                 await asyncio.sleep(0)  # so that they begin before the next statement is made
                 if has_all and self.stage == RUN:
                     wait = "call jobs.wait_any(%s::text[], worker => %s)"  # for 30 s
-                    await self.fetch_link.wait(wait, queues, self.worker.name, patience=60)
+                    await self.fetch_link.wait(wait, self.queues, self.worker.name, patience=60)
             except Exception as error:  # also a row that cannot be read
                 if self.stage > RUN:
                     return  # without a repetition
@@ -279,13 +310,17 @@ class Engine:
             attempt = Attempt(job, self.worker._handler(job), latest)
             self.held[job.token] = self.waiting[job.token] = attempt
         self._start_waiting()
+        for attempt in self.waiting.values():
+            if attempt.timer is None and attempt.latest < math.inf:
+                self._limit(attempt, attempt.latest - self.loop.time(), self._release)
         if self.stage > RUN or self.command != "run":
             self._release_waiting()
 
     def _start_waiting(self) -> None:
         """Starts attempts that wait, in order, while places are free."""
         if self.stage == RUN and self.waiting:
-            free = self.worker.concurrency - len(self._taken()) + len(self.waiting)
+            waiting = sum(len(engine.waiting) for engine in self.all)
+            free = self.worker.concurrency - len(self._taken()) + waiting
             for token in list(self.waiting)[: max(free, 0)]:
                 self._start(self.waiting.pop(token))
             for kind, batch in list(self.batches.items()):
@@ -293,8 +328,12 @@ class Engine:
                     self._close(kind, batch)
 
     def _release_waiting(self) -> None:
-        for token in list(self.waiting):
-            self._settle(self.waiting.pop(token), RELEASE)
+        for attempt in list(self.waiting.values()):
+            self._release(attempt)
+
+    def _release(self, attempt: Attempt) -> None:
+        if self.waiting.pop(attempt.job.token, None):
+            self._settle(attempt, RELEASE)
 
     # --- Handling
 
@@ -325,8 +364,12 @@ class Engine:
 
     def _set_timer(self, attempt: Attempt) -> None:
         timeout = attempt.handler.timeout or self.worker.timeout or math.inf
-        timeout = max(min(timeout, attempt.latest - self.loop.time()), 0)
-        attempt.timer = self.loop.call_later(min(timeout, 1e9), self._timed_out, attempt)
+        self._limit(attempt, min(timeout, attempt.latest - self.loop.time()), self._timed_out)
+
+    def _limit(self, attempt: Attempt, seconds: float, end: Callable[[Attempt], None]) -> None:
+        if attempt.timer:
+            attempt.timer.cancel()
+        attempt.timer = self.loop.call_later(max(min(seconds, 1e9), 0), end, attempt)
 
     async def _handle(self, attempt: Attempt) -> Finish | None:
         """Runs the handler, which may raise anything, also what would end the event loop."""
@@ -355,14 +398,19 @@ class Engine:
         if attempt.batch:
             attempt.batch.leave(attempt)
             if attempt.batch.task and not attempt.batch.task.done():
-                attempt.batch.task.add_done_callback(lambda _: self._free(attempt))
+                attempt.batch.task.add_done_callback(lambda _: self._leave(attempt))
                 return
-        self._free(attempt)
+        self._leave(attempt)
 
-    def _free(self, attempt: Attempt) -> None:
+    def _leave(self, attempt: Attempt) -> None:
         self.running.pop(attempt.job.token, None)
-        self._start_waiting()
-        self.is_changed.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Starts and fetches jobs, first in the cell with the fewest."""
+        for engine in sorted(self.all, key=lambda one: len(one._taken_here())) if len(self.all) > 1 else self.all:
+            engine._start_waiting()
+            engine.is_changed.set()
 
     def _timed_out(self, attempt: Attempt) -> None:
         # If the handler completes the job itself, its transaction decides and has locked the job.
@@ -371,7 +419,7 @@ class Engine:
             if one.is_settled:
                 continue
             if one.job._is_completed:
-                one.timer = self.loop.call_later(1, self._timed_out, one)
+                self._limit(one, 1, self._timed_out)
             else:
                 self._settle(one, TIMED_OUT)
                 one.cancel("timeout")
@@ -388,8 +436,7 @@ class Engine:
 
     def _told(self, job: Job[Any]) -> None:
         self.held.pop(job.token, None)
-        self._start_waiting()
-        self.is_changed.set()
+        self._wake()
 
     def _store(self, job: Job[Any], progress: str) -> Awaitable[None]:
         if threading.get_ident() == self.thread:

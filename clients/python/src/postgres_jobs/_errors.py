@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+from typing import NoReturn
 
 NEEDS = "0.1.0"
 """The oldest version of the extension that this library works with."""
@@ -23,6 +25,7 @@ _TEXTS = {
     r'FATAL: +role ".*" (does not exist|is not permitted to log in)': _USER,
     r"FATAL: .*(authentication failed|pg_hba\.conf)|no password supplied": _USER,
     "does not support SSL, but SSL was required": "Add ?sslmode=disable to the URL.",
+    rf"\[Errno {socket.EAI_NONAME}\]": "Check the host in the URL.",
 }
 
 
@@ -46,7 +49,7 @@ def hint_at(error: BaseException, grant: str, role: str | None, *, of_connection
         hint = _CALLS.get(code, "")
     if of_connection and not hint:
         # A host with several addresses has a failure for each.
-        failures = re.findall(r"failed: (.*)", str(error))
+        failures = re.findall(r"failed: (.*)", str(error)) or [str(error)]
         found = {next((hint for text, hint in _TEXTS.items() if re.search(text, one)), "") for one in failures}
         hint = _CONNECTIONS.get(code) or (found.pop() if len(found) == 1 else "")
     if hint:
@@ -74,9 +77,13 @@ def check_version(version: str | None, database: str) -> None:
         hint = "Run ALTER EXTENSION jobs UPDATE, after installing it on the server."
     else:
         return
-    missing = RuntimeError(error)
-    add_hint(missing, hint)
-    raise missing
+    refuse(error, hint)
+
+
+def refuse(error: str, hint: str) -> NoReturn:
+    refused = RuntimeError(error)
+    add_hint(refused, hint)
+    raise refused
 
 
 def _number(version: str) -> list[int]:

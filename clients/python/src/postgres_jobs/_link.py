@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import socket
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -51,19 +52,23 @@ class Backoff:
         self.is_hurried.clear()
 
 
-class Link:
-    """One connection in autocommit, used by one statement at a time."""
+def connection_options(dsn: str, name: str | None = None) -> dict[str, Any]:
+    """The parameters of psycopg's connect."""
+    given = conninfo_to_dict(dsn, client_encoding="utf8", fallback_application_name=name)
+    # A broken network must not look like a wait for work.
+    network = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+    # No statement is prepared: a pooler may give each another session.
+    of_psycopg = {"autocommit": True, "prepare_threshold": None, "row_factory": tuple_row}
+    return {"connect_timeout": 10, **network, **given, **of_psycopg}
 
-    def __init__(self, dsn: str, worker: str, *, can_end: bool = False) -> None:
-        self.options: dict[str, Any] = {
-            # A broken network must not look like a wait for work.
-            "keepalives_idle": 10,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 30_000,
-            "connect_timeout": 10,
-            "fallback_application_name": worker,
-        } | conninfo_to_dict(dsn, client_encoding="utf8")
+
+class Link:
+    """One connection in autocommit, used by one statement at a time. `passing`: SQLSTATEs of more
+    errors that pass by themselves."""
+
+    def __init__(self, dsn: str, worker: str, *, can_end: bool = False, passing: Collection[str] = ()) -> None:
+        self.options = connection_options(dsn, worker)
+        self.passing = passing
         self.connection: psycopg.AsyncConnection[Any] | None = None
         self.lock = asyncio.Lock()
         self.backoff = Backoff()
@@ -74,9 +79,10 @@ class Link:
         self.can_end = can_end
         """Whether an error of a first run ends the worker: until a call has succeeded."""
 
-    async def run(self, sql: str, *values: object, patience: float = PATIENCE) -> list[Row]:
-        """Repeats the statement until it is answered. A connection without an answer for `patience`
-        seconds counts as broken. Raises errors that do not pass by themselves."""
+    async def run(self, sql: str, *values: object, patience: float = PATIENCE, is_repeated: bool = True) -> list[Row]:
+        """Repeats the statement until it is answered, or else returns no rows after a pause. A
+        connection without an answer for `patience` seconds counts as broken. Raises errors that do
+        not pass by themselves."""
         async with self.lock:
             while True:
                 try:
@@ -86,8 +92,9 @@ class Link:
                 except psycopg.Error as error:
                     if self.ends_with(error) or not await self._passes(error) or self.is_closing:
                         raise
-                    log.warning("call failed, retrying: %s", shown(error), extra={"error": error})
-                    await self.backoff.pause()
+                    await self._pause(error)
+                    if not is_repeated:
+                        return []
 
     async def wait(self, sql: str, *values: object, patience: float) -> None:
         """Runs a CALL that waits. It may be abandoned. When the connection breaks it returns after
@@ -97,14 +104,15 @@ class Link:
         except psycopg.Error as error:
             if self.ends_with(error) or not await self._passes(error):
                 raise
-            await self.backoff.pause()
+            await self._pause(error)
+
+    async def _pause(self, error: psycopg.Error) -> None:
+        log.warning("call failed, retrying: %s", shown(error), extra={"error": error})
+        await self.backoff.pause()
 
     async def _run(self, sql: str, values: tuple[object, ...], patience: float, is_wait: bool = False) -> list[Row]:
         if self.connection is None:
-            # No statement is prepared: a pooler may give each another session.
-            self.connection = await psycopg.AsyncConnection.connect(
-                autocommit=True, prepare_threshold=None, row_factory=tuple_row, **self.options
-            )
+            self.connection = await psycopg.AsyncConnection.connect(**self.options)
         self.is_busy = not is_wait
         limit = asyncio.get_running_loop().call_later(patience, _break, self.connection, patience)
         try:
@@ -128,7 +136,7 @@ class Link:
         if self.connection is None or state in _UNAVAILABLE or state.startswith("08"):
             await self.close()
             return True
-        return state in _ROLLED_BACK
+        return state in _ROLLED_BACK or state in self.passing
 
     async def close(self) -> None:
         connection, self.connection = self.connection, None

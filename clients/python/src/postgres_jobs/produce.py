@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, overload
 
-from ._database import JSONB, AsyncTransaction, Execute, Later, converse
+from ._database import INSERT, AsyncTransaction, Execute, Later, converse
 from ._values import Duration, encode, seconds
 
 if TYPE_CHECKING:
@@ -120,6 +120,13 @@ class NewJob(Options, total=False):
     args: Any
 
 
+class CertainJob(CertainOptions, total=False):
+    """A job whose insert returns an id."""
+
+    kind: Required[str]
+    args: Any
+
+
 @dataclass(frozen=True)
 class Inserted(Generic[Id]):
     """The result of an insert: the new job, or the existing one."""
@@ -167,16 +174,20 @@ def insert(connection: Any, kind: str, args: Any = {}, **options: Any) -> Any:
     value, a dataclass or a pydantic model.
 
     The connection is a connection or cursor of psycopg, a Session or Connection of SQLAlchemy or
-    their async counterparts, Django's connection, or an asyncpg connection. If it is async, so is
-    the call."""
+    their async counterparts, Django's connection, an asyncpg connection, or Cells. If it is async,
+    so is the call."""
     return _converse(connection, _insert_one, {"kind": kind, "args": args, **options})
 
 
 @overload
+def insert_many(connection: AsyncTransaction, jobs: Iterable[CertainJob]) -> Later[list[Inserted[int]]]: ...
+@overload
 def insert_many(connection: AsyncTransaction, jobs: Iterable[NewJob]) -> Later[list[Inserted[int | None]]]: ...
 @overload
+def insert_many(connection: Any, jobs: Iterable[CertainJob]) -> list[Inserted[int]]: ...
+@overload
 def insert_many(connection: Any, jobs: Iterable[NewJob]) -> list[Inserted[int | None]]: ...
-def insert_many(connection: Any, jobs: Iterable[NewJob]) -> Any:
+def insert_many(connection: Any, jobs: Any) -> Any:
     """Inserts all of the jobs or none, and returns their results in order. The connection is as for
     `insert`."""
     return _converse(connection, _insert, jobs)
@@ -197,10 +208,14 @@ class Kind(Generic[A]):
         if unknown := defaults.keys() - {*Defaults.__annotations__, *KindOptions.__annotations__}:
             raise TypeError(f"a kind has no default {min(unknown)!r}")
 
-    def job(self, args: A, **options: Unpack[Options]) -> NewJob:
+    @overload
+    def job(self, args: A, **options: Unpack[CertainOptions]) -> CertainJob: ...
+    @overload
+    def job(self, args: A, **options: Unpack[Options]) -> NewJob: ...
+    def job(self, args: A, **options: Any) -> Any:
         """A job for `insert_many`."""
         given = {name: value for name, value in options.items() if value is not None}
-        return cast(NewJob, {"kind": self.name, "args": args, **self.defaults, **given})
+        return {"kind": self.name, "args": args, **self.defaults, **given}
 
     @overload
     def insert(
@@ -248,8 +263,7 @@ async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted[Any
     with ExitStack() as stack:
         for around in insert_middleware:
             stack.enter_context(around(given))
-        sql = f"select id, cast(state as text), unique_skipped_as_duplicate from jobs.insert_many({JSONB}) order by ord"
-        rows = await execute(sql, encode([member_values(job) for job in given]))
+        rows = await execute(INSERT, encode([member_values(job) for job in given]))
         return [Inserted(*row) for row in rows]
 
 

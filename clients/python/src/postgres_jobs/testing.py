@@ -79,7 +79,7 @@ def assert_inserted(transaction: Any, kind: str, args: object = ...) -> Found: .
 def assert_inserted(transaction: Any, kind: str, args: object = {}) -> Any:
     """Returns the newest job of the kind with at least these args. Raises AssertionError if there
     is none, with the args of the newest jobs of the kind."""
-    return converse(transaction, _assert_inserted, kind, args)
+    return converse(transaction, _assert_inserted, kind, args, grant="grant_application")
 
 
 @overload
@@ -88,7 +88,7 @@ def advance(transaction: AsyncTransaction, interval: Duration) -> Later[None]: .
 def advance(transaction: Any, interval: Duration) -> None: ...
 def advance(transaction: Any, interval: Duration) -> Any:
     """Makes every scheduled and retryable job due that much earlier."""
-    return converse(transaction, _advance, seconds(interval))
+    return converse(transaction, _advance, seconds(interval), grant="grant_application")
 
 
 @overload
@@ -102,7 +102,7 @@ def work_all(transaction: Any, worker: Worker) -> Any:
 
     The writes of a handler stay if it returned; otherwise they are rolled back. Progress is not
     stored. With a blocking connection, call this outside an event loop."""
-    return converse(transaction, _work_all, worker, is_async(transaction))
+    return converse(transaction, _work_all, worker, is_async(transaction), grant="grant_application")
 
 
 async def _assert_inserted(execute: Execute, kind: str, args: object) -> Found:

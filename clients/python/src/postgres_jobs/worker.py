@@ -27,6 +27,7 @@ from ._handler import Handler
 from ._sync import Change, Periodic, ScheduleOptions, sync
 from ._values import Duration, args_type, as_kept, check_type, encode, read, seconds
 from ._version import __version__
+from .cells import Map
 from .job import Job, log
 from .produce import Kind
 
@@ -57,7 +58,8 @@ class BatchOptions(HandlerOptions, total=False):
 class Worker:
     """Fetches jobs and runs their handlers.
 
-    dsn: a URL or libpq connection string; PG* environment variables supply the rest.
+    dsn: a URL or libpq connection string, or a list of those of several cells. PG* environment
+        variables supply the rest.
     queues: names, or names with weights by which they share the places.
     concurrency: the maximum number of handlers that run at once.
     timeout: how long a handler may run, unless its kind has a timeout. None: only the job's limit.
@@ -75,7 +77,7 @@ class Worker:
 
     def __init__(
         self,
-        dsn: str = "",
+        dsn: str | Sequence[str] = "",
         *,
         queues: Sequence[str] | Mapping[str, float] = ("default",),
         concurrency: int = 10,
@@ -89,9 +91,11 @@ class Worker:
         on_discarded: Hook | None = None,
         middleware: Sequence[Middleware] = (),
     ) -> None:
-        is_url = isinstance(dsn, str) and not re.match(r"\w+\+\w+://", dsn)
         rule = 'a URL such as "postgresql://localhost/shop", or a libpq connection string'
-        _check(is_url, "dsn", re.sub("//.*@", "//..@", dsn) if isinstance(dsn, str) else dsn, rule)
+        self.has_cells = isinstance(dsn, Sequence) and not isinstance(dsn, str)
+        for one in (dsn or (None,)) if self.has_cells else (dsn,):
+            is_url = isinstance(one, str) and not re.match(r"\w+\+\w+://", one)
+            _check(is_url, "dsn", re.sub("//.*@", "//..@", one) if isinstance(one, str) else one, rule)
         self._set(queues, concurrency)
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
@@ -111,7 +115,9 @@ class Worker:
         self.stops: list[Callable[[], Any]] = []
         self.ready = threading.Event()
         """Set after the first beat: the worker is in jobs.workers and starts to fetch."""
-        self._engine: Engine | None = None
+        self._engines: list[Engine] = []
+        """One for each cell."""
+        self._maps: dict[Engine, Map] = {}
         self._serving: asyncio.Task[bool] | None = None
 
     def _set(self, queues: Sequence[str] | Mapping[str, float] | None = None, concurrency: int | None = None) -> None:
@@ -317,22 +323,25 @@ class Worker:
         await self._stop(CANCEL)
 
     async def _stop(self, stage: int) -> None:
-        if self._engine:
-            self._engine.stop(stage)
+        for engine in self._engines:
+            engine.stop(stage)
         await self.ended()
 
     def _signal(self) -> None:
-        if self._engine:
-            self._engine.stop(CANCEL if self._engine.stage >= GRACE else GRACE)
+        for engine in self._engines:
+            engine.stop(CANCEL if engine.stage >= GRACE else GRACE)
 
     async def _serve(self) -> bool:
         if not self.handlers:
             raise ValueError("the worker has no handlers")
-        self._engine = engine = Engine(self)
+        dsns = [self.dsn] if isinstance(self.dsn, str) else self.dsn
+        engines: list[Engine] = []
+        self._engines = engines
+        engines += [Engine(self, dsn, engines) for dsn in dsns]
         try:
             for start in self.starts:
                 await _call(start)
-            is_all_sent = await engine.serve()
+            is_all_sent = await _serve_all(engines)
             log.info("worker stopped: %s", self.name)
             return is_all_sent
         except Exception as error:
@@ -345,7 +354,18 @@ class Worker:
                 except Exception as error:
                     log.exception("hook failed: on_stop: %r", error)
             self.ready.clear()
-            self._engine = None
+            self._engines, self._maps = [], {}
+
+
+async def _serve_all(engines: list[Engine]) -> bool:
+    serving = [asyncio.create_task(engine.serve()) for engine in engines]
+    try:
+        return all(await asyncio.gather(*serving))
+    except Exception:
+        for engine in engines:
+            engine.stop(GRACE)
+        await asyncio.wait(serving)
+        raise
 
 
 async def _call(function: Callable[[], Any]) -> None:

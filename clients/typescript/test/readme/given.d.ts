@@ -15,6 +15,8 @@ declare global {
   const test: (name: string, run: () => Promise<void>) => void;
 
   const url: string;
+  const urls: string[];
+  const pools: Client[];
   const ca: string;
   const client: Client;
   const worker: jobs.Worker;

@@ -100,7 +100,7 @@ public class Example {
     String report = "{\"month\": \"2030-01\"}";
     var first = insertJob("kind", "report", "args", report, "unique_opts", "{\"by_args\": true}");
     var again = insertJob("kind", "report", "args", report, "unique_opts", "{\"by_args\": true}");
-    System.out.println("duplicate: " + again.get("unique_skipped_as_duplicate") + ", same job: " + again.get("id").equals(first.get("id")));
+    System.out.println("duplicate: " + again.get("unique_skipped_as_duplicate") + ", same job: " + Objects.equals(again.get("id"), first.get("id")));
     try {
       insertJob("kind", "report", "args", report, "unique_opts", "{\"by_args\": true, \"on_conflict\": \"reject\"}");
     } catch (PSQLException error) {

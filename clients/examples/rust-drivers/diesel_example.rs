@@ -55,13 +55,12 @@ fn main() -> Result<()> {
     let db = &mut PgConnection::establish(&url)?;
 
     // Parameters by name; each value is bound with the type of the parameter.
-    let job: Inserted = sql_query(format!(
-        "{INSERTED} from jobs.insert(kind => $1, args => $2, queue => $3)"
-    ))
-    .bind::<Text, _>("email.send")
-    .bind::<Jsonb, _>(json!({ "user_id": 42, "subject": "Grüße, 'Ada' \\ 😀" }))
-    .bind::<Text, _>("mail")
-    .get_result(db)?;
+    let job: Inserted =
+        sql_query(format!("{INSERTED} from jobs.insert(kind => $1, args => $2, queue => $3)"))
+            .bind::<Text, _>("email.send")
+            .bind::<Jsonb, _>(json!({ "user_id": 42, "subject": "Grüße, 'Ada' \\ 😀" }))
+            .bind::<Text, _>("mail")
+            .get_result(db)?;
     println!("insert: {} in {}", job.state, job.queue);
 
     unique(db)?;
@@ -70,10 +69,8 @@ fn main() -> Result<()> {
     }
     order(db, "Grace", 3, true)?;
     let orders: i64 = orders::table.count().get_result(db)?;
-    let confirms: i64 = jobs::table
-        .filter(jobs::kind.eq("order.confirm"))
-        .count()
-        .get_result(db)?;
+    let confirms: i64 =
+        jobs::table.filter(jobs::kind.eq("order.confirm")).count().get_result(db)?;
     println!("committed: {orders} order, {confirms} job");
     types(db)?;
     prepared(db)?;
@@ -216,9 +213,7 @@ fn types(db: &mut PgConnection) -> Result<()> {
             .bind::<Array<BigInt>, _>(vec![9007199254740993i64])
             .bind::<Array<BigInt>, _>(vec![1i64])
             .get_result(db)?;
-    let lease = beat
-        .lease_expires_at
-        .map_or("null".into(), |lease| lease.to_string());
+    let lease = beat.lease_expires_at.map_or("null".into(), |lease| lease.to_string());
     println!("bigint: {}, lease {lease}", beat.id);
     Ok(())
 }
@@ -270,10 +265,7 @@ fn prepared(db: &mut PgConnection) -> Result<()> {
     )
     .bind::<Text, _>("%'index'%")
     .get_result(db)?;
-    println!(
-        "prepared: {inserted} of 12 inserted, generic plan {}",
-        plans.generic
-    );
+    println!("prepared: {inserted} of 12 inserted, generic plan {}", plans.generic);
     Ok(())
 }
 

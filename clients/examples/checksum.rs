@@ -101,12 +101,8 @@ fn sha256(path: &Path) -> std::io::Result<String> {
 }
 
 fn worker(queue: &str, name: &str, lease: Duration) -> Result<Worker> {
-    let options = Options {
-        queues: vec![queue.into()],
-        name: name.into(),
-        lease,
-        ..Options::default()
-    };
+    let options =
+        Options { queues: vec![queue.into()], name: name.into(), lease, ..Options::default() };
     Ok(Worker::new(url().parse()?, options)?)
 }
 
@@ -142,19 +138,14 @@ fn worker_that_dies(queue: &str) -> Result<()> {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let directory = std::env::args()
-        .nth(1)
-        .context("usage: checksum DIRECTORY")?;
+    let directory = std::env::args().nth(1).context("usage: checksum DIRECTORY")?;
     let directory = std::fs::canonicalize(&directory).with_context(|| directory.clone())?;
     let started = Instant::now();
     let db = connect("checksum report").await?;
     // Each run has a queue of its own, so that a second one hashes everything again and shares no
     // number with the first.
     let queue: String = db
-        .query_one(
-            "select to_char(clock_timestamp(), '\"checksum_\"YYYYMMDD_HH24MISS_MS')",
-            &[],
-        )
+        .query_one("select to_char(clock_timestamp(), '\"checksum_\"YYYYMMDD_HH24MISS_MS')", &[])
         .await?
         .get(0);
 
@@ -174,9 +165,8 @@ async fn main() -> Result<()> {
         workers.push(worker.kind("checksum", Blocking(checksum)).start()?);
     }
 
-    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(
-        "{bar:40} {pos}/{len} files, {msg}",
-    )?);
+    let bar = ProgressBar::new(0)
+        .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len} files, {msg}")?);
     let (mut inserted, mut skipped) = (0, 0);
     loop {
         while let Some(counts) = producers.try_join_next() {
@@ -187,11 +177,7 @@ async fn main() -> Result<()> {
         let (all, done) = progress(&db, &queue).await?;
         bar.set_length(all);
         bar.set_position(done);
-        bar.set_message(if producers.is_empty() {
-            "all listed"
-        } else {
-            "still listing"
-        });
+        bar.set_message(if producers.is_empty() { "all listed" } else { "still listing" });
         if producers.is_empty() && all == done {
             break;
         }
@@ -281,11 +267,8 @@ fn url() -> String {
 
 async fn connect(name: &str) -> Result<Client> {
     let mut config: tokio_postgres::Config = url().parse().context("DATABASE_URL")?;
-    let (client, connection) = config
-        .application_name(name)
-        .connect(NoTls)
-        .await
-        .context("connecting")?;
+    let (client, connection) =
+        config.application_name(name).connect(NoTls).await.context("connecting")?;
     tokio::spawn(connection);
     Ok(client)
 }

@@ -15,10 +15,7 @@ use sqlx::postgres::{PgDatabaseError, PgPool, PgPoolOptions};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let url = std::env::var("DATABASE_URL").context("DATABASE_URL")?;
-    let db = PgPoolOptions::new()
-        .max_connections(4)
-        .connect(&url)
-        .await?;
+    let db = PgPoolOptions::new().max_connections(4).connect(&url).await?;
 
     // Parameters by name. An enum of the database, as a job's state, is read as text.
     let (state, queue): (String, String) = sqlx::query_as(
@@ -59,18 +56,12 @@ async fn unique(db: &PgPool) -> Result<()> {
     };
     let (id, first) = report(json!({ "by_args": true })).await?;
     let (same, second) = report(json!({ "by_args": true })).await?;
-    println!(
-        "unique: skipped {first}, then {second}, same job {}",
-        same == id
-    );
+    println!("unique: skipped {first}, then {second}, same job {}", same == id);
     match report(json!({ "by_args": true, "on_conflict": "reject" })).await {
         Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
             let detail = error.downcast_ref::<PgDatabaseError>().detail();
             let detail: Value = serde_json::from_str(detail.context("no detail")?)?;
-            println!(
-                "reject: 23505, names the existing job {}",
-                detail["existing_job_id"] == id
-            );
+            println!("reject: 23505, names the existing job {}", detail["existing_job_id"] == id);
             Ok(())
         }
         other => bail!("not rejected: {other:?}"),
@@ -173,10 +164,7 @@ async fn types(db: &PgPool) -> Result<()> {
     let refused = insert(db, "nulls", None, Options::default()).await;
     let error = refused.err().context("not refused")?;
     let code = error.as_database_error().and_then(|error| error.code());
-    println!(
-        "nulls: JSON null {state}, SQL NULL {}",
-        code.context("no code")?
-    );
+    println!("nulls: JSON null {state}, SQL NULL {}", code.context("no code")?);
 
     let (id, lease): (i64, Option<DateTime<Utc>>) = sqlx::query_as(
         "select id, lease_expires_at from jobs.heartbeat_many(ids => $1, tokens => $2)",
@@ -226,10 +214,7 @@ async fn worker(db: &PgPool) -> Result<()> {
     ]))
     .fetch_all(db)
     .await?;
-    let skipped: Vec<_> = many
-        .iter()
-        .map(|(_, skipped)| skipped.to_string())
-        .collect();
+    let skipped: Vec<_> = many.iter().map(|(_, skipped)| skipped.to_string()).collect();
     println!(
         "insert_many: skipped {}, third is the first {}",
         skipped.join(","),

@@ -1,7 +1,7 @@
 """The jobs of a company, to look at with `pgjobs console`: a shop that takes orders, captures
 payments, sends mail, resizes pictures and calls its partners. Much of it fails, as it does in life.
 
-    pip install "../../clients/python[binary]"
+    pip install "../../python[binary]"
     DATABASE_URL=postgresql://postgres@localhost/company python company.py [--once]
 
 It goes on until SIGTERM or SIGINT; with --once it ends when the first orders are done. It creates

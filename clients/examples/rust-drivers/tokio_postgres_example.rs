@@ -22,11 +22,7 @@ async fn main() -> Result<()> {
     let job = db
         .query_one(
             "select id, state::text, queue from jobs.insert(kind => $1, args => $2, queue => $3)",
-            &[
-                &"email.send",
-                &json!({ "user_id": 42, "subject": "Grüße, 'Ada' \\ 😀" }),
-                &"mail",
-            ],
+            &[&"email.send", &json!({ "user_id": 42, "subject": "Grüße, 'Ada' \\ 😀" }), &"mail"],
         )
         .await?;
     let (state, queue): (&str, &str) = (job.get("state"), job.get("queue"));
@@ -73,10 +69,7 @@ async fn unique(db: &Client) -> Result<()> {
         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
             let detail = error.as_db_error().and_then(|error| error.detail());
             let detail: Value = serde_json::from_str(detail.context("no detail")?)?;
-            println!(
-                "reject: 23505, names the existing job {}",
-                detail["existing_job_id"] == id
-            );
+            println!("reject: 23505, names the existing job {}", detail["existing_job_id"] == id);
             Ok(())
         }
         other => bail!("not rejected: {other:?}"),
@@ -94,11 +87,7 @@ async fn order(db: &mut Client, customer: &str, quantity: i16, in_stock: bool) -
         )
         .await?;
     let args = json!({ "order_id": order.get::<_, i64>("id") });
-    tx.execute(
-        "select jobs.insert(kind => 'order.confirm', args => $1)",
-        &[&args],
-    )
-    .await?;
+    tx.execute("select jobs.insert(kind => 'order.confirm', args => $1)", &[&args]).await?;
     if !in_stock {
         bail!("out of stock");
     }
@@ -145,29 +134,21 @@ async fn types(db: &Client) -> Result<()> {
     println!(
         "types: {} {}, {} minutes, {}, {}",
         job.get::<_, &str>("state"),
-        read.get::<_, DateTime<Utc>>("scheduled_at")
-            .to_rfc3339_opts(SecondsFormat::Millis, true),
+        read.get::<_, DateTime<Utc>>("scheduled_at").to_rfc3339_opts(SecondsFormat::Millis, true),
         read.get::<_, i32>("minutes"),
         json!(read.get::<_, Vec<&str>>("tags")),
         read.get::<_, Value>("meta")
     );
 
     // NULL has a type, too. Value::Null is JSON's, None is SQL's, which args refuse.
-    let (text, int, time, json) = (
-        None::<&str>,
-        None::<i32>,
-        None::<DateTime<Utc>>,
-        None::<Value>,
-    );
+    let (text, int, time, json) = (None::<&str>, None::<i32>, None::<DateTime<Utc>>, None::<Value>);
     let tags = None::<Vec<&str>>;
     let mut states = Vec::new();
     for args in [Some(Value::Null), None] {
         let job = db
             .query_one(
                 &insert,
-                &[
-                    &"nulls", &args, &int, &time, &time, &tags, &json, &text, &json, &text, &int,
-                ],
+                &[&"nulls", &args, &int, &time, &time, &tags, &json, &text, &json, &text, &int],
             )
             .await;
         states.push(match job {
@@ -203,9 +184,7 @@ async fn prepared(db: &Client) -> Result<()> {
     let unique = json!({ "by_args": ["page"] });
     let mut inserted = 0;
     for n in 0..12 {
-        let row = db
-            .query_one(&insert, &[&json!({ "page": n % 6 }), &unique])
-            .await?;
+        let row = db.query_one(&insert, &[&json!({ "page": n % 6 }), &unique]).await?;
         inserted += i32::from(!row.get::<_, bool>(0));
     }
     let plans = db
@@ -232,15 +211,9 @@ async fn worker(db: &Client) -> Result<()> {
             &[&jobs],
         )
         .await?;
-    let skipped: Vec<_> = many
-        .iter()
-        .map(|row| row.get::<_, bool>(1).to_string())
-        .collect();
+    let skipped: Vec<_> = many.iter().map(|row| row.get::<_, bool>(1).to_string()).collect();
     let same = many[2].get::<_, i64>(0) == many[0].get::<_, i64>(0);
-    println!(
-        "insert_many: skipped {}, third is the first {same}",
-        skipped.join(",")
-    );
+    println!("insert_many: skipped {}, third is the first {same}", skipped.join(","));
 
     let fetch = db
         .prepare("select id, token, kind from jobs.fetch(queue => $1, worker => 'tokio-postgres')")
@@ -251,14 +224,12 @@ async fn worker(db: &Client) -> Result<()> {
         let row = match kind {
             "ok" => {
                 let complete = "select jobs.complete($1, $2, output => $3)::text";
-                db.query_one(complete, &[&id, &token, &json!({ "done": true })])
-                    .await?
+                db.query_one(complete, &[&id, &token, &json!({ "done": true })]).await?
             }
             _ => {
                 let fail = "select state::text from jobs.fail($1, $2, $3, retryable => false, details => $4)";
                 let details = json!({ "type": "BadAddress" });
-                db.query_one(fail, &[&id, &token, &"no such address", &details])
-                    .await?
+                db.query_one(fail, &[&id, &token, &"no such address", &details]).await?
             }
         };
         println!("worker: {kind} {}", row.get::<_, &str>(0));
