@@ -1,7 +1,7 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life storm notify wake wait_for quiet prune one_key held held_retries backlog explain peers workers peak memory console)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life limits storm notify wake wait_for forward quiet idle_cells prune one_key held held_retries backlog explain peers workers peak memory console)
 
 . "$HERE/workers/case.sh"
 
@@ -345,6 +345,35 @@ fetch_and_complete() { # QUEUE JOBS [WORKER]
   say "select count(*) from jobs.complete_many(:ids::bigint[], :tokens::bigint[]);"
 }
 
+# A queue under limits by key against one that no limit covers, insert, fetch and complete in turn.
+case_limits() {
+  local queue
+  limited() { # KEYS JOBS TITLE
+    EACH=$2
+    for queue in limited bench; do
+      printf '%s\n' "\\set t random(1, $1)" \
+        "select count(*) from jobs.insert_batch('bench', array(select jsonb_build_object('t', :t::bigint + i) from generate_series(1, $2) i), queue => '$queue');" \
+        "$(fetch_and_complete "$queue" "$2")" >"$WORK/$([[ $queue == limited ]] && echo ours || echo yardstick).sql"
+    done
+    compare "$3, against none" ">= 0.80" -
+  }
+  sql -c "select jobs.define_limit('tenant', '{\"by_args\": [\"t\"]}', '{limited}', concurrency => 2)" >/dev/null
+  limited 10 1 "one limit, 10 keys, one by one"
+  limited 10000 1 "one limit, 10,000 keys, one by one"
+  limited 1000000000 1 "one limit, a job a key, one by one"
+  limited 10000 10 "one limit, 10,000 keys, batches of 10"
+  limited 10000 100 "one limit, 10,000 keys, batches of 100"
+  sql -c "select jobs.pause_limit('tenant', '\"held\"')" \
+    -c "select count(*) from jobs.insert_batch('bench', array_fill('{\"t\": \"held\"}'::jsonb, array[$(scaled 1000000)]), queue => 'limited')" >/dev/null
+  limited 10000 1 "one by one, with a million held jobs of a saturated key"
+  hold_snapshot
+  limited 10000 1 "the same under a held snapshot"
+  release_snapshot
+  sql -c "select jobs.define_limit('kinds', '{\"by_kind\": true}', '{limited}', concurrency => 100)" \
+    -c "select jobs.define_limit('total', queues => '{limited}', concurrency => 200)" >/dev/null
+  limited 10000 1 "three limits, 10,000 keys, one by one"
+}
+
 # Somebody listens, so that what is notified has somewhere to go: idle, since a session that is busy
 # is sent nothing.
 case_notify() {
@@ -432,6 +461,60 @@ SQL
   result "the same: 99th percentile" "< 20 ms" "$p99" "$n jobs" "ms"
 }
 
+# pgjobs forward, from an outbox in another database of this server, with commits flushed to the
+# disk: how fast it carries over what waits, and from the call of jobs.insert there to the return of
+# the fetch here.
+case_forward() {
+  local n program forwarder waiter rate seconds p50 p99
+  (cd "$HERE/.." && cargo build --quiet --profile quick -p postgres-jobs-cli)
+  program=${CARGO_TARGET_DIR:-$HERE/../../target}/quick/pgjobs
+  n=$(scaled 20000) seconds=$(scaled 40)
+  ((n >= 1000)) || n=1000
+  renew
+  PGDATABASE=postgres sql -c "drop database if exists outbox (force)" -c "create database outbox"
+  PGDATABASE=outbox sql -f "$HERE/../../outbox/outbox.sql"
+  local jobs="array_fill('{\"user_id\": 42, \"template\": \"welcome\"}'::jsonb, array[1000])"
+  for ((i = 0; i < n / 1000; i++)); do echo "select count(*) from jobs.insert_batch('bench', $jobs);"; done >"$WORK/insert.sql"
+  carrying() { # ours|yardstick: jobs per second and bytes of WAL per job
+    local before start
+    [[ $1 == yardstick ]] || PGDATABASE=outbox sql -f "$WORK/insert.sql" >/dev/null
+    before=$(sql -c "checkpoint" -c "select pg_current_wal_insert_lsn()")
+    start=$EPOCHREALTIME
+    if [[ $1 == ours ]]; then "$program" forward --from dbname=outbox --to "dbname=$PGDATABASE" --once 2>"$WORK/forward.log"; else sql -f "$WORK/insert.sql" >/dev/null; fi
+    awk -v n="$n" -v start="$start" -v end="$EPOCHREALTIME" -v wal="$(sql -c "select pg_current_wal_insert_lsn() - '$before'::pg_lsn")" 'BEGIN { printf "%.0f %.0f\n", n / (end - start), wal / n }'
+  }
+  carrying ours >/dev/null
+  images_of_pages off
+  in_turns "$ROUNDS" carrying >"$WORK/rounds"
+  images_of_pages on
+  awk '{ print $1, $3 }' "$WORK/rounds" | ratio "pgjobs forward of $n jobs, against insert_batch of 1,000 at the queue" - jobs/s
+  awk '{ print $2, $4 }' "$WORK/rounds" | ratio "- WAL a job of both databases, without images of pages" - bytes
+
+  echo "select id from jobs.insert('bench', to_jsonb(clock_timestamp()), queue => 'wake');" >"$WORK/insert.sql"
+  cat >"$WORK/wait.sql" <<'SQL'
+call jobs.wait('wake', '1 second');
+with f as materialized (select id, token, clock_timestamp() - (args #>> '{}')::timestamptz as took from jobs.fetch('wake', 100)),
+     c as (select count(*) from jobs.complete_many(array(select id from f), array(select token from f)))
+insert into woken select extract(epoch from took) * 1000 from f, c;
+SQL
+  sql -c "create unlogged table woken (ms double precision)"
+  "$program" forward --from dbname=outbox --to "dbname=$PGDATABASE" 2>"$WORK/forward.log" &
+  forwarder=$!
+  for rate in 20 500; do
+    sql -c "truncate woken"
+    pgbench -n -M simple -c 1 -j 1 -T $((seconds + 2)) -f "$WORK/wait.sql" >/dev/null 2>&1 &
+    waiter=$!
+    sleep 1
+    PGDATABASE=outbox CLIENTS=4 load "$WORK/insert.sql" -T "$seconds" -R "$rate" >/dev/null
+    wait "$waiter"
+    IFS='|' read -r n p50 p99 <<<"$(sql -c "select count(*), round(percentile_cont(0.5) within group (order by ms)::numeric, 2), round(percentile_cont(0.99) within group (order by ms)::numeric, 2) from woken")"
+    result "from jobs.insert in the outbox to the fetch at the queue, $rate inserts/s: median" "< 10 ms" "$p50" "$n jobs" "ms"
+    result "the same, $rate inserts/s: 99th percentile" - "$p99" "$n jobs" "ms"
+  done
+  kill "$forwarder"
+  wait "$forwarder"
+}
+
 # What it costs who works that workers are known, of whom one is quiet: fetching under a name that
 # is known against one that is not, and working while they say that they are there.
 case_quiet() {
@@ -458,6 +541,37 @@ case_quiet() {
   }
   beside yardstick >/dev/null
   in_turns "$TURNS" beside | ratio "insert, fetch and complete beside $known workers that beat each 10 s, against none" ">= 0.99" jobs/s
+}
+
+# Cells that have nothing to do, on one server. Without autovacuum, which visits new databases.
+case_idle_cells() {
+  local cell cells=64 seconds postmaster off on of="cells without work, on one server"
+  seconds=$(scaled 60)
+  postmaster=$(sql -c "select split_part(pg_read_file('postmaster.pid'), E'\n', 1)")
+  sql -c "alter system set autovacuum = off" -c "select pg_reload_conf()" >/dev/null
+  for cell in $(seq 0 $((cells - 1))); do
+    sql -c "create database cell$cell"
+    PGDATABASE=cell$cell sql -c "create extension jobs" -c "select jobs.set_cell($cell), jobs.place_queue('*', $cell), jobs.insert('k', pending => true)" >/dev/null
+  done
+  # Some may just have ended.
+  processes() { { pgrep -P "$postmaster" -f '^postgres: jobs ' | sed 's|.*|/proc/&/smaps_rollup|' | xargs cat 2>/dev/null || true; } | awk '/^Pss:/ { n++; kb += $2 } END { printf "%d %.0f\n", n, kb / 1024 }'; }
+  ticks() { cat "/proc/$postmaster/stat" <(pgrep -P "$postmaster" | sed 's|.*|/proc/&/stat|' | xargs cat 2>/dev/null | cut -d ' ' -f 1-15) | awk '{ n += $14 + $15 + $16 + $17 } END { print n }'; }
+  used() { # for how long the server computes in a second, in ms
+    local before
+    sleep 10 # what has begun settles
+    before=$(ticks)
+    for _ in $(seq "$seconds"); do sleep 1 && processes; done >"$WORK/processes"
+    echo $((($(ticks) - before) * 1000 / $(getconf CLK_TCK) / seconds))
+  }
+  on=$(used)
+  most() { sort -n -k "$1,$1" "$WORK/processes" | tail -n 1 | cut -d ' ' -f "$1"; }
+  result "$cells $of: processes of jobs, the most at a time" "-" "$(most 1)" "-" "the launcher, and one for each connection"
+  result "$cells $of: memory of these processes, the most" "-" "$(most 2)" "-" "MB"
+  sql -c "alter system set jobs.enabled = off" -c "select pg_reload_conf()" >/dev/null
+  off=$(used)
+  result "$cells $of: processor time a second" "-" "$on" "-" "ms against $off with jobs.enabled = off"
+  sql -c "alter system reset jobs.enabled" -c "alter system reset autovacuum" -c "select pg_reload_conf()" >/dev/null
+  for cell in $(seq 0 $((cells - 1))); do sql -c "drop database cell$cell (force)"; done
 }
 
 # One key over and over, all its jobs within their retention. Without waiting for the disk, which

@@ -1,5 +1,5 @@
-# ./dev console and ./dev pictures: a server with the jobs of examples/company, the console, a
-# browser. The suite `console` has its own by `./dev call`. Sourced.
+# ./dev console and ./dev pictures: a server with the jobs of clients/examples/company, the console,
+# a browser. The suite `console` has its own by `./dev call`. Sourced.
 
 COMPANY=company # the database
 
@@ -20,7 +20,7 @@ create_company() { # DATA SOCKET_DIRECTORY PORT
 
 # In this process: what it is started as is the company.
 run_company() { # SOCKET_DIRECTORY PORT [OPTION]..
-  company_python "$1" "$2" examples/company/company.py "${@:3}"
+  company_python "$1" "$2" clients/examples/company/company.py "${@:3}"
 }
 
 # Once the company is at work.

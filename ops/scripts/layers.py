@@ -22,6 +22,7 @@ options
 unique
 transition
 check
+cell
 store
 shmem
 pg error
@@ -31,7 +32,10 @@ settings
 
 CLI = """
 main
-console explain health insert manage pause show top work
+apply cells console explain forward health insert manage pause show top work
+forward/cells forward/queue
+forward/outbox
+forward/fault
 list
 console/screens
 console/guard console/login console/monitor console/serve
@@ -41,9 +45,9 @@ console/connection console/role
 console/edited console/fields console/filter console/http console/json console/problem
 console/assets console/interval console/paging console/parts console/room
 bulk selected
-filter
+filter standby
 database hang_up output seconds table times windows
-failed terminal visible
+failed finding terminal visible
 """
 
 CLIENT = """
@@ -51,13 +55,13 @@ lib tests
 handle opentelemetry testing
 control fetch finish
 engine
-sync
+cells report sync
 worker
 handler insert
-job kind new_job options unique
+job new_job options unique
 link
 executor
-error finite
+error
 """
 
 # What talks with the server or shares memory. Everything else calls these.

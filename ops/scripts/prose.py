@@ -30,7 +30,7 @@ def violations(text):
         if line.lstrip().startswith("```"):
             in_code = not in_code
         elif not in_code and not line.lstrip().startswith(("|", "<!--", "![")):
-            columns = len(re.sub(r"\]\([^)]*\)", "]", line))
+            columns = len(re.sub(r"\]\([^)]*\)|(?<=\]): https://\S*$", "]", line))
             if columns > COLUMNS:
                 yield number, f"{columns} columns of prose, at most {COLUMNS}"
 
@@ -63,7 +63,7 @@ def planted(found, lines):
 def main():
     root = pathlib.Path(__file__).resolve().parents[2]
     a = "a " * 60
-    planted(violations(f"{a}\n| {a} |\n```\n{a}\n```\n[a]({'a' * 120})\n"), [1])
+    planted(violations(f"{a}\n| {a} |\n```\n{a}\n```\n[a]({'a' * 120})\n[a]: https://{'a' * 120}\n"), [1])
     planted(comments("a.rs", f"{a}\n// {'a' * 98}\n// {'a' * 97}\n{'a' * 90} // b b b b\n"), [2, 4])
     planted(comments("a.rs", "/// The same of b.\n/// Of b the same.\na // The same.\n"), [1, 3])
     planted(comments("dev", f"{a}\n# {a}\n{a}# a\n"), [2, 3])

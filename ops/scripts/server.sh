@@ -101,7 +101,7 @@ run() {
   setup
   install_extension
   start
-  say "Building the example: examples/checksum.rs"
+  say "Building the example: clients/examples/checksum.rs"
   cargo build -p jobs-examples
   say "Taking checksums of all files under $directory through the queue"
   DATABASE_URL=$(dev_url) "${CARGO_TARGET_DIR:-target}/debug/checksum" "$directory"

@@ -47,12 +47,8 @@ impl Environment {
 
     /// The rate now: a file can change it.
     pub fn rate(&self) -> f64 {
-        let text = self
-            .rate_file
-            .as_ref()
-            .and_then(|file| read_to_string(file).ok());
-        text.and_then(|text| text.trim().parse().ok())
-            .unwrap_or(self.rate)
+        let text = self.rate_file.as_ref().and_then(|file| read_to_string(file).ok());
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(self.rate)
     }
 }
 

@@ -33,15 +33,9 @@ async fn main() -> anyhow::Result<()> {
     let samples = Arc::new(Samples::default());
     samples::describe(&environment);
     tokio::spawn(samples::sample(environment.clone(), samples.clone()));
-    tokio::spawn(producer::measure_depth(
-        environment.clone(),
-        samples.clone(),
-    ));
+    tokio::spawn(producer::measure_depth(environment.clone(), samples.clone()));
     tokio::spawn(producer::produce(environment.clone(), samples.clone()));
-    let options = Options {
-        concurrency: environment.workers,
-        ..Options::queues([QUEUE])
-    };
+    let options = Options { concurrency: environment.workers, ..Options::queues([QUEUE]) };
     let worker = Worker::new(environment.url.parse()?, options)?;
     let handler = move |job: Job<Value>| work(job, environment.clone(), samples.clone());
     // Until SIGTERM, then until what runs has ended.
@@ -57,19 +51,13 @@ async fn work(
     let args = Args::deserialize(&job.args)?;
     let waited = job.attempted_at - job.created_at;
     samples.claim.record(waited.num_microseconds());
-    samples
-        .subscriber
-        .record(Some(Utc::now().timestamp_micros() - args.created_us));
+    samples.subscriber.record(Some(Utc::now().timestamp_micros() - args.created_us));
     sleep(Duration::from_millis(environment.work_ms)).await;
-    let is_to_fail = environment
-        .fail_first
-        .is_some_and(|every| args.seq.is_multiple_of(every));
+    let is_to_fail = environment.fail_first.is_some_and(|every| args.seq.is_multiple_of(every));
     if is_to_fail && job.attempt == 1 {
         return Err(Error::new("fails at first").retry_in(Duration::ZERO));
     }
-    samples
-        .end_to_end
-        .record(Some(Utc::now().timestamp_micros() - args.created_us));
+    samples.end_to_end.record(Some(Utc::now().timestamp_micros() - args.created_us));
     samples.completed.fetch_add(1, Relaxed);
     Ok(())
 }

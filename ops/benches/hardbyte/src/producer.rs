@@ -22,11 +22,7 @@ const DEPTH: &str = "select coalesce(sum(available), 0)::bigint, coalesce(sum(ru
 
 /// Produces until the process ends, over new connections if one breaks.
 pub async fn produce(environment: Arc<Environment>, samples: Arc<Samples>) {
-    let mut producer = Producer {
-        environment,
-        samples,
-        seq: 0,
-    };
+    let mut producer = Producer { environment, samples, seq: 0 };
     loop {
         if let Err(error) = producer.produce().await {
             eprintln!("producer: {error:#}");
@@ -89,12 +85,8 @@ impl Producer {
             .map(|n| json!({ "seq": self.seq + n, "created_us": created_us, "pad": pad }))
             .collect();
         let statement = client.prepare(INSERT).await?;
-        client
-            .query_one(&statement, &[&QUEUE, &args, &self.environment.max_attempts])
-            .await?;
-        self.samples
-            .producer
-            .record(Some(Utc::now().timestamp_micros() - created_us));
+        client.query_one(&statement, &[&QUEUE, &args, &self.environment.max_attempts]).await?;
+        self.samples.producer.record(Some(Utc::now().timestamp_micros() - created_us));
         self.samples.enqueued.fetch_add(count as u64, Relaxed);
         self.seq += count as u64;
         Ok(())

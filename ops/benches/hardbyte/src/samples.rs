@@ -101,10 +101,7 @@ pub async fn sample(environment: Arc<Environment>, samples: Arc<Samples>) {
     loop {
         sleep_until(next).await;
         next += Duration::from_secs(every);
-        let all = (
-            samples.enqueued.load(Relaxed),
-            samples.completed.load(Relaxed),
-        );
+        let all = (samples.enqueued.load(Relaxed), samples.completed.load(Relaxed));
         let per_second = |count: u64| count as f64 / every as f64;
         let emit = |metric: &str, value: f64, window: u64| {
             print(
@@ -119,9 +116,8 @@ pub async fn sample(environment: Arc<Environment>, samples: Arc<Samples>) {
         emit("completion_rate", per_second(all.1 - completed), every);
         (enqueued, completed) = all;
         for (name, times) in times {
-            for (percentile, value) in ["p50", "p95", "p99"]
-                .iter()
-                .zip(times.percentiles(parts_kept))
+            for (percentile, value) in
+                ["p50", "p95", "p99"].iter().zip(times.percentiles(parts_kept))
             {
                 emit(&format!("{name}_{percentile}_ms"), value, WINDOW);
             }
@@ -129,11 +125,7 @@ pub async fn sample(environment: Arc<Environment>, samples: Arc<Samples>) {
         if environment.instance == 0 {
             emit("queue_depth", samples.depth.load(Relaxed) as f64, 0);
             emit("running_depth", samples.running.load(Relaxed) as f64, 0);
-            emit(
-                "producer_target_rate",
-                samples.target_rate.load(Relaxed) as f64,
-                0,
-            );
+            emit("producer_target_rate", samples.target_rate.load(Relaxed) as f64, 0);
         }
     }
 }

@@ -18,6 +18,7 @@ async fn main() -> anyhow::Result<()> {
     let options = Options {
         queues: vec!["bench".into()],
         concurrency: values[0] as usize,
+        prefetch: var("PREFETCH").map_or(0, |jobs| jobs.parse().unwrap_or(0)),
         ..Options::default()
     };
     let worker = Worker::new(var("DATABASE_URL")?.parse()?, options)?;

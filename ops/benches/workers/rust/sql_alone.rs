@@ -17,9 +17,7 @@ async fn main() -> anyhow::Result<()> {
         clients.push(client);
     }
     let first = now();
-    let work = clients
-        .into_iter()
-        .map(|client| tokio::spawn(work(client, batch)));
+    let work = clients.into_iter().map(|client| tokio::spawn(work(client, batch)));
     for connection in work.collect::<Vec<_>>() {
         connection.await??;
     }
@@ -29,9 +27,7 @@ async fn main() -> anyhow::Result<()> {
 
 /// Works until there are no more jobs.
 async fn work(client: Client, batch: i32) -> Result<(), tokio_postgres::Error> {
-    let fetch = client
-        .prepare("select * from jobs.fetch('bench', $1)")
-        .await?;
+    let fetch = client.prepare("select * from jobs.fetch('bench', $1)").await?;
     let complete = "select count(*) from jobs.complete_many($1, $2)";
     let complete = client.prepare(complete).await?;
     loop {
@@ -40,9 +36,7 @@ async fn work(client: Client, batch: i32) -> Result<(), tokio_postgres::Error> {
             return Ok(());
         }
         let column = |name: &str| jobs.iter().map(|job| job.get(name)).collect::<Vec<i64>>();
-        client
-            .query(&complete, &[&column("id"), &column("token")])
-            .await?;
+        client.query(&complete, &[&column("id"), &column("token")]).await?;
     }
 }
 
