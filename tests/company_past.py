@@ -1,6 +1,6 @@
-"""What examples/company cannot have in a moment: a past of six hours, and jobs that try what a page
-can show. It writes into the tables of the extension, as no program may: only in a database that is
-thrown away.
+"""What clients/examples/company cannot have in a moment: a past of six hours, and jobs that try
+what a page can show. It writes into the tables of the extension, as no program may: only in a
+database that is thrown away.
 
     DATABASE_URL=.. company_past.py [--odd]     once the company is at work
 """
@@ -17,7 +17,7 @@ from math import sin
 import psycopg
 from psycopg.types.json import Jsonb
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "examples/company"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "clients/examples/company"))
 from company import KINDS, Kind, Unique, insert_many  # noqa: E402
 
 HOURS = 6

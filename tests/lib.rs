@@ -19,12 +19,18 @@
 pub mod checks;
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "support/figures.rs"]
+pub mod figures;
 #[path = "support/functions.rs"]
 pub mod functions;
 #[path = "support/helpers.rs"]
 mod helpers;
+#[path = "support/journal.rs"]
+pub mod journal;
 #[path = "support/listener.rs"]
 mod listener;
+#[path = "support/load.rs"]
+pub mod load;
 #[path = "support/log.rs"]
 pub mod log;
 #[path = "support/need.rs"]

@@ -27,7 +27,7 @@ import yaml
 # The one metric that postgres_exporter.yml cannot call by its name, and why is said there.
 RENAMED = {"jobs_queue_state_jobs": "jobs_queue_jobs"}
 # Ages go on between two looks.
-AGES = {"jobs_queue_oldest_available_age_seconds", "jobs_queue_counted_age_seconds"}
+AGES = {"jobs_queue_oldest_available_age_seconds", "jobs_queue_counted_age_seconds", "jobs_forward_behind_seconds"}
 
 
 def psql(statement, role="postgres"):

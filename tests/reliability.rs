@@ -2,8 +2,8 @@
 //! with all that is nasty.
 //!
 //! `./dev test reliability` runs it for seconds, `./dev reliability SECONDS` for longer and writes
-//! docs/reliability.md from the lines that the cases print (`reliability/figures.rs`). Not among
-//! the tests of the suite `server`: Cargo.toml says `test = false`.
+//! docs/reliability.md from the lines that the cases print (`support/figures.rs`). Not among the
+//! tests of the suite `server`: Cargo.toml says `test = false`.
 
 #[path = "reliability/controls.rs"]
 mod controls;
@@ -13,18 +13,12 @@ mod crashes;
 mod disk;
 #[path = "reliability/failover.rs"]
 mod failover;
-#[path = "reliability/figures.rs"]
-mod figures;
 #[path = "reliability/fuzz.rs"]
 mod fuzz;
 #[path = "reliability/healthy.rs"]
 mod healthy;
-#[path = "reliability/journal.rs"]
-mod journal;
 #[path = "reliability/leaks.rs"]
 mod leaks;
-#[path = "reliability/load.rs"]
-mod load;
 #[path = "reliability/smith.rs"]
 mod smith;
 #[path = "reliability/soak.rs"]

@@ -5,9 +5,9 @@
 
 # Those that take long come first, so that none is left alone at the end.
 # Those in RUST_SUITES are targets of tests/Cargo.toml.
-ALL_SUITES=(harness model pgtest clients examples drivers reliability packaging console server core site pgspot regress isolation regress_statements isolation_statements server_statements migration monitoring doc)
+ALL_SUITES=(harness model pgtest clients examples drivers reliability packaging console server forward core site pgspot regress isolation regress_statements isolation_statements server_statements migration outbox monitoring standby doc)
 
-RUST_SUITES=' isolation regress pgtest pgspot doc examples drivers clients console migration monitoring packaging site '
+RUST_SUITES=' forward isolation regress pgtest pgspot doc examples drivers clients console migration outbox monitoring packaging site standby failover '
 
 declare -gA PASSED FAILED SKIPPED TOOK # global: this is sourced inside a function
 SUITES=() RUNNING=
@@ -145,6 +145,7 @@ build_for_units() {
   done
   # Their units say what is wrong.
   cargo test --quiet --no-run -p jobs-tests --lib --bins "${tests[@]}" || true
+  [[ ! $wanted =~ \ forward[:\ ] ]] || cargo build --quiet -p postgres-jobs-cli || true
   [[ ! $wanted =~ \ console[:\ ] ]] || cargo test --quiet --no-run -p postgres-jobs-cli --test console || true
   TOOK[build]=$((SECONDS - start))
 }
@@ -369,7 +370,7 @@ suite_server() { server_tests server "$1"; }
 # is worth the time is the default.
 suite_server_statements() { JOBS_DIRECT_ACCESS=off JOBS_HISTORIES=${JOBS_HISTORIES:-750} server_tests server_statements "${1:-histories:every_history}"; }
 
-WITH_FAULTS='histories|history|floors|bounds|concurrency|databases|hints|locks|lifecycle|notify|out_of_memory|together|wait|wait_any|wait_for|worker'
+WITH_FAULTS='cells|histories|history|limits|floors|bounds|concurrency|databases|hints|locks|lifecycle|notify|out_of_memory|together|wait|wait_any|wait_for|worker'
 SERVER_TESTS=(cargo test --no-fail-fast -p jobs-tests --test server --)
 
 server_tests() { # SUITE FILTER

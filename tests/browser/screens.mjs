@@ -1,4 +1,4 @@
-// The screens of the console, in a database with the company of examples/company.
+// The screens of the console, in a database with the company of clients/examples/company.
 
 import { sql } from "./browser.mjs";
 

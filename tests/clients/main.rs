@@ -19,12 +19,13 @@ use jobs_tests::{Cluster, ROOT, need, scratch_directory, state_directory};
 use regex::Regex;
 
 /// What the cases do to connections and servers, and what handlers say, is logged.
-const EXPECTED: [(u32, &str); 11] = [
+const EXPECTED: [(u32, &str); 12] = [
     (u32::MAX, "57P01 .* FATAL: +terminating connection due to administrator command"),
     (u32::MAX, "57P0[13] .* FATAL: +the database system is (starting up|shutting down)"),
     (u32::MAX, "57P01 .* ERROR: +mine"),
     (u32::MAX, "53300 .* FATAL: +too many connections for role .conformance_outside"),
     (u32::MAX, "28000 .* FATAL: +role .(conformance_(nobody|shut)|without rights' [0-9]+). "),
+    (u32::MAX, "28P01 .* FATAL: +password authentication failed for user .conformance_password."),
     (u32::MAX, "3D000 .* FATAL: +database .(conformance_absent|no_such_database). "),
     // A case drops its own database.
     (u32::MAX, "57P01 jobs worker : FATAL: +terminating background worker"),
@@ -84,6 +85,12 @@ impl Library<'_> {
             builder = builder.allow(times, line);
         }
         let cluster = builder.start();
+        // Of one role a password is asked.
+        let rules = cluster.data().join("pg_hba.conf");
+        let others = fs::read_to_string(&rules).expect("pg_hba.conf");
+        let asks = "host all conformance_password 127.0.0.1/32 scram-sha-256\n";
+        fs::write(&rules, format!("{asks}{others}")).expect("pg_hba.conf");
+        cluster.psql("postgres", "select pg_reload_conf()");
         // The cases cut whatever they like.
         cluster.allow_violations();
         cluster.psql("postgres", "create database clients");

@@ -76,6 +76,13 @@ pub fn control(library: &mut Library) {
             "no event",
             2,
         ),
+        (
+            "stray",
+            "follows no refusal",
+            "^(a refusal is|a second refusal|strings and)",
+            "no event",
+            3,
+        ),
     ];
     for (how, what, only, seen, number) in wrong {
         broken.env("JOBS_BROKEN", how).env("JOBS_PATIENCE", "20");

@@ -1,4 +1,4 @@
-//! The suite `console`: the console on the jobs of examples/company, by HTTP
+//! The suite `console`: the console on the jobs of clients/examples/company, by HTTP
 //! (cli/tests/console) and in Debian's browser (tests/browser). A part is `http`, `browser` or
 //! `controls`; `http/NAME` and `browser/NAME` are the tests of that name.
 

@@ -9,6 +9,9 @@ select ord, id from jobs.insert_batch('c', array['1', '2']::jsonb[], queue => 'b
 select length(jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'));
 select holder, would from jobs.explain_unique('a', '{"n": 1}', '{"by_args": true}');
 select jobs.ojs_manifest() is not null;
+select jobs.forward('00000000-0000-0000-0000-00000000000a', array['00000000-0000-0000-0000-00000000000b']::uuid[], '[{"kind": "d", "pending": true}]');
+select count(*) from jobs.forwarded_open('00000000-0000-0000-0000-00000000000a');
+select jobs.forward_report('00000000-0000-0000-0000-00000000000a', 'outbox', 0, null, 0) is not null;
 \echo work
 select id as id1, token as token1 from jobs.fetch() \gset
 select :id1, worker = 'pooled' from jobs.jobs where id = :id1;
@@ -42,6 +45,9 @@ select jobs.delete(:id3);
 select jobs.delete_many(queue => 'batch');
 select jobs.pause_queue('default'), jobs.resume_queue('default'), jobs.configure_queue('default', concurrency => 5), jobs.define_kind('a', priority => 2);
 select jobs.reset_queue('default'), jobs.undefine_kind('a');
+select jobs.define_limit('tenants', '{"by_args": ["tenant"]}', queues => '{default}', concurrency => 2), jobs.override_limit('tenants', '"acme"', 5), jobs.pause_limit('tenants', '"acme"', 'why');
+select key, concurrency from jobs.limit_keys;
+select jobs.resume_limit('tenants', '"acme"'), jobs.drop_limit('tenants');
 select count(*) from jobs.kinds;
 select outcome, next_run_at > now() from jobs.schedule('nightly', '30 2 * * *', 'a');
 select jobs.delete(jobs.run_periodic('nightly')), jobs.pause_periodic('nightly', 'why'), jobs.resume_periodic('nightly');
@@ -64,5 +70,12 @@ select jobs.last_id() >= max(id) from jobs.jobs;
 select jobs.show(1) like 'Job 1, kind %';
 select reason, until > now() as later from jobs.explain(1);
 select count(*) from jobs.check();
+\echo cells
+select jobs.set_cell(0), jobs.place_queue('*', 0);
+select jobs.spread_queue('s', '{"by_args": ["t"]}', '{0}'), jobs.set_cell_address(1, 'host=one'), jobs.unplace_queue('s');
+select jobs.cell_for('k'), jobs.is_copy_of_cell(), jobs.takes_queue('q'), length(jobs.settings_digest());
+select cell, address, is_self from jobs.cells;
+select * from jobs.placements;
+select jobs.retire_cell('host=new'), jobs.reinstate_cell();
 \echo grant
 select jobs.grant_producer('app'), jobs.grant_worker('app'), jobs.grant_viewer('app'), jobs.grant_application('app'), jobs.grant_operator('app'), jobs.grant_admin('app'), jobs.revoke('app');

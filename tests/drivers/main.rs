@@ -1,8 +1,9 @@
-//! The suite `drivers`: drivers and ORMs as their users use them. The programs of examples/ run,
-//! each against a database of its own, and what they print and leave in the queue is compared with
-//! what docs/ promise. A part is a part of a driver's name.
+//! The suite `drivers`: drivers and ORMs as their users use them. The programs of
+//! clients/examples/ run, each against a database of its own, and what they print and leave in the
+//! queue is compared with what docs/ promise. A part is a part of a driver's name.
 
 mod node_rust;
+mod outbox;
 mod pgbouncer;
 mod python_java_ruby;
 
@@ -16,12 +17,13 @@ use jobs_tests::{Cluster, ROOT};
 type Runs = fn(&mut Driver);
 
 /// The databases.
-const DRIVERS: [(&str, Runs); 13] = [
+const DRIVERS: [(&str, Runs); 14] = [
     ("psycopg", python_java_ruby::runs),
     ("sqlalchemy", python_java_ruby::runs),
     ("django", python_java_ruby::django),
     ("jdbc", python_java_ruby::runs),
     ("activerecord", python_java_ruby::runs),
+    ("outbox", outbox::directly),
     ("pgbouncer", pgbouncer::runs),
     ("node_postgres", node_rust::of_node),
     ("drizzle", node_rust::of_node),
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
 fn drivers(checks: &mut Checks) {
     let settings = Cluster::builder().set("max_worker_processes", 64);
     let cluster = settings.with_tcp().start();
-    cluster.psql("postgres", "create role app login");
+    cluster.psql("postgres", "create role app login; create role owner login");
     let mut found = false;
     for (name, runs) in DRIVERS {
         if checks.wants(name) {
@@ -96,7 +98,8 @@ impl Driver<'_> {
         self.cluster.psql(&self.database, script)
     }
 
-    /// A program of examples/ that finds its database by psql's variables and `DATABASE_URL`.
+    /// A program of clients/examples/ that finds its database by psql's variables and
+    /// `DATABASE_URL`.
     fn program(&self, program: &str, user: &str) -> Command {
         let mut command = Command::new("timeout");
         command.args(["120", program]).current_dir(ROOT);

@@ -57,7 +57,7 @@ select customer || ' ' || quantity from orders order by id";
 
 pub fn of_node(driver: &mut Driver) {
     let copy = state_directory().join("node");
-    match need(&["need_npm", "examples/node", &copy.display().to_string()]) {
+    match need(&["need_npm", "clients/examples/node", &copy.display().to_string()]) {
         Ok(()) => {
             let file = match driver.name {
                 "node_postgres" => "postgres_example.mjs".into(),
@@ -112,9 +112,14 @@ pub fn prisma(driver: &mut Driver) {
 /// none: it is told that there is one already. Nor do the scripts of its packages run: they would
 /// download it, too.
 fn generate(copy: &PathBuf) -> Outcome {
-    need(&["need_npm", "examples/node/prisma", &copy.display().to_string(), "--ignore-scripts"])?;
+    need(&[
+        "need_npm",
+        "clients/examples/node/prisma",
+        &copy.display().to_string(),
+        "--ignore-scripts",
+    ])?;
     let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
-    let schema = read(Path::new(ROOT).join("examples/node/prisma/schema.prisma"));
+    let schema = read(Path::new(ROOT).join("clients/examples/node/prisma/schema.prisma"));
     let wanted = format!("{schema}{}", read(copy.join("wanted")));
     if read(copy.join("generated")) == wanted {
         return Ok(());

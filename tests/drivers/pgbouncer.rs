@@ -1,5 +1,5 @@
-//! The drivers' programs, and every function, through PgBouncer: examples/pgbouncer/pgbouncer.ini
-//! and the table of docs/drivers.md.
+//! The drivers' programs, and every function, through PgBouncer:
+//! clients/examples/pgbouncer/pgbouncer.ini and the table of docs/drivers.md.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,9 +12,9 @@ use jobs_tests::pgbouncer::{PgBouncer, need_pgbouncer};
 use jobs_tests::{Cluster, ROOT};
 use regex::Regex;
 
-use crate::{Driver, create_database, python_java_ruby};
+use crate::{Driver, create_database, outbox, python_java_ruby};
 
-const PROGRAMS: [&str; 5] = ["psycopg", "sqlalchemy", "django", "jdbc", "activerecord"];
+pub const PROGRAMS: [&str; 5] = ["psycopg", "sqlalchemy", "django", "jdbc", "activerecord"];
 const MODES: [&str; 3] = ["session", "transaction", "statement"];
 
 pub fn runs(driver: &mut Driver) {
@@ -24,6 +24,7 @@ pub fn runs(driver: &mut Driver) {
     let cluster = driver.cluster;
     for name in PROGRAMS {
         create_database(cluster, &format!("pooled_{name}"));
+        outbox::create_outbox(cluster, &format!("outbox_pooled_{name}"));
     }
     for name in ["pooled_control", "prepared"].iter().chain(&MODES) {
         create_database(cluster, name);
@@ -39,6 +40,9 @@ pub fn runs(driver: &mut Driver) {
         let database = format!("pooled_{name}");
         pool.grow(&database, "app");
         python_java_ruby::runs(&mut through(driver, &pool, name, &database, true));
+        let database = format!("outbox_{database}");
+        pool.grow(&database, "app");
+        outbox::runs(&mut through(driver, &pool, name, &database, true));
     }
     let mut control = through(driver, &pool, "psycopg", "pooled_control", false);
     if let Some(mut program) = python_java_ruby::example(&mut control, "postgres") {
@@ -70,7 +74,7 @@ pub fn runs(driver: &mut Driver) {
 /// The example's file with this server's address. Connections take turns, so that statements do
 /// come to different ones.
 fn start(cluster: &Cluster) -> Result<PgBouncer, String> {
-    let example = read("examples/pgbouncer/pgbouncer.ini");
+    let example = read("clients/examples/pgbouncer/pgbouncer.ini");
     let (databases, settings) = example.split_once("[pgbouncer]").expect("two sections");
     let port = format!("port={}", cluster.port());
     let line_of = |database: &str| {
@@ -78,8 +82,9 @@ fn start(cluster: &Cluster) -> Result<PgBouncer, String> {
         line.expect(database).replace("port=5432", &port)
     };
     let pooled = PROGRAMS.map(|name| format!("pooled_{name}"));
-    let pooled = pooled.iter().map(String::as_str).chain(["pooled_control"]);
-    let mut lines: Vec<_> = pooled.map(|name| line_of("shop").replace("shop", name)).collect();
+    let outboxes = pooled.iter().map(|name| format!("outbox_{name}"));
+    let pooled = pooled.iter().cloned().chain(outboxes).chain(["pooled_control".into()]);
+    let mut lines: Vec<_> = pooled.map(|name| line_of("shop").replace("shop", &name)).collect();
     let server = format!("host=127.0.0.1 {port} dbname");
     lines.extend(MODES.map(|mode| format!("{mode} = {server}={mode} pool_mode={mode}")));
     let workers = line_of("shop_workers").replacen("shop_", "", 1);

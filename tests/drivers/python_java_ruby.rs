@@ -10,7 +10,7 @@ use jobs_tests::{program, state_directory};
 
 use crate::{Driver, create_database};
 
-const LEFT: &str = r#"select format('%s %s in %s, priority %s, attempt %s of %s, %s, %s %s %s %s', kind, state, queue, priority, attempt, max_attempts, timeout, args, meta, tags, output)
+pub const LEFT: &str = r#"select format('%s %s in %s, priority %s, attempt %s of %s, %s, %s %s %s %s', kind, state, queue, priority, attempt, max_attempts, timeout, args, meta, tags, output)
   from jobs.jobs where kind <> 'counted' order by kind, args::text collate "C";
 select format('%s %s counted, %s to %s', count(*), state, min((args->'n')::int), max((args->'n')::int)) from jobs.jobs where kind = 'counted' group by state;
 select format('types: from %s to %s', scheduled_at, expires_at) from jobs.jobs where kind = 'types';
@@ -18,7 +18,7 @@ select format('error: attempt %s, %s %s, again in %s', e.attempt, e.error, e.det
   from jobs.errors e join jobs.jobs j on j.id = e.job_id;
 select format('order %s of %s, shipped %s', id, customer, shipped) from orders"#;
 
-const LEAVES: &str = r#"line available in default, priority 1, attempt 0 of 25, 00:01:00, null {} {} 
+pub const LEAVES: &str = r#"line available in default, priority 1, attempt 0 of 25, 00:01:00, null {} {} 
 line available in default, priority 1, attempt 0 of 25, 00:01:00, {"n": 1} {} {} 
 null_args available in default, priority 1, attempt 0 of 25, 00:01:00, null {} {} 
 page available in default, priority 1, attempt 0 of 25, 00:01:00, {"n": 1} {} {} 
@@ -35,7 +35,7 @@ order 2 of Bob, shipped t
 
 /// Whether a language writes true or True does not matter. The first order was rolled back, so the
 /// one that stays is number 2.
-fn report(name: &str, generic: bool) -> String {
+pub fn report(name: &str, generic: bool) -> String {
     let mut report = format!(
         "inserted: available in shipping
 duplicate: true, same job: true
@@ -77,6 +77,10 @@ pub fn runs(driver: &mut Driver) {
         return;
     };
     let name = driver.name;
+    if name == "psycopg" {
+        // It reads a job's output.
+        driver.sql("select jobs.grant_application('app')");
+    }
     let pooled = if driver.is_pooled { "nothing prepared: " } else { "" };
     driver.sql(&format!(
         "alter role app in database \"{}\" set timezone = 'Asia/Tokyo'",
@@ -121,7 +125,7 @@ pub fn example(driver: &mut Driver, user: &str) -> Option<Command> {
                         "-XX:TieredStopAtLevel=1",
                         "-cp",
                         "/usr/share/java/postgresql.jar",
-                        "examples/java/Example.java",
+                        "clients/examples/java/Example.java",
                     ]);
                     java.env("JDBC_URL", url);
                     java
@@ -135,20 +139,17 @@ pub fn example(driver: &mut Driver, user: &str) -> Option<Command> {
                     let unprepared =
                         if driver.is_pooled { "?prepared_statements=false" } else { "" };
                     let mut ruby = driver.program("/usr/bin/ruby", user);
-                    ruby.arg("examples/ruby/example.rb");
+                    ruby.arg("clients/examples/ruby/example.rb");
                     ruby.env("DATABASE_URL", format!("{}{unprepared}", driver.url(user)));
                     ruby
                 },
             )
         }
         _ => {
-            if name == "psycopg" {
-                // It reads a job's output.
-                driver.sql("select jobs.grant_application('app')");
-            }
             let environment = format!("python_{name}");
-            let own = format!("examples/python/requirements-{name}.txt");
-            let mut need = vec!["need_python", &environment, "examples/python/requirements.txt"];
+            let own = format!("clients/examples/python/requirements-{name}.txt");
+            let mut need =
+                vec!["need_python", &environment, "clients/examples/python/requirements.txt"];
             if name != "psycopg" {
                 need.push(&own);
             }
@@ -156,7 +157,7 @@ pub fn example(driver: &mut Driver, user: &str) -> Option<Command> {
             driver.checks.has(name, tried, &need).then(|| {
                 let python = state_directory().join(environment).join("bin/python");
                 let mut python = driver.program(&python.display().to_string(), user);
-                python.arg(format!("examples/python/{name}_example.py"));
+                python.arg(format!("clients/examples/python/{name}_example.py"));
                 if driver.is_pooled {
                     python.env("POOLED", "1");
                 }

@@ -1,5 +1,5 @@
-//! examples/checksum.rs on a small tree, and what the queue holds afterwards against what it must
-//! hold.
+//! clients/examples/checksum.rs on a small tree, and what the queue holds afterwards against what
+//! it must hold.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,5 +1,5 @@
-//! The suite `examples`: the programs of examples/ that are run alone. A part is `checksum` or the
-//! language of a worker.
+//! The suite `examples`: the programs of clients/examples/ that are run alone. A part is
+//! `checksum` or the language of a worker.
 
 mod checksum;
 mod workers;

@@ -39,7 +39,7 @@ struct Test<'a> {
 
 pub fn work(checks: &mut Checks, cluster: &Cluster, language: &'static str) {
     if language == "python" {
-        let python = need(&["need_python", "python", "examples/python/requirements.txt"]);
+        let python = need(&["need_python", "python", "clients/examples/python/requirements.txt"]);
         if let Err(said) = python {
             return checks.check("the python worker can be built", Err(said));
         }
@@ -76,8 +76,8 @@ impl Test<'_> {
         match self.language {
             "python" => worker
                 .arg(state_directory().join("python/bin/python"))
-                .arg("examples/python/worker.py"),
-            _ => worker.arg("examples/shell/worker.sh"),
+                .arg("clients/examples/python/worker.py"),
+            _ => worker.arg("clients/examples/shell/worker.sh"),
         };
         let host = self.cluster.directory().display().to_string().replace('/', "%2F");
         let path = std::env::var("PATH").unwrap_or_default();

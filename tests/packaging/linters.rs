@@ -9,7 +9,8 @@ use jobs_tests::{ROOT, state_directory};
 
 use crate::{Packaging, has_packages, in_bash};
 
-const COMPOSE: &str = "examples/compose/compose.yaml";
+const COMPOSE: &str = "clients/examples/compose/compose.yaml";
+const CELLS: &str = "clients/examples/compose/cells.yaml";
 const DOCKERFILE: &str = "ops/Dockerfile";
 
 /// There may be no engine to build it with, so it is only read.
@@ -43,6 +44,18 @@ pub fn docker(checks: &mut Checks, packaging: &Packaging) {
     );
     checks
         .check("compose.yaml is as the Compose specification has it", is_valid(Path::new(COMPOSE)));
+    checks.check("cells.yaml likewise", is_valid(Path::new(CELLS)));
+    let builds =
+        [&compose, &read(CELLS)].map(|text| in_step(text, "build:", "dockerfile: ops/Dockerfile"));
+    checks.check("both are built by the Dockerfile", builds.into_iter().collect());
+    checks.refuses(
+        "control: one that is built by none is found",
+        in_step(
+            &compose.replace("dockerfile: ops/", "dockerfile: "),
+            "build:",
+            "dockerfile: ops/Dockerfile",
+        ),
+    );
     let wrong = changed("compose.yaml", compose.replace("\n    restart:", "\n    restarts:"));
     checks.refuses("control: a wrong compose.yaml is found", is_valid(&wrong));
     let worker = compose.split_once("\n  worker:").expect("a worker").1;
@@ -60,6 +73,12 @@ pub fn docker(checks: &mut Checks, packaging: &Packaging) {
         "DL3020",
         hadolint(&changed("Dockerfile", wrong)),
     );
+}
+
+/// A text has one as often as the other.
+fn in_step(text: &str, one: &str, other: &str) -> Outcome {
+    let (ones, others) = (text.matches(one).count(), text.matches(other).count());
+    holds(ones > 0 && ones == others, format!("{ones} times {one}, {others} times {other}"))
 }
 
 /// What is installed in the stage of the worker, and what that starts.
@@ -113,7 +132,11 @@ pub fn systemd(checks: &mut Checks, packaging: &Packaging) {
             holds(ended_well && said.is_empty(), said)
         };
         checks.check(format!("systemd is content with {name}"), verified(&text));
-        let told = text.lines().filter_map(|line| line.strip_prefix("#   PG")?.split_once('='));
+        // In the file that the unit reads, or in the unit.
+        let told = text.lines().filter_map(|line| {
+            let line = line.strip_prefix("#   ").or(line.strip_prefix("Environment="))?;
+            line.strip_prefix("PG")?.split_once('=')
+        });
         let told: Vec<_> = told.map(|(name, _)| format!("PG{name}")).collect();
         let told: Vec<_> = told.iter().map(String::as_str).collect();
         checks.check(format!("{name}: it is told its database"), program_reads(&told));
@@ -128,7 +151,7 @@ pub fn scripts(checks: &mut Checks, packaging: &Packaging) {
     if !has_packages(checks, &["shellcheck"]) {
         return;
     }
-    const FIND: &str = "{ grep -rlE '^#!.*(bash|bin/sh)' dev .ci examples ops tests; ls tests/*.sh ops/scripts/*.sh; } | sort -u";
+    const FIND: &str = "{ grep -rlE '^#!.*(bash|bin/sh)' dev .ci clients/examples ops tests; ls tests/*.sh ops/scripts/*.sh; } | sort -u";
     let shellcheck = |script: &Path| {
         let mut shellcheck = Command::new("shellcheck");
         succeeds(shellcheck.current_dir(ROOT).args(["-S", "error", "-s", "bash"]).arg(script))

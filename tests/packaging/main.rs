@@ -6,6 +6,7 @@
 
 mod debian;
 mod installed;
+mod links;
 mod linters;
 mod make;
 mod meta;
@@ -50,8 +51,9 @@ fn main() -> ExitCode {
             scratch: scratch.path(),
         };
         packaging.stage(&packaging.staged);
-        let parts: [(&str, Part); 9] = [
+        let parts: [(&str, Part); 10] = [
             ("versions", versions::agree),
+            ("links", links::are_right),
             ("meta", meta::is_valid),
             ("make", make::installs),
             ("deb", debian::package),

@@ -17,7 +17,7 @@ pub fn is_valid(checks: &mut Checks, packaging: &Packaging) {
         let tried = format!("cargo install --debug pgxn_meta --version ={VERSION} --locked");
         return checks.cannot("META.json by PGXN's validator", tried, &said);
     }
-    let path = Path::new(ROOT).join("META.json");
+    let path = Path::new(ROOT).join("ops/packaging/META.json");
     checks.check("META.json is valid", judge(&path));
     let text = fs::read_to_string(path).expect("META.json");
     let changed = packaging.scratch.join("META.json");

@@ -10,10 +10,12 @@ use jobs_tests::{Cluster, ROOT};
 use crate::{Packaging, debian, has_packages, in_bash};
 
 const FILES: &str = "/lib/systemd/system/jobs-console.service
+/lib/systemd/system/jobs-forward.service
 /lib/systemd/system/jobs-work@.service
 /usr/bin/jobs
 /usr/bin/pgjobs
 /usr/share/bash-completion/completions/pgjobs
+/usr/share/jobs-tools/outbox.sql
 /usr/share/lintian/overrides/jobs-tools
 /usr/share/man/man1/jobs.1.gz
 /usr/share/man/man1/pgjobs.1.gz";

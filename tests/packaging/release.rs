@@ -10,12 +10,19 @@ use jobs_tests::{ROOT, state_directory};
 use crate::{Packaging, debian, has_packages, in_bash, make, script};
 
 /// What a release is refused for, and what makes it so in a checkout.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 7] = [
     ("not committed", "touch new_file"),
     ("has no date", r"sed -i '0,/^## \[/s/ - 2030-12-31/ - unreleased/' CHANGELOG.md"),
     ("what was released as", "sed -i '1i -- changed' sql/10_schema.sql"),
-    ("no maintainer's address", r"sed -i 's/@postgresql\.org/@example.org/' META.json"),
-    ("versions differ", "sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md"),
+    (
+        "no maintainer's address",
+        r"sed -i 's/@postgresql\.org/@example.org/' ops/packaging/META.json",
+    ),
+    ("has no repository", "ops/packaging/links --to https://example.com/jobs"),
+    (
+        "versions or links differ",
+        "sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md",
+    ),
     ("is tagged already", "git tag \"v$(ops/packaging/version)\""),
 ];
 
@@ -30,7 +37,8 @@ pub fn is_made(checks: &mut Checks, packaging: &Packaging) {
     release.change(&format!(
         r#"sed -i "0,/^## \[/s/^## \[.*/## [{version}] - 2030-12-31/" CHANGELOG.md"#
     ));
-    release.change(r#"sed -i 's/"maintainer": .*/"maintainer": "Some Body <somebody@postgresql.org>",/' META.json"#);
+    release.change(r#"sed -i 's/"maintainer": .*/"maintainer": "Some Body <somebody@postgresql.org>",/' ops/packaging/META.json"#);
+    release.change("ops/packaging/links --to https://git.postgresql.org/jobs");
     for command in
         [&["init", "-q", "-b", "main"][..], &["add", "-A"], &["commit", "-q", "-m", "a release"]]
     {
@@ -43,9 +51,11 @@ pub fn is_made(checks: &mut Checks, packaging: &Packaging) {
     checks.check("it has the source, the packages and checksums", files);
     checks.check("the checksums are right", release.sums());
     let zipped = release.change(&format!("unzip -Z1 dist/{source} | grep -v '/$' | LC_ALL=C sort"));
+    let tracked = "{ git ls-files; echo META.json; }";
     let tracked =
-        release.change(&format!("git ls-files | sed 's:^:jobs-{version}/:' | LC_ALL=C sort"));
-    checks.check("the source is what git has, in a directory of its own", same(&tracked, &zipped));
+        release.change(&format!("{tracked} | sed 's:^:jobs-{version}/:' | LC_ALL=C sort"));
+    let what = "the source is what git has and PGXN's META.json, in a directory of its own";
+    checks.check(what, same(&tracked, &zipped));
     let package = debian::find(&release.dist(), &package).expect("the package");
     let maintainer =
         same("Some Body <somebody@postgresql.org>", &debian::field(&package, &["Maintainer"]));

@@ -10,14 +10,17 @@ use crate::{EARLIER, Packaging, in_bash, release_earlier, script};
 const WRONG: [(&str, &str); 13] = [
     ("Cargo.lock, jobs-core", r#"sed -i '/^name = "jobs-core"/{n;s/".*"/"9.9.9"/}' Cargo.lock"#),
     ("jobs.control", r#"sed -i "s/@CARGO_VERSION@/9.9.9/" jobs.control"#),
-    ("META.json", r#"sed -i '0,/"version": /s/"version": .*/"version": "9.9.9",/' META.json"#),
+    (
+        "META.json",
+        r#"sed -i '0,/"version": /s/"version": .*/"version": "9.9.9",/' ops/packaging/META.json"#,
+    ),
     (
         "META.json, provides",
-        r#"sed -i '/"docfile"/{n;s/"version": .*/"version": "9.9.9"/}' META.json"#,
+        r#"sed -i '/"docfile"/{n;s/"version": .*/"version": "9.9.9"/}' ops/packaging/META.json"#,
     ),
     (
         "META.json, the oldest Postgres",
-        r#"sed -i 's/"PostgreSQL": .*/"PostgreSQL": "9.6.0"/' META.json"#,
+        r#"sed -i 's/"PostgreSQL": .*/"PostgreSQL": "9.6.0"/' ops/packaging/META.json"#,
     ),
     ("README.md", "sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md"),
     (

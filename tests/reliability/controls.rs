@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use jobs_tests::{Cluster, rng, run};
 
-use super::journal::{Pruning, differences, rivals};
-use super::load::Load;
+use jobs_tests::journal::{Fate, Pruning, differences, rivals};
+use jobs_tests::load::{DATABASE, Load};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn control_what_is_lost_or_doubled_is_found() {
     let cluster = Cluster::start();
     cluster.allow_violations();
-    let db = cluster.database(super::load::DATABASE).await;
+    let db = cluster.database(DATABASE).await;
     let load = Load::begin_in(&db, &cluster, &mut rng(), 1, 1).await;
     load.resumed_since(Instant::now()).await;
     let mut ended = load.end(&db, Pruning::Nothing).await;
@@ -41,7 +41,7 @@ async fn control_what_is_lost_or_doubled_is_found() {
             "delete from public.own where n = -1",
         ),
     ] {
-        journal.wanted.insert(-1, super::journal::Fate::Refused);
+        journal.wanted.insert(-1, Fate::Refused);
         run(&db, &doctor.replace("$1", &id.to_string())).await;
         let found = differences(&db, journal, Pruning::Nothing).await;
         assert!(found.iter().any(|one| one.contains(says)), "{says}: {found:?}");

@@ -6,9 +6,9 @@ use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, rng, seconds, 
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::figures::{duration, figure, middle_and_longest};
-use super::journal::{Pruning, rivals};
-use super::load::{DATABASE, Load};
+use jobs_tests::figures::{duration, figure, middle_and_longest};
+use jobs_tests::journal::{Pruning, assert_whole};
+use jobs_tests::load::{DATABASE, Load};
 
 /// A server for it, with what its log has then.
 fn server(fsync: &str) -> Cluster {
@@ -32,15 +32,6 @@ pub async fn reconnected(cluster: &Cluster) -> Client {
     })
     .await;
     cluster.connect(DATABASE).await
-}
-
-/// What must hold at any moment.
-pub async fn assert_whole(db: &Client) {
-    let found = "select invariant || ': ' || violations || ' ' || job_ids::text from jobs.check()";
-    let rows = db.query(found, &[]).await.expect("jobs.check()");
-    let mut wrong: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    wrong.extend(rivals(db).await);
-    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// For at least so many rounds puts a server under load and hurts it again and again; then nothing

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{Cluster, SOON, poll_until, promptly, rng, run, seconds, sqlstate, workers};
 
-use super::crashes::{assert_whole, expecting_crashes, reconnected};
-use super::figures::{duration, figure};
-use super::journal::Pruning;
-use super::load::{DATABASE, Load};
+use super::crashes::{expecting_crashes, reconnected};
+use jobs_tests::figures::{duration, figure};
+use jobs_tests::journal::{Pruning, assert_whole};
+use jobs_tests::load::{DATABASE, Load};
 
 /// For so long there is room; more load would fill the small disk by itself.
 const AT_MOST: Duration = Duration::from_secs(10);

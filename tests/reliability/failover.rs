@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use jobs_tests::{Cluster, SOON, comes_true, poll_until, rng, workers};
 use rand::Rng;
 
-use super::crashes::{assert_whole, expecting_crashes, reconnected};
-use super::figures::{duration, figure, middle_and_longest};
-use super::journal::Pruning;
-use super::load::{DATABASE, Load};
+use jobs_tests::figures::{duration, figure, middle_and_longest};
+use jobs_tests::journal::{Pruning, assert_whole};
+use jobs_tests::load::{DATABASE, Load};
+
+use super::crashes::{expecting_crashes, reconnected};
 
 /// A standby without which the primary acknowledges nothing from now on.
 async fn synchronous_standby(primary: &Cluster) -> Cluster {

@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use super::figures::{duration, figure, variable};
+use jobs_tests::figures::{duration, figure, variable};
 use jobs_tests::functions::{Function, Parameter, functions};
 
 /// What a type's arguments are chosen from, as SQL: first what makes sense, then the rest.
@@ -237,6 +237,24 @@ fn values(parameter: &Parameter) -> Vec<&'static str> {
             "array_fill(7::bigint, array[3000])",
             "'{9223372036854775807,-1,0}'",
         ],
+        "uuid" => vec![
+            "'00000000-0000-0000-0000-00000000000a'",
+            "gen_random_uuid()",
+            "null",
+            "'ffffffff-ffff-ffff-ffff-ffffffffffff'",
+        ],
+        "uuid[]" => vec![
+            "array[gen_random_uuid()]",
+            "array[gen_random_uuid(), gen_random_uuid()]",
+            "'{}'",
+            "null",
+            "array[null]::uuid[]",
+            "'{00000000-0000-0000-0000-00000000000a,00000000-0000-0000-0000-00000000000a}'",
+            "array[[gen_random_uuid(), gen_random_uuid()]]",
+            "'[-3:-3]={00000000-0000-0000-0000-00000000000a}'",
+            "array(select gen_random_uuid() from generate_series(1, 300))",
+        ],
+        "integer[]" => vec!["'{1}'", "'{1,2}'", "null", "'{}'", "'{1,1}'", "'{1,null}'", "'{-1}'"],
         "jobs.state[]" => vec![
             "'{available}'",
             "'{completed,running}'",
@@ -404,7 +422,9 @@ async fn every_function_with_all_that_is_nasty() {
     let db = cluster.database("fuzz").await;
     run(&db, "create table public.held (id bigint, token bigint); create role fuzzed; create role \"fuzzed too\"").await;
     refill(&db).await;
-    let functions = functions(&db).await;
+    let mut functions = functions(&db).await;
+    // A database with a cell number would refuse nearly everything.
+    functions.retain(|function| function.name != "set_cell");
     let least = variable("JOBS_RELIABILITY_FUZZ_CALLS", 1500);
     let seeds = seeds();
     println!(
@@ -441,7 +461,7 @@ async fn every_function_with_all_that_is_nasty() {
         "{failed} of {} calls failed",
         all.calls
     );
-    super::crashes::assert_whole(&cluster.connect("fuzz").await).await;
+    jobs_tests::journal::assert_whole(&cluster.connect("fuzz").await).await;
 }
 
 #[test]

@@ -13,9 +13,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 
-use super::crashes::assert_whole;
-use super::figures::{duration, figure, variable};
-use super::load::{DATABASE, DRAINED};
+use jobs_tests::figures::{duration, figure, variable};
+use jobs_tests::journal::assert_whole;
+use jobs_tests::load::{DATABASE, DRAINED};
 
 const ASKED_EVERY: Duration = Duration::from_secs(2);
 /// Longer than the minute from which on a job can run long.

@@ -5,7 +5,7 @@ use std::fs;
 
 use jobs_tests::{Client, Cluster, number, run, seconds};
 
-use super::figures::{duration, figure, variable};
+use jobs_tests::figures::{duration, figure, variable};
 use jobs_tests::functions::{Function, functions};
 
 /// A function's successful call as PL/pgSQL, where `f` and `i` are variables; and how much rarer
@@ -29,6 +29,8 @@ const fn rare(name: &'static str, works: &'static str) -> Call {
 /// In `works`: inserts a job, and fetches it into `f`.
 const TAKE: &str =
     "perform jobs.insert('leak', queue => 'leak'); select * into strict f from jobs.fetch('leak');";
+/// In `fails`: makes the database a cell; what fails afterwards takes that back.
+const CELL: &str = "perform jobs.set_cell(1); perform jobs.place_queue('*', 1)";
 /// Deletes what is left.
 const CLEAR: &str = "perform jobs.cancel(j.job_id, force => true) from jobs.running j; perform jobs.delete_many(queue => 'leak')";
 
@@ -36,14 +38,17 @@ const CALLS: &[Call] = &[
     call("activate", "select id into i from jobs.insert('leak', queue => 'leak', pending => true); perform jobs.activate(i); CLEAR", "perform jobs.activate(-1)"),
     call("cancel", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.cancel(i, 'for a reason'); CLEAR", "perform jobs.cancel(-1)"),
     call("cancel_many", "perform jobs.insert('leak', queue => 'leak'); perform jobs.cancel_many(queue => 'leak'); CLEAR", "perform jobs.cancel_many()"),
+    call("cell_for", "perform jobs.cell_for('leak', '{\"a\": 1}', queue => 'leak')", "CELL; perform jobs.spread_queue('leak', '{\"by_args\": [\"a\"]}', '{1,2,3}'); perform jobs.cell_for('leak', '{\"a\": 1}', queue => 'leak'); perform jobs.cell_for('leak', queue => 'leak')"),
     rare("check", "perform jobs.check()"),
     call("complete", "TAKE perform jobs.complete(f.id, f.token, '{\"a\": [1, 2]}'); CLEAR", "TAKE perform jobs.complete(f.id, f.token + 1)"),
     call("complete_many", "TAKE perform jobs.complete_many(array[f.id], array[f.token]); CLEAR", "perform jobs.complete_many('{1}', '{}')"),
     call("configure_queue", "perform jobs.configure_queue('limited', 1 + (random() * 5)::int, 10, '1 minute', max_waiting => 5)", "perform jobs.configure_queue('limited', -1)"),
     rare("count_queues", "perform jobs.count_queues()"),
     call("define_kind", "perform jobs.define_kind('defined', priority => (random() * 9)::int)", "perform jobs.define_kind('defined', retry => '\"no such\"')"),
+    call("define_limit", "perform jobs.define_limit('defined', '{\"by_args\": [\"a\"]}', '{b,a}', concurrency => 1 + (random() * 9)::int); perform jobs.drop_limit('defined')", "perform jobs.define_limit('defined', '{}')"),
     call("delete", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.delete(i)", "perform jobs.delete(-1)"),
     call("delete_many", "perform jobs.insert('leak', queue => 'leak'); perform jobs.delete_many(queue => 'leak')", "perform jobs.delete_many()"),
+    call("drop_limit", "perform jobs.define_limit('dropped', rate => 1, rate_period => '1 s'); perform jobs.drop_limit('dropped')", "perform jobs.drop_limit('')"),
     call("explain", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.explain(i); CLEAR", "perform jobs.explain(-1)"),
     call("explain_unique", "perform jobs.explain_unique('leak', '{\"a\": {\"b\": 1.50}}', '{\"by_args\": true, \"by_period\": 60}')", "perform jobs.explain_unique('leak', '{}', '{\"by_arg\": true}')"),
     call("fail", "TAKE perform jobs.fail(f.id, f.token, 'an error', details => '{\"type\": \"x\"}'); CLEAR", "TAKE perform jobs.fail(f.id, f.token, 'an error', retry_in => '-1 s')"),
@@ -57,6 +62,9 @@ const CALLS: &[Call] = &[
     rare("grant_producer", "perform jobs.grant_producer('leaker')"),
     rare("grant_viewer", "perform jobs.grant_viewer('leaker')"),
     rare("grant_worker", "perform jobs.grant_worker('leaker')"),
+    call("forward", "perform jobs.forward(gen_random_uuid(), array[u.key], '[{\"kind\": \"leak\", \"queue\": \"leak\"}]') from (select gen_random_uuid() as key) u; CLEAR", "perform jobs.forward(gen_random_uuid(), array[gen_random_uuid()], '[{\"kid\": 1}]')"),
+    call("forward_report", "perform jobs.forward_report('00000000-0000-0000-0000-00000000000a', 'leak', 1, now(), 0)", "perform jobs.forward_report(null, 'leak', 1, now(), 0)"),
+    call("forwarded_open", "perform jobs.forwarded_open('00000000-0000-0000-0000-00000000000a')", "perform jobs.forwarded_open(null)"),
     rare("health", "perform jobs.health()"),
     call("heartbeat", "TAKE perform jobs.heartbeat(f.id, f.token, '1 minute', '{\"done\": 0.5}'); CLEAR", "perform jobs.heartbeat(-1, 1)"),
     call("heartbeat_many", "TAKE perform jobs.heartbeat_many(array[f.id], array[f.token]); CLEAR", "perform jobs.heartbeat_many('{1}', '{null}')"),
@@ -80,32 +88,45 @@ const CALLS: &[Call] = &[
         "perform jobs.insert_many('[{\"kind\": \"leak\"}, {\"kid\": \"leak\"}]')",
     ),
     call("installed", "perform jobs.installed()", ""),
+    call("is_copy_of_cell", "perform jobs.is_copy_of_cell()", ""),
     call("is_preloaded", "perform jobs.is_preloaded()", ""),
     call("last_id", "perform jobs.last_id()", ""),
     rare("maintain", "perform jobs.insert('leak', queue => 'leak', expires_at => now() + '1 us'); perform jobs.maintain(); CLEAR"),
     rare("metrics", "perform jobs.metrics()"),
     call("ojs_manifest", "perform jobs.ojs_manifest()", ""),
+    call("override_limit", "perform jobs.define_limit('keyed', '{\"by_args\": [\"a\"]}', concurrency => 1); perform jobs.override_limit('keyed', '[1, 2]', 3); perform jobs.drop_limit('keyed')", "perform jobs.override_limit('no such', '1')"),
+    call("pause_limit", "perform jobs.define_limit('keyed', '{\"by_args\": [\"a\"]}', concurrency => 1); perform jobs.pause_limit('keyed', '1', 'r'); perform jobs.drop_limit('keyed')", "perform jobs.pause_limit('no such')"),
     call("pause_maintenance", "perform jobs.pause_maintenance(); perform jobs.resume_maintenance()", ""),
     call("pause_periodic", "perform jobs.schedule('managed', '@daily', 'leak', queue => 'leak'); perform jobs.pause_periodic('managed', 'r'); perform jobs.resume_periodic('managed')", "perform jobs.pause_periodic('no such')"),
     call("pause_queue", "perform jobs.pause_queue('paused'); perform jobs.resume_queue('paused')", ""),
+    call("place_queue", "null", "CELL; perform jobs.insert('leak', queue => 'leak'); perform jobs.place_queue('leak', 2)"),
     call("quiet_worker", "perform jobs.quiet_worker('leaker', 'why'); perform jobs.resume_worker('leaker')", "perform jobs.quiet_worker('')"),
+    call("reinstate_cell", "null", "CELL; perform jobs.retire_cell('a'); perform jobs.reinstate_cell(); perform 1 / 0"),
     call("release", "TAKE perform jobs.release(f.id, f.token); CLEAR", "perform jobs.release(-1, 1)"),
     call("reset_queue", "perform jobs.configure_queue('taken back', 2); perform jobs.reset_queue('taken back')", "perform jobs.reset_queue('')"),
+    call("resume_limit", "perform jobs.define_limit('keyed', '{\"by_args\": [\"a\"]}', concurrency => 1); perform jobs.pause_limit('keyed'); perform jobs.resume_limit('keyed'); perform jobs.drop_limit('keyed')", "perform jobs.resume_limit('no such')"),
     call("resume_maintenance", "perform jobs.resume_maintenance()", ""),
     call("resume_periodic", "perform jobs.schedule('managed', '@daily', 'leak', queue => 'leak'); perform jobs.pause_periodic('managed'); perform jobs.resume_periodic('managed')", "perform jobs.resume_periodic('no such')"),
     call("resume_queue", "perform jobs.pause_queue('paused'); perform jobs.resume_queue('paused')", "perform jobs.resume_queue('')"),
     call("resume_worker", "perform jobs.quiet_worker('leaker'); perform jobs.resume_worker('leaker')", "perform jobs.resume_worker(null)"),
     call("results", "TAKE perform jobs.complete(f.id, f.token, '{\"a\": 1}'); perform jobs.results(array[f.id, -1]); CLEAR", "perform jobs.results('{1,null}')"),
+    call("retire_cell", "null", "CELL; perform jobs.retire_cell('a'); perform jobs.insert('leak')"),
     call("retry", "TAKE perform jobs.complete(f.id, f.token); perform jobs.retry(f.id, true); CLEAR", "perform jobs.retry(-1)"),
     call("retry_many", "TAKE perform jobs.complete(f.id, f.token); perform jobs.retry_many(queue => 'leak', error_like => '%', states => '{completed}'); perform jobs.retry_many(queue => 'leak', reset => true); CLEAR", "perform jobs.retry_many(max_jobs => 0)"),
     rare("revoke", "perform jobs.grant_worker('leaker'); perform jobs.revoke('leaker')"),
     call("run_periodic", "perform jobs.schedule('managed', '@daily', 'leak', queue => 'leak'); perform jobs.run_periodic('managed'); CLEAR", "perform jobs.run_periodic('no such')"),
     call("schedule", "perform jobs.schedule('leak', '*/5 3 * * 1-5', 'leak', time_zone => 'Europe/Berlin')", "perform jobs.schedule('leak', '* * *', 'leak')"),
+    call("set_cell", "null", "CELL; perform jobs.set_cell(-1)"),
+    call("set_cell_address", "null", "CELL; perform jobs.set_cell_address(2, 'a'); perform jobs.set_cell_address(2, '')"),
+    rare("settings_digest", "perform jobs.settings_digest()"),
     call("show", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.show(i); CLEAR", "perform jobs.show(-1)"),
     call("snooze", "TAKE perform jobs.snooze(f.id, f.token, '1 hour'); CLEAR", "perform jobs.snooze(-1, 1, '1 hour')"),
+    call("spread_queue", "null", "CELL; perform jobs.spread_queue('leak', '{\"by_args\": [\"a\"]}', '{1,2}'); perform jobs.insert('leak', queue => 'leak')"),
     call("stop_worker", "perform jobs.stop_worker('leaker', 'why'); perform jobs.resume_worker('leaker')", "perform jobs.stop_worker('')"),
+    call("takes_queue", "perform jobs.takes_queue('leak')", "perform jobs.takes_queue('')"),
     rare("top", "perform jobs.top()"),
     call("undefine_kind", "perform jobs.define_kind('taken back', priority => 3); perform jobs.undefine_kind('taken back')", "perform jobs.undefine_kind('')"),
+    call("unplace_queue", "null", "CELL; perform jobs.place_queue('leak', 2); perform jobs.unplace_queue('leak'); perform 1 / 0"),
     call("unique_key", "perform jobs.unique_key('leak', '{\"b\": 1e3, \"a\": \"é\"}', '{\"by_args\": true, \"by_queue\": true}')", "perform jobs.unique_key('leak', null)"),
     call("unschedule", "perform jobs.schedule('gone', '@daily', 'leak'); perform jobs.unschedule('gone')", ""),
     call("update", "select id into i from jobs.insert('leak', queue => 'leak'); perform jobs.update(i, '{\"x\": 1}', priority => 3, tags => '{a}'); CLEAR", "perform jobs.update(-1, priority => 3)"),
@@ -202,7 +223,7 @@ async fn prepare(db: &Client, functions: &[Function]) -> Vec<(String, u64)> {
             .collect();
         let fails = match *fails {
             "" => format!("perform jobs.{name}({})", nulls.join(", ")),
-            fails => fails.replace("TAKE", TAKE),
+            fails => fails.replace("TAKE", TAKE).replace("CELL", CELL),
         };
         let works = works.replace("TAKE", TAKE).replace("CLEAR", CLEAR);
         let make = format!(

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use jobs_tests::{Client, Cluster, run};
 
-use super::crashes::assert_whole;
-use super::figures::{duration, figure, variable};
+use jobs_tests::figures::{duration, figure, variable};
+use jobs_tests::journal::assert_whole;
 
 /// The role of sqlsmith may do what an admin of jobs may, read the tables, and nothing to the
 /// machine or the server. It chooses its functions from what `pg_proc` has: here ours, and harmless

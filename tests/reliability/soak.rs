@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{Client, Cluster, SOON, number, poll_until, rng, run, seconds, texts};
 
-use super::crashes::assert_whole;
-use super::figures::{duration, figure};
-use super::journal::Pruning;
 use super::leaks::anonymous_memory;
-use super::load::{DATABASE, Load};
+use jobs_tests::figures::{duration, figure};
+use jobs_tests::journal::{Pruning, assert_whole};
+use jobs_tests::load::{DATABASE, Load};
 
 /// How much larger the last quarter's figures may be than the first one's: twice, and what is small
 /// may be more.

@@ -74,7 +74,7 @@ fn controls(checks: &mut Checks) {
 
     plant(
         "docs/concepts.md",
-        "[1](lost-page.md) [2](../examples/lost-file.rs) [3](worker-in-sql.md#lost-there) [4](#lost-here)",
+        "[1](lost-page.md) [2](../clients/examples/lost-file.rs) [3](worker-in-sql.md#lost-there) [4](#lost-here)",
     );
     plant("README.md", "[5](docs/worker-in-sql.md#lost-from-readme)");
     checks.check("a site with wrong links is built all the same", build(&copy, &site));
