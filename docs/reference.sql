@@ -14,23 +14,27 @@ SET intervalstyle = 'postgres';
 CREATE TEMP TABLE section (n integer, title text, intro text, functions text[]);
 INSERT INTO section VALUES
   (1, 'Produce', 'A producer inserts jobs. [uniqueness.md](uniqueness.md) describes unique jobs.',
-   '{insert,insert_many,insert_batch,wait_for,results,unique_key,explain_unique,ojs_manifest}'),
+   '{insert,insert_many,insert_batch,wait_for,results,unique_key,explain_unique,ojs_manifest,forward,forwarded_open,forward_report}'),
   (2, 'Work', 'A worker fetches jobs and finishes each with its token: see [worker-in-sql.md](worker-in-sql.md).',
    '{fetch,fetch_any,wait,wait_any,heartbeat,heartbeat_many,complete,complete_many,finish_many,fail,fail_many,snooze,release,worker_beat,worker_leave}'),
   (3, 'Manage jobs', 'These need no token.',
    '{cancel,retry,activate,update,delete,cancel_many,retry_many,delete_many}'),
   (4, 'Kinds, queues and workers', 'Defaults of kinds, settings of queues and commands for workers.',
    '{define_kind,undefine_kind,configure_queue,reset_queue,pause_queue,resume_queue,quiet_worker,stop_worker,resume_worker}'),
-  (5, 'Periodic jobs', 'See [periodic.md](periodic.md).',
+  (5, 'Limits', 'See [limits.md](limits.md). A queue''s own limits are set by jobs.configure_queue.',
+   '{define_limit,override_limit,pause_limit,resume_limit,drop_limit}'),
+  (6, 'Periodic jobs', 'See [periodic.md](periodic.md).',
    '{schedule,unschedule,pause_periodic,resume_periodic,run_periodic}'),
-  (6, 'Look', 'See [health](operations/health.md) and [monitor](operations/monitor.md). See also the [views](#views).',
+  (7, 'Cells', 'Several databases that share the queues: see [cells.md](cells.md).',
+   '{set_cell,place_queue,spread_queue,unplace_queue,set_cell_address,cell_for,retire_cell,reinstate_cell}'),
+  (8, 'Look', 'See [health](operations/health.md) and [monitor](operations/monitor.md). See also the [views](#views).',
    '{health,metrics,history,top,last_id,show,explain,check}'),
-  (7, 'Maintain', 'The background worker does this by itself.',
+  (9, 'Maintain', 'The background worker does this by itself.',
    '{maintain,pause_maintenance,resume_maintenance}'),
-  (8, 'Access', 'Nothing is granted to PUBLIC. Grants can be combined: see [security.md](security.md#roles).',
+  (10, 'Access', 'Nothing is granted to PUBLIC. Grants can be combined: see [security.md](security.md#roles).',
    '{grant_producer,grant_worker,grant_viewer,grant_application,grant_operator,grant_admin,revoke}'),
-  (9, 'Internal', 'Called by views and by the install script.',
-   '{count_queues,idle_runs,is_preloaded,installed}');
+  (11, 'Internal', 'Called by views and by the install script.',
+   '{count_queues,idle_runs,is_preloaded,is_copy_of_cell,takes_queue,settings_digest,installed}');
 
 CREATE TEMP VIEW listed AS
 SELECT s.n, s.title, s.intro, f.name::name AS name, f.place FROM section s, unnest(s.functions) WITH ORDINALITY AS f(name, place);
