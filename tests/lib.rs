@@ -51,6 +51,6 @@ pub use helpers::{
 };
 pub use jobs_cluster::{Postgres, as_owner, owned_directory, state_directory};
 pub use listener::Listener;
-pub use need::{ROOT, cache, dev, dev_of, need, program, target_directory};
+pub use need::{ROOT, cache, dev, dev_of, need, pgjobs, program, target_directory};
 pub use stopping::Stopping;
 pub use tokio_postgres::Client;

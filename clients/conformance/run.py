@@ -34,6 +34,7 @@ USUAL = {"timeout": "'-1 s'", "retry": """'{"strategy": "constant", "initial": 3
 # Seconds, of a worker whose case says nothing else. To encode an output of 300 MB can take longer
 # than the default lease on a busy machine. Heartbeats come as often as with the default.
 USUAL_LEASE = 600
+TOP = pathlib.Path(__file__).parents[2]
 # A line of a driver can have an output of megabytes.
 LONGEST_LINE = 64 << 20
 
@@ -191,7 +192,7 @@ def with_database(url: str, name: str) -> str:
 
 def vectors() -> list:
     """Strings and integers that place jobs."""
-    path = pathlib.Path(__file__).parents[2] / "core/tests/core/vectors/dimensions.json"
+    path = TOP / "core/tests/core/vectors/dimensions.json"
     values = [json.loads(one["text"]) for one in json.loads(path.read_text()) if one["text"]]
     return [value for value in values if isinstance(value, str) or type(value) is int and abs(value) < 2**53]
 
@@ -224,7 +225,8 @@ class Case:
         self.worker = f"worker of {self.queue}"
         self.url = os.environ["DATABASE_URL"]
         self.cells: list[int | str] = case.get("cells", [])
-        own = range(1, len(self.cells) + 1) or ([0] if case.get("own_database") else [])
+        self.has_outbox = case.get("outbox", False)
+        own = range(1, len(self.cells) + 1) or range(2 if self.has_outbox else case.get("own_database", 0))
         self.own_databases = [f"{library}_{os.getpid()}_{number}_{slug.lower()}"[:63] for number in own]
         self.urls = [with_database(self.url, name) for name in self.own_databases] or [self.url]
         self.url = self.urls[0]
@@ -238,6 +240,9 @@ class Case:
         try:
             for name in self.own_databases:
                 await self.administer(f'create database "{name}" template template0')
+            if self.has_outbox:
+                await self.query((TOP / "outbox/outbox.sql").read_text())
+                await self.query("create extension jobs", url=self.urls[1])
             for cell, url in zip(self.cells, self.urls):
                 await self.query("create extension jobs", url=url)
                 if cell != "none":
@@ -347,6 +352,11 @@ class Case:
                     raise Failed("it has no connection")
             case {"open": True}:
                 await self.network.listen()
+            case {"forward": True}:
+                command = [os.environ["JOBS_PROGRAM"], "forward", "--once", "--from", self.urls[0], "--to", self.urls[1]]
+                process = await asyncio.create_subprocess_exec(*command)
+                if code := await process.wait():
+                    raise Failed(f"pgjobs forward ended with {code}")
             case {"restart": True}:
                 process = await asyncio.create_subprocess_shell(os.environ["JOBS_RESTART"])
                 if await process.wait() != 0:

@@ -96,7 +96,7 @@ func defaultsOf(args any) InsertOpts {
 
 // Inserted is the result of an insert.
 type Inserted struct {
-	ID        int64 `json:"id"`                          // of the new job, or of the existing one
+	ID        int64 `json:"id"`                          // of the new or old job; 0 in an outbox
 	State     State `json:"state"`                       // of that job
 	Duplicate bool  `json:"unique_skipped_as_duplicate"` // whether nothing was inserted
 }

@@ -9,7 +9,7 @@ use jobs_tests::{ROOT, state_directory};
 use crate::Library;
 
 /// What lib/pq does in another way than pgx: connections and transactions.
-const PQ_CASES: &str = "cut|silen|restart|PgBouncer|statement_timeout|cancel|lost|locked|stop|signal|SIG|grace|transaction|rolled back|insert|wait|ends a worker|not let in|rights|sync|test";
+const PQ_CASES: &str = "cut|silen|restart|PgBouncer|statement_timeout|cancel|lost|locked|stop|signal|SIG|grace|transaction|rolled back|insert|outbox|wait|ends a worker|not let in|rights|sync|test";
 
 const MODULES: [&str; 4] = ["go", "go/jobsotel", "go/conformance", "go/example"];
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::checks::{Checks, Outcome, feed, holds, same, succeeds, suite};
 use jobs_tests::pgbouncer::{PgBouncer, need_pgbouncer};
-use jobs_tests::{Cluster, ROOT, need, scratch_directory, state_directory};
+use jobs_tests::{Cluster, ROOT, need, pgjobs, scratch_directory, state_directory};
 use regex::Regex;
 
 /// What the cases do to connections and servers, and what handlers say, is logged.
@@ -57,9 +57,13 @@ fn main() -> ExitCode {
             ("python", python::conforms),
             ("control", python::control),
         ];
+        let program = match pgjobs() {
+            Ok(program) => program,
+            Err(said) => return checks.check("the program is built", Err(said)),
+        };
         for (name, conforms) in libraries {
             if checks.wants(name) {
-                Library::begins(checks, name, conforms);
+                Library::begins(checks, name, program, conforms);
             }
         }
     })
@@ -79,7 +83,7 @@ struct Library<'a> {
 }
 
 impl Library<'_> {
-    fn begins(checks: &mut Checks, name: &'static str, conforms: Conforms) {
+    fn begins(checks: &mut Checks, name: &'static str, program: &Path, conforms: Conforms) {
         let mut builder = Cluster::builder().with_tcp().set("max_worker_processes", 64);
         for (times, line) in EXPECTED {
             builder = builder.allow(times, line);
@@ -111,6 +115,7 @@ impl Library<'_> {
                 ("DATABASE_URL", format!("postgresql://postgres@127.0.0.1:{port}/clients")),
                 ("JOBS_POOLED_URL", format!("postgresql://postgres@127.0.0.1:{}/", pooler.port)),
                 ("JOBS_RESTART", cluster.pg_ctl_line("-m fast -w restart")),
+                ("JOBS_PROGRAM", program.display().to_string()),
             ],
             scratch: scratch.path(),
         };

@@ -14,7 +14,7 @@ const DRIVER: &str = "clients/conformance/driver.mjs";
 
 /// What the package `postgres` does in another way than `pg`: connections that break, waits that
 /// are ended, stops.
-const POSTGRES_CASES: &str = "cut|silen|restart|PgBouncer|statement_timeout|cancel|lost|locked|stop|signal|SIG|grace|released|left behind|could not send|ends a worker";
+const POSTGRES_CASES: &str = "outbox|cut|silen|restart|PgBouncer|statement_timeout|cancel|lost|locked|stop|signal|SIG|grace|released|left behind|could not send|ends a worker";
 
 /// What can differ between majors of Node: how modules are imported and required, the drivers, how
 /// a worker begins, hears of a cancel, connects again and ends.

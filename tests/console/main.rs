@@ -4,8 +4,8 @@
 
 use std::process::{Command, ExitCode};
 
-use jobs_tests::checks::{Checks, Outcome, feed, holds, succeeds, suite};
-use jobs_tests::{Cluster, ROOT, dev, state_directory};
+use jobs_tests::checks::{Checks, Outcome, feed, holds, suite};
+use jobs_tests::{Cluster, ROOT, dev, pgjobs, state_directory};
 use regex::Regex;
 
 /// The database of the company's jobs.
@@ -41,11 +41,8 @@ fn console(checks: &mut Checks) {
         .and_then(|_| dev(&["give_past", &socket, &port, "--odd"]));
     checks.check("the company's jobs are there", works.map(|_| ()));
     checks.check("and everything that must hold holds", in_order(&cluster));
-    let mut build = Command::new("cargo");
-    let built =
-        succeeds(build.current_dir(ROOT).args(["build", "--quiet", "-p", "postgres-jobs-cli"]));
-    if built.is_err() {
-        return checks.check("the program is built", built);
+    if let Err(said) = pgjobs() {
+        return checks.check("the program is built", Err(said));
     }
     let part = checks.part().to_string();
     let (kind, name) = part.split_once('/').unwrap_or((&part, ""));

@@ -25,13 +25,13 @@ const DRIVERS: [(&str, Runs); 14] = [
     ("activerecord", python_java_ruby::runs),
     ("outbox", outbox::directly),
     ("pgbouncer", pgbouncer::runs),
-    ("node_postgres", node_rust::of_node),
-    ("drizzle", node_rust::of_node),
-    ("prisma", node_rust::prisma),
-    ("knex", node_rust::of_node),
-    ("tokio_postgres", node_rust::of_rust),
-    ("sqlx", node_rust::of_rust),
-    ("diesel", node_rust::of_rust),
+    ("node_postgres", node_rust::runs),
+    ("drizzle", node_rust::runs),
+    ("prisma", node_rust::runs),
+    ("knex", node_rust::runs),
+    ("tokio_postgres", node_rust::runs),
+    ("sqlx", node_rust::runs),
+    ("diesel", node_rust::runs),
 ];
 
 fn main() -> ExitCode {

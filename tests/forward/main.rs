@@ -7,11 +7,9 @@ mod program;
 mod refused;
 
 use std::process::{Output, Stdio};
-use std::sync::OnceLock;
 
 use jobs_tests::{
-    Builder, Client, Cluster, ROOT, comes_true, count, number, poll_until, run, target_directory,
-    texts,
+    Builder, Client, Cluster, ROOT, comes_true, count, number, pgjobs, poll_until, run, texts,
 };
 use serde_json::Value;
 use tokio::process::{Child, Command};
@@ -91,7 +89,7 @@ fn place(clusters: &[&Cluster], database: &str) -> String {
 }
 
 fn spawned(arguments: &[&str]) -> Child {
-    let mut command = Command::new(pgjobs());
+    let mut command = Command::new(pgjobs().expect("the program"));
     command.arg("forward").args(arguments).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("pgjobs")
@@ -102,17 +100,6 @@ async fn said(arguments: &[&str]) -> (i32, String) {
     let Output { status, stdout, stderr } = spawned(arguments).wait_with_output().await.unwrap();
     let text = [stdout, stderr].concat();
     (status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
-}
-
-/// The program, built once.
-fn pgjobs() -> &'static str {
-    static BUILT: OnceLock<String> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let mut cargo = std::process::Command::new("cargo");
-        let built = cargo.args(["build", "--quiet", "-p", "postgres-jobs-cli"]).current_dir(ROOT);
-        assert!(built.status().expect("cargo").success());
-        target_directory().join("debug/pgjobs").to_str().expect("UTF-8").into()
-    })
 }
 
 /// Sends a signal.

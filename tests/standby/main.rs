@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use jobs_tests::checks::{Checks, Outcome, feed, holds, same, succeeds, suite};
-use jobs_tests::{Cluster, ROOT, SOON, target_directory};
+use jobs_tests::checks::{Checks, Outcome, feed, holds, same, suite};
+use jobs_tests::{Cluster, SOON, pgjobs};
 use regex::Regex;
 
 /// Jobs of each kind that a screen has something to show of.
@@ -32,11 +32,8 @@ fn main() -> ExitCode {
         let cluster = Cluster::builder().with_tcp().set("jobs.enabled", "off").start();
         cluster.psql("postgres", "create database app");
         cluster.psql("app", JOBS);
-        let mut build = Command::new("cargo");
-        build.current_dir(ROOT).args(["build", "--quiet", "-p", "postgres-jobs-cli"]);
-        let built = succeeds(&mut build);
-        if built.is_err() {
-            return checks.check("the program is built", built);
+        if let Err(said) = pgjobs() {
+            return checks.check("the program is built", Err(said));
         }
         let standby = cluster.standby();
         let servers = Servers { cluster: &cluster, standby: &standby };
@@ -73,7 +70,7 @@ impl Servers<'_> {
 
     /// The program at one of the servers: whether it ends well, and both of its streams.
     fn run(&self, server: &Cluster, arguments: &[&str]) -> (bool, String) {
-        let mut program = Command::new(target_directory().join("debug/pgjobs"));
+        let mut program = Command::new(pgjobs().expect("the program"));
         feed(program.args(["-d", &url(server)]).args(arguments), "")
     }
 }
@@ -277,7 +274,7 @@ struct Console {
 
 impl Console {
     fn start(server: &Cluster) -> Self {
-        let mut program = Command::new(target_directory().join("debug/pgjobs"));
+        let mut program = Command::new(pgjobs().expect("the program"));
         program.args(["-d", &url(server), "console", "--listen", "127.0.0.1:0"]);
         let mut process = program.stdout(Stdio::piped()).spawn().expect("pgjobs");
         let mut line = String::new();

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
-use crate::checks::output;
+use crate::checks::{output, succeeds};
 
 /// The top of the checkout.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -44,4 +45,15 @@ pub fn cache() -> PathBuf {
 pub fn target_directory() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     target.map_or_else(|| Path::new(ROOT).join("target"), PathBuf::from)
+}
+
+/// The program `pgjobs`, built once; the error is what cargo says.
+pub fn pgjobs() -> Result<&'static Path, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let mut build = Command::new("cargo");
+        build.current_dir(ROOT).args(["build", "--quiet", "-p", "postgres-jobs-cli"]);
+        succeeds(&mut build).map(|()| target_directory().join("debug/pgjobs"))
+    });
+    built.as_deref().map_err(String::clone)
 }

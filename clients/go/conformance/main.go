@@ -820,7 +820,7 @@ func (d *driver) do(ctx context.Context, op operation) error {
 		list := []object{}
 		for _, result := range results {
 			list = append(list, object{
-				"id": result.ID, "state": orNull(string(result.State)), "output": result.Output,
+				"id": result.ID, "state": orNull(result.State), "output": result.Output,
 				"error": orNull(result.Error),
 			})
 		}
@@ -835,11 +835,11 @@ func (d *driver) do(ctx context.Context, op operation) error {
 	return nil
 }
 
-func orNull(text string) any {
-	if text == "" {
+func orNull[T comparable](value T) any {
+	if value == *new(T) {
 		return nil
 	}
-	return text
+	return value
 }
 
 func (d *driver) insert(ctx context.Context, op operation) error {
@@ -886,7 +886,7 @@ func (d *driver) insert(ctx context.Context, op operation) error {
 }
 
 func show(inserted jobs.Inserted) object {
-	return object{"id": inserted.ID, "state": orNull(string(inserted.State)), "duplicate": inserted.Duplicate}
+	return object{"id": orNull(inserted.ID), "state": orNull(inserted.State), "duplicate": inserted.Duplicate}
 }
 
 // sync writes what a worker declares.

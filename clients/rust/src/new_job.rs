@@ -175,7 +175,7 @@ impl Periodic {
 #[non_exhaustive]
 pub struct Inserted {
     /// The id of the new job, or of the existing one; none if [`Unique::wait`] is false and another
-    /// transaction is inserting it.
+    /// transaction is inserting it, or in an outbox.
     pub id: Option<i64>,
     /// The state of that job.
     pub state: Option<State>,

@@ -74,7 +74,8 @@ export interface NewJob<Args = unknown, Wait extends boolean = boolean> extends 
   args?: Args;
 }
 
-/** The result of an insert. The id and state can be null only with `wait: false`. */
+/** The result of an insert. The id and state can be null only with `wait: false`; the id is always
+ * null in an outbox. */
 export interface Inserted<Wait extends boolean = true> {
   /** The id of the new job, or of the existing one; null if that is not committed yet. */
   id: number | (Wait extends true ? never : null);

@@ -132,7 +132,8 @@ class Inserted(Generic[Id]):
     """The result of an insert: the new job, or the existing one."""
 
     id: Id
-    """None if the job was skipped because of `wait=False`."""
+    """None if the job was skipped because of `wait=False`. Also None, whatever its type, in an
+    outbox."""
     state: str | None
     duplicate: bool
     """Whether nothing was inserted because the job is a duplicate."""
