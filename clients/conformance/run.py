@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import shlex
 import signal
@@ -20,6 +21,7 @@ import socket
 import sys
 import time
 import tomllib
+import unicodedata
 import urllib.parse
 from collections.abc import Callable
 
@@ -191,10 +193,22 @@ def with_database(url: str, name: str) -> str:
 
 
 def vectors() -> list:
-    """Strings and integers that place jobs."""
+    """Ten thousand different strings and integers that place jobs. Their characters are in Unicode
+    3.2, so that every library knows their form C."""
     path = TOP / "core/tests/core/vectors/dimensions.json"
     values = [json.loads(one["text"]) for one in json.loads(path.read_text()) if one["text"]]
-    return [value for value in values if isinstance(value, str) or type(value) is int and abs(value) < 2**53]
+    values = dict.fromkeys(one for one in values if isinstance(one, str) or type(one) is int and abs(one) < 2**53)
+    chance = random.Random(1)
+    is_character = unicodedata.ucd_3_2_0.category
+    characters = [chr(code) for code in range(1, 0x110000) if is_character(chr(code)) not in ("Cn", "Cs", "Co")]
+    combined = [*'"\\\x01\x1f\x7f/\u2028\ufeff', "e\u0301", "q\u0323\u0307", "\u212b", "\u1100\u1161\u11a8", "😀", "a"]
+    while len(values) < 10_000:
+        if chance.random() < 0.3:
+            values[chance.randrange(2 ** chance.randrange(54)) * chance.choice((1, -1))] = None
+        else:
+            among = chance.choice((characters, combined))
+            values["".join(chance.choices(among, k=chance.randrange(12)))] = None
+    return list(values)
 
 
 def is_within(wanted: object, found: object) -> bool:
