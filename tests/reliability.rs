@@ -19,6 +19,8 @@ mod fuzz;
 mod healthy;
 #[path = "reliability/leaks.rs"]
 mod leaks;
+#[path = "reliability/moves.rs"]
+mod moves;
 #[path = "reliability/smith.rs"]
 mod smith;
 #[path = "reliability/soak.rs"]

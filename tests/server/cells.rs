@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, ROOT, SOON, blocked, comes_true, count, is, number, poll_until,
-    row_of, rows_of, run, seconds, sqlstate, text, texts, with_faults,
+    Builder, Client, Cluster, MOVE_CELLS, Mode, SOON, blocked, comes_true, count, is, move_cell,
+    number, poll_until, row_of, rows_of, run, seconds, sqlstate, text, texts, with_faults,
 };
 use serde_json::Value;
 use tokio_postgres::error::SqlState;
@@ -173,14 +173,7 @@ async fn a_server_is_split_while_clients_insert() {
         }
         (inserted, sqlstate(two.query_one(INSERT, &[]).await))
     });
-    let place = |of: &Cluster| {
-        format!("host={} port={} user=postgres", of.directory().display(), of.port())
-    };
-    let path = std::env::var("PATH").unwrap();
-    let mut script = tokio::process::Command::new(format!("{ROOT}/ops/move-cells"));
-    script.env("PATH", format!("{}:{path}", old.postgres().bindir.display()));
-    let said = script.args([&place(&old), &place(&new), "two"]).output().await.unwrap();
-    assert!(said.status.success(), "{said:?}");
+    move_cell(MOVE_CELLS, &old, &new, "two").await;
 
     let (inserted, ended) = client.await.unwrap();
     assert_eq!(ended, "JB001");
@@ -193,7 +186,7 @@ async fn a_server_is_split_while_clients_insert() {
         run(&takes.connect(name).await, INSERT).await;
         let error = refuses.connect(name).await.batch_execute(INSERT).await.unwrap_err();
         let error = error.as_db_error().unwrap();
-        let home = format!("{} dbname='{name}'", place(takes));
+        let home = format!("{} dbname='{name}'", takes.place());
         assert!(error.hint().unwrap().contains(&home), "{error:?}");
     }
 }

@@ -332,6 +332,11 @@ impl Cluster {
         processor_time(self.postmaster(), 15)
     }
 
+    /// A connection string without a database.
+    pub fn place(&self) -> String {
+        format!("host={} port={} user=postgres", self.directory().display(), self.port())
+    }
+
     /// A standby of this cluster, streaming from it.
     pub fn standby(&self) -> Cluster {
         let standby = Cluster::in_new_directory(

@@ -1,5 +1,6 @@
 //! Small things that many tests need.
 
+use std::ffi::OsStr;
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -250,4 +251,13 @@ pub async fn every_task_worked(db: &Client) {
     }
     let failures = "select coalesce(sum(failures_total), 0)::bigint from jobs.maintenance";
     assert_eq!(number(db, failures).await, 0);
+}
+
+/// Moves a cell to a standby of its server, by ops/move-cells or another one.
+pub async fn move_cell(script: impl AsRef<OsStr>, old: &Cluster, new: &Cluster, database: &str) {
+    let path = std::env::var("PATH").unwrap();
+    let mut script = tokio::process::Command::new(script);
+    script.env("PATH", format!("{}:{path}", old.postgres().bindir.display()));
+    let said = script.args([&old.place(), &new.place(), database]).output().await.unwrap();
+    assert!(said.status.success(), "{said:?}");
 }

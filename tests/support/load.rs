@@ -40,6 +40,9 @@ struct Shared {
 const CONNECTING: Duration = Duration::from_secs(2);
 const CALL: Duration = Duration::from_secs(10);
 
+/// The cell has moved: nothing happened, and clients connect again, perhaps to another server.
+const ELSEWHERE: &str = "JB001";
+
 const INSERTION: usize = 0;
 const COMPLETION: usize = 1;
 
@@ -73,7 +76,7 @@ impl Load {
         Self::begin_in(&db, cluster, rng, producers, workers).await
     }
 
-    /// As [`Load::begin`], in a database that has the extension.
+    /// As [`Load::begin`], in a database that has the extension and may be a cell.
     pub async fn begin_in(
         db: &Client,
         cluster: &Cluster,
@@ -248,7 +251,9 @@ impl Session {
             .filter(|error| error.parsed_severity() == Some(Severity::Error));
         if let Some(refused) = refused {
             let code = refused.code().code();
-            if code.starts_with("XX") {
+            if code == ELSEWHERE {
+                self.client = None;
+            } else if code.starts_with("XX") {
                 self.shared.journal(|journal| journal.wrong.push(format!("{sql}: {refused:?}")));
             }
             return Err(Failure::Refused(code.into()));
@@ -302,7 +307,7 @@ fn insertion(rng: &mut StdRng, n: i64) -> (String, i64, Within) {
         };
         single(
             format!(r#"{{"n": {n}, "once": "{key}"}}"#),
-            format!(r#"'{{"key": "{key}", "on_conflict": {unique}}}'"#),
+            format!(r#"'{{"key": "{key}", "by_queue": true, "on_conflict": {unique}}}'"#),
             "",
         )
     };
@@ -317,7 +322,9 @@ fn insertion(rng: &mut StdRng, n: i64) -> (String, i64, Within) {
             let on_conflict = ["skip", "replace"].choose(rng).unwrap();
             let sql = single(
                 format!(r#"{{"n": {n}, "alone": "{key}"}}"#),
-                format!(r#"'{{"key": "alone {key}", {LIVE}, "on_conflict": "{on_conflict}"}}'"#),
+                format!(
+                    r#"'{{"key": "alone {key}", "by_queue": true, {LIVE}, "on_conflict": "{on_conflict}"}}'"#
+                ),
                 "",
             );
             (sql, 1, Within::Statement)
@@ -342,7 +349,7 @@ fn insertion(rng: &mut StdRng, n: i64) -> (String, i64, Within) {
             let element = |n: i64| {
                 let once = format!("many{}", n / 2);
                 format!(
-                    r#"{{"kind": "load", "args": {{"n": {n}, "once": "{once}"}}, "unique_opts": {{"key": "{once}"}}, "max_attempts": 100000, "retry": {{"strategy": "constant", "initial": 0.05}}}}"#
+                    r#"{{"kind": "load", "args": {{"n": {n}, "once": "{once}"}}, "unique_opts": {{"key": "{once}", "by_queue": true}}, "max_attempts": 100000, "retry": {{"strategy": "constant", "initial": 0.05}}}}"#
                 )
             };
             let elements: Vec<String> = (n..n + count).map(element).collect();
@@ -475,16 +482,20 @@ async fn work(shared: Arc<Shared>, mut rng: StdRng) {
             };
             tokio::time::sleep(Duration::from_millis(pause)).await;
         } else if held.len() > 2 && rng.random_range(0..5) == 0 {
-            let all = std::mem::take(&mut held);
-            complete_many(&mut session, &all).await;
+            if !complete_many(&mut session, &held).await {
+                held.clear();
+            }
         } else {
             let one = held.pop().expect("one");
-            finish(&mut session, &mut rng, one).await;
+            if finish(&mut session, &mut rng, one).await {
+                held.push(one);
+            }
         }
     }
 }
 
-async fn finish(session: &mut Session, rng: &mut StdRng, held: Held) {
+/// Returns true if the cell has moved, with the attempt.
+async fn finish(session: &mut Session, rng: &mut StdRng, held: Held) -> bool {
     let Held { id, token, .. } = held;
     let (what, sql) = match rng.random_range(0..20) {
         0 | 1 => {
@@ -503,20 +514,18 @@ async fn finish(session: &mut Session, rng: &mut StdRng, held: Held) {
                 let answer =
                     session.call(&format!("select jobs.heartbeat({id}, {token}, '{LEASE}')")).await;
                 if answer.is_err() {
-                    note(session, answer, "heartbeats", held);
-                    return;
+                    return note(session, answer, "heartbeats", held);
                 }
             }
-            complete(session, rng, held).await;
-            return;
+            return complete(session, rng, held).await;
         }
     };
     let answer = session.call(&sql).await;
-    note(session, answer, what, held);
+    note(session, answer, what, held)
 }
 
 /// Completes a job together with a row of the worker's own.
-async fn complete(session: &mut Session, rng: &mut StdRng, held: Held) {
+async fn complete(session: &mut Session, rng: &mut StdRng, held: Held) -> bool {
     let Held { id, token, attempt, .. } = held;
     let begun = Instant::now();
     let both = format!(
@@ -535,10 +544,10 @@ async fn complete(session: &mut Session, rng: &mut StdRng, held: Held) {
     } else {
         session.roll_back().await;
     }
-    note(session, answer, "completed_one_by_one", held);
+    note(session, answer, "completed_one_by_one", held)
 }
 
-async fn complete_many(session: &mut Session, all: &[Held]) {
+async fn complete_many(session: &mut Session, all: &[Held]) -> bool {
     let list = |of: fn(&Held) -> i64| {
         let texts: Vec<String> = all.iter().map(|held| of(held).to_string()).collect();
         format!("'{{{}}}'", texts.join(","))
@@ -560,12 +569,15 @@ async fn complete_many(session: &mut Session, all: &[Held]) {
             session.shared.succeeded(COMPLETION, begun);
         }
     }
-    note(session, answer, "completed_together", all[0]);
+    note(session, answer, "completed_together", all[0])
 }
 
-/// Counts what became of a call about an attempt. What else it is refused for is a defect.
-fn note<T>(session: &Session, answer: Result<T, Failure>, what: &'static str, held: Held) {
+/// Counts what became of a call about an attempt, and returns true if the cell has moved. What else
+/// it is refused for is a defect.
+fn note<T>(session: &Session, answer: Result<T, Failure>, what: &'static str, held: Held) -> bool {
+    let is_elsewhere = matches!(&answer, Err(Failure::Refused(code)) if code == ELSEWHERE);
     session.shared.journal(|journal| match answer {
+        _ if is_elsewhere => journal.count("calls_that_the_retired_cell_refused"),
         Ok(_) if held.moved => journal.count("tokens_honoured_in_a_new_session"),
         Ok(_) => journal.count(what),
         Err(Failure::Refused(code)) if code == "55000" && held.moved => {
@@ -581,4 +593,5 @@ fn note<T>(session: &Session, answer: Result<T, Failure>, what: &'static str, he
         }
         Err(Failure::Lost) => journal.count("answers_lost_to_workers"),
     });
+    is_elsewhere
 }

@@ -9,6 +9,9 @@ use crate::checks::{output, succeeds};
 /// The top of the checkout.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
+/// The script that moves cells.
+pub const MOVE_CELLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ops/move-cells");
+
 /// Calls a function of ./dev or tests/programs.sh, and returns what it prints.
 pub fn dev(function_and_arguments: &[&str]) -> Result<String, String> {
     dev_of(Path::new(ROOT), function_and_arguments)
