@@ -465,7 +465,7 @@ SQL
 # disk: how fast it carries over what waits, and from the call of jobs.insert there to the return of
 # the fetch here.
 case_forward() {
-  local n program forwarder waiter rate seconds p50 p99
+  local i n program forwarder waiter rate seconds p50 p99
   (cd "$HERE/.." && cargo build --quiet --profile quick -p postgres-jobs-cli)
   program=${CARGO_TARGET_DIR:-$HERE/../../target}/quick/pgjobs
   n=$(scaled 20000) seconds=$(scaled 40)
