@@ -379,13 +379,13 @@ CREATE TABLE jobs.permit (
   n      bigint NOT NULL,
   job_id bigint NOT NULL,
   name   text   COLLATE "C" NOT NULL,
-  key    jsonb,
+  key    text   COLLATE "C",
   CONSTRAINT permit_pkey PRIMARY KEY (gate, n)
 ) WITH (vacuum_truncate = off);
 COMMENT ON TABLE jobs.permit IS 'Running jobs under limits: a row per job and limit.';
 COMMENT ON COLUMN jobs.permit.gate IS 'Gate of the job''s key under the limit (limit_key_rule.gate).';
 COMMENT ON COLUMN jobs.permit.n IS 'Number of the attempt''s permits, as in running.permit.';
-COMMENT ON COLUMN jobs.permit.key IS 'Null: the limit has no keys.';
+COMMENT ON COLUMN jobs.permit.key IS 'Canonical text of the key; null: the limit has no keys.';
 
 CREATE TABLE jobs.limit_start (
   gate bigint      NOT NULL,

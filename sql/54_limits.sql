@@ -72,7 +72,7 @@ SELECT k.name, CASE WHEN v.sees_payload THEN k.key END AS key, k.concurrency, k.
               WHERE n.at > clock_timestamp()) END AS next_start_at,
            CASE WHEN r.by IS NULL THEN r.paused_at ELSE o.paused_at END AS paused_at, s.rate_period, COALESCE(o.is_override, false) AS overridden
       FROM (SELECT u.gate, u.name, u.key, sum(u.running)::bigint AS running, sum(u.held)::bigint AS held, min(u.since) AS oldest_held_at
-              FROM (SELECT p.gate, p.name, p.key, count(*) AS running, 0 AS held, NULL::timestamptz AS since FROM jobs.permit p GROUP BY p.gate, p.name, p.key
+              FROM (SELECT p.gate, p.name, p.key::jsonb, count(*) AS running, 0 AS held, NULL::timestamptz AS since FROM jobs.permit p GROUP BY p.gate, p.name, p.key
                     UNION ALL
                     SELECT l.gate, f.limit_name, f.limit_key, 0, l.held, f.since
                       FROM (SELECT s.gate, s.queue, s.kind, s.priority, count(*) AS held, min(s.seq) AS first

@@ -68,13 +68,23 @@ impl Row {
         self.datum(column).and_then(|datum| unsafe { String::from_datum(datum, false) })
     }
 
+    /// A copy, which outlives the next row.
+    pub fn copy(&self) -> NewRow {
+        let mut is_copy = false;
+        // SAFETY: the slot has a row.
+        unsafe {
+            let row = pg_sys::ExecFetchSlotHeapTuple(self.slot, false, &mut is_copy);
+            NewRow(if is_copy { row } else { pg_sys::heap_copytuple(row) })
+        }
+    }
+
     pub fn tid(&self) -> Tid {
         // SAFETY: the slot has a row.
         unsafe { (*self.slot).tts_tid }
     }
 }
 
-/// A row that is yet to be inserted. It has copied its values.
+/// A row that is yet to be inserted, or that was kept. It has copied its values.
 pub struct NewRow(pub(super) pg_sys::HeapTuple);
 
 impl NewRow {

@@ -10,7 +10,7 @@ use pgrx::pg_sys::{
 };
 
 use super::index::{Index, IndexShape};
-use super::row::{Row, Tid};
+use super::row::{NewRow, Row, Tid};
 use super::table::Table;
 use super::versions;
 
@@ -267,6 +267,13 @@ impl Scan<'_> {
     pub fn first(&mut self, keys: &[Key]) -> Option<Row> {
         self.find(keys);
         self.next()
+    }
+
+    /// Shows a row once more that was copied.
+    pub fn show(&mut self, row: NewRow) -> Row {
+        // SAFETY: a row of the slot's table.
+        unsafe { pg_sys::ExecForceStoreHeapTuple(row.0, self.slot, true) };
+        Row { slot: self.slot, is_in_progress: false, is_new: false }
     }
 
     pub fn next(&mut self) -> Option<Row> {

@@ -1,6 +1,6 @@
 //! Starting attempts: out of `ready`, into `running`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::{Datum, Oid};
@@ -8,10 +8,11 @@ use pgrx::pg_sys::{Datum, Oid};
 use super::columns::columns;
 use super::config_cache;
 use super::count::waits_since;
+use super::direct::fetch::JobRow;
 use super::direct::{self, shapes};
 use super::effects::{self, Told};
 use super::held::{self, Held};
-use super::permits::{self, Permit};
+use super::permits::{self, Covered, Permit};
 use super::queue::Queue;
 use super::rules::Rule;
 use super::spi::{Arg, Plan, Value, big, bigs, column, plans, rows, text, texts};
@@ -132,23 +133,27 @@ rows! {
     }
 }
 
+/// A job that may start, with its permit and its row of `job`, where that was kept.
+pub type Admitted = (Picked, Permit, Option<JobRow>);
+
 impl Limits<'_> {
-    /// Keeps those of the jobs that may start, with their permits, and has the others held.
-    pub fn admit(&self, picked: Vec<Picked>) -> (Vec<(Picked, Permit)>, usize) {
-        let ids: Vec<i64> = picked.iter().map(|one| one.job_id).collect();
-        let covered = permits::covered(self.rules, self.queue, &ids);
-        let (picked, covered): (Vec<_>, Vec<_>) = picked
-            .into_iter()
-            .zip(covered)
-            .filter_map(|(one, covered)| Some((one, covered?)))
-            .unzip();
+    /// Keeps those of the jobs that may start, with their permits and rows, and has the others
+    /// held. Jobs that are gone are left out.
+    pub fn admit(
+        &self,
+        picked: Vec<Picked>,
+        covered: Vec<Option<Covered>>,
+    ) -> (Vec<Admitted>, usize) {
+        let both = picked.into_iter().zip(covered);
+        let (picked, covered): (Vec<_>, Vec<_>) =
+            both.filter_map(|(one, covered)| Some((one, covered?))).unzip();
         let (mut may_start, mut held) = (Vec::new(), Vec::new());
-        let mut passed_on: HashMap<i64, i64> = HashMap::new();
+        let mut passed_on = BTreeMap::new();
         let admitted = permits::admit(self.rules, &covered, self.now);
         for ((one, covered), admitted) in picked.into_iter().zip(covered).zip(admitted) {
             let full = match admitted {
                 Ok(permit) => {
-                    may_start.push((one, permit));
+                    may_start.push((one, permit, covered.row));
                     continue;
                 }
                 Err(full) => &covered.gates[full],
@@ -173,7 +178,7 @@ impl Limits<'_> {
         }
         held::hold(&held);
         // Another gate holds these, and the one that let them go has its place still.
-        passed_on.into_iter().for_each(|(gate, count)| held::hand_over(gate, count));
+        held::hand_over(&passed_on);
         (may_start, held.len())
     }
 }
@@ -242,19 +247,21 @@ fn start_with_permits(
     args.push(fetch.kinds.and_then(texts));
     let mut picked: Vec<Picked> = PICK.rows(&args);
     picked.sort_by_key(|one| (one.priority, one.seq));
-    let (may_start, held) = limits.admit(picked);
+    let ids: Vec<i64> = picked.iter().map(|one| one.job_id).collect();
+    let covered = permits::covered(limits.rules, queue, &ids);
+    let (may_start, held) = limits.admit(picked, covered);
     if may_start.is_empty() {
         return (Vec::new(), held);
     }
     let mut args = starting_args(queue, fetch, tokens, room);
     args.extend([
-        column(INT8, &may_start, |(one, _)| big(one.seq)),
-        column(INT8, &may_start, |(one, _)| big(one.job_id)),
-        column(AT, &may_start, |(one, _)| one.scheduled_at.and_then(big)),
-        column(AT, &may_start, |(one, _)| one.available_at.and_then(big)),
-        column(INT4, &may_start, |(one, _)| Some(one.attempt.into())),
-        column(INT8, &may_start, |(_, permit)| big(permit.n)),
-        column(TEXT, &may_start, |(_, permit)| permits::as_array(permit.gates.iter().copied())),
+        column(INT8, &may_start, |(one, ..)| big(one.seq)),
+        column(INT8, &may_start, |(one, ..)| big(one.job_id)),
+        column(AT, &may_start, |(one, ..)| one.scheduled_at.and_then(big)),
+        column(AT, &may_start, |(one, ..)| one.available_at.and_then(big)),
+        column(INT4, &may_start, |(one, ..)| Some(one.attempt.into())),
+        column(INT8, &may_start, |(_, permit, _)| big(permit.n)),
+        column(TEXT, &may_start, |(_, permit, _)| permits::as_array(permit.gates.iter().copied())),
     ]);
     (started(&START_PICKED, &args, queue, emit), held)
 }

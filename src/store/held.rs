@@ -6,14 +6,15 @@
 //! as a rollback, the maintenance task `limits` finds.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use jobs_core::state::State;
 
+use super::direct::permits::{LookAtWaiting, Running, Waiting};
 use super::effects::{self, Told};
 use super::job::{Common, NewJob};
-use super::permits::{self, Gate, Room, Subject};
+use super::permits::{self, Gate, Gates, Room, Subject};
 use super::queue::Queue;
 use super::rules::Rule;
 use super::spi::{Arg, Plan, Value, big, column, plans, rows, text};
@@ -87,8 +88,14 @@ impl OnInsert {
         if rules.is_empty() {
             return OnInsert::default();
         }
-        let mut known = Known::default();
-        let judged = jobs.iter().map(|(_, job)| judge(&rules, job, &mut known)).collect();
+        let gates: Vec<Gates> = jobs.iter().map(|(_, job)| gates_of(&rules, job)).collect();
+        if gates.iter().all(Gates::is_empty) {
+            return OnInsert::default();
+        }
+        let waiting = direct::permits::Waiting::open();
+        let mut known = Known::of(waiting.as_ref());
+        let jobs = jobs.iter().zip(gates);
+        let judged = jobs.map(|((_, job), gates)| judge(&rules, job, gates, &mut known)).collect();
         OnInsert { judged, rules }
     }
 
@@ -129,25 +136,53 @@ impl OnInsert {
 const MOST_IN_LANE: usize = 100;
 
 /// What was looked up for a batch.
-#[derive(Default)]
-struct Known {
+struct Known<'a> {
+    /// `None`: use statements.
+    look: Option<LookAtWaiting<'a>>,
     /// By gate, and what the jobs have in common.
     first_held: HashMap<(i64, *const Common), Option<i16>>,
     in_lane: HashMap<i64, usize>,
 }
 
-fn judge(rules: &[Rule], job: &NewJob, known: &mut Known) -> Judged {
+impl Known<'_> {
+    fn of(waiting: Option<&Waiting>) -> Known<'_> {
+        let look = waiting.map(Waiting::look);
+        Known { look, first_held: HashMap::new(), in_lane: HashMap::new() }
+    }
+
+    fn first_held(&mut self, gate: i64, common: &Rc<Common>) -> Option<i16> {
+        let look = &mut self.look;
+        *self.first_held.entry((gate, Rc::as_ptr(common))).or_insert_with(|| match look {
+            Some(look) => look.first_held(gate, &common.queue, &common.kind),
+            None => FIRST_PRIORITY.value(&[big(gate), common.queue.arg(), text(&common.kind)]),
+        })
+    }
+
+    /// How many jobs of a gate are in a lane, up to so many, with those of the batch.
+    fn in_lane(&mut self, gate: i64, most: usize) -> &mut usize {
+        let look = &mut self.look;
+        self.in_lane.entry(gate).or_insert_with(|| match look {
+            _ if most > MOST_IN_LANE => 0,
+            Some(look) => look.in_lane(gate, most),
+            None => IN_LANE.execute(&[big(gate), big(most as i64)]),
+        })
+    }
+}
+
+/// The limits that cover a new job that is available.
+fn gates_of(rules: &[Rule], job: &NewJob) -> Gates {
     if job.state != State::Available {
-        return Judged::default();
+        return Gates::new();
     }
     let common = &job.common;
     let (queue, meta) = (common.queue.name(), common.meta.given().copied());
-    let subject = Subject { queue, kind: &common.kind, args: job.args, meta };
-    let gates = permits::gates(rules, &subject);
+    permits::gates(rules, &Subject { queue, kind: &common.kind, args: job.args, meta })
+}
+
+fn judge(rules: &[Rule], job: &NewJob, gates: Gates, known: &mut Known) -> Judged {
+    let common = &job.common;
     let mut is_behind = |gate: &Gate| {
-        let look = || first_held(gate.id, &common.queue, &common.kind);
-        let first = known.first_held.entry((gate.id, Rc::as_ptr(common))).or_insert_with(look);
-        first.is_some_and(|first| first <= common.priority)
+        known.first_held(gate.id, common).is_some_and(|first| first <= common.priority)
     };
     if let Some(gate) = gates.iter().find(|gate| is_behind(gate)) {
         return Judged { gate: Some(gate.clone()), is_held: true };
@@ -157,27 +192,25 @@ fn judge(rules: &[Rule], job: &NewJob, known: &mut Known) -> Judged {
         return Judged::default();
     };
     let most = most(&gate);
-    let in_lane = known.in_lane.entry(gate.id).or_insert_with(|| match most <= MOST_IN_LANE {
-        true => in_lane(gate.id, most),
-        false => 0,
-    });
+    let in_lane = known.in_lane(gate.id, most);
     let is_held = *in_lane >= most && most <= MOST_IN_LANE;
     *in_lane += 1;
     Judged { gate: Some(gate), is_held }
 }
 
-fn first_held(gate: i64, queue: &Queue, kind: &str) -> Option<i16> {
-    let by_statement = || FIRST_PRIORITY.value(&[big(gate), queue.arg(), text(kind)]);
-    direct::permits::first_held(gate, queue, kind).unwrap_or_else(by_statement)
+/// So many places at each of these gates are free: has the first jobs that they hold back to their
+/// lanes.
+pub fn hand_over(places: &BTreeMap<i64, i64>) {
+    if places.is_empty() {
+        return;
+    }
+    let all = || places.keys().copied();
+    for gate in direct::permits::holding(all()).unwrap_or_else(|| all().collect()) {
+        hand_over_at(gate, places[&gate]);
+    }
 }
 
-fn in_lane(gate: i64, most: usize) -> usize {
-    let by_statement = || IN_LANE.execute(&[big(gate), big(most as i64)]);
-    direct::permits::in_lane(gate, most).unwrap_or_else(by_statement)
-}
-
-/// So many places at a gate are free: has the first jobs that it holds back to their lanes.
-pub fn hand_over(gate: i64, count: i64) {
+fn hand_over_at(gate: i64, count: i64) {
     let rules = config_cache::rules();
     let most = |name: &str| room(&rules, gate, name).map_or(usize::MAX, |room| room.left);
     let promoted = direct::permits::promote(gate, count as usize, most);
@@ -200,7 +233,8 @@ fn tell(promoted: &[(Queue, (i16, i64))]) {
 fn room(rules: &[Rule], gate: i64, name: &str) -> Option<Room> {
     let rule = rules.iter().position(|rule| rule.name == name)?;
     let most = rules[rule].setting_of(gate).most().unwrap_or(usize::MAX);
-    Some(Room::of(rules, &Gate { id: gate, rule, key: None }, time::now(), most))
+    let gate = Gate { id: gate, rule, key: None };
+    Some(Room::of(rules, &gate, time::now(), most, &mut Running::open().look()))
 }
 
 /// Has the first jobs that a gate holds back to their lanes, up to so many of each queue and kind,

@@ -7,12 +7,14 @@
 //! rolls back, and nobody waits for the end of another transaction.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jobs_core::limit;
 use pgrx::pg_sys::InvalidOid;
 use smallvec::SmallVec;
 
+use super::direct::fetch::JobRow;
+use super::direct::permits::{LookAtRunning, Running};
 use super::direct::shapes;
 use super::held;
 use super::queue::Queue;
@@ -82,12 +84,14 @@ pub struct Covered {
     pub kind: String,
     pub expires_at: Option<i64>,
     pub gates: Gates,
+    /// Its row of `job`, where that was kept.
+    pub row: Option<JobRow>,
 }
 
 impl Covered {
     pub fn of(rules: &[Rule], subject: &Subject, id: i64, expires_at: Option<i64>) -> Covered {
         let gates = gates(rules, subject);
-        Covered { id, kind: subject.kind.to_string(), expires_at, gates }
+        Covered { id, kind: subject.kind.to_string(), expires_at, gates, row: None }
     }
 }
 
@@ -125,7 +129,13 @@ pub struct Room {
 
 impl Room {
     /// What is left now, up to so many.
-    pub fn of(rules: &[Rule], gate: &Gate, now: i64, most: usize) -> Room {
+    pub fn of(
+        rules: &[Rule],
+        gate: &Gate,
+        now: i64,
+        most: usize,
+        running: &mut LookAtRunning,
+    ) -> Room {
         let rule = &rules[gate.rule];
         let setting = rule.setting_of(gate.id);
         let mut room = Room { left: most, free_at: None, latest: None };
@@ -134,7 +144,7 @@ impl Room {
         }
         if let Some(limit) = setting.concurrency.filter(|_| room.left > 0) {
             let limit = limit as usize;
-            let running = direct::permits::running(gate.id, limit);
+            let running = running.count(gate.id, limit);
             room.left = room.left.min(limit.saturating_sub(running));
         }
         if let Some((rate, period)) = setting.rate {
@@ -178,11 +188,13 @@ pub fn admit(rules: &[Rule], jobs: &[Covered], now: i64) -> Vec<Result<Permit, u
     let turns = gates.map(|gate| FIRST_TURN + gate.id.rem_euclid(TURNS)).collect();
     lock::in_turn(turns, || {
         let mut rooms: HashMap<i64, Room> = HashMap::new();
+        let running = Running::open();
+        let mut running = running.look();
         let (mut permits, mut starts) = (Vec::new(), Vec::new());
         let mut admit_one = |job| -> Result<Permit, usize> {
             let job: &Covered = job;
             for gate in &job.gates {
-                let room = || Room::of(rules, gate, now, jobs.len());
+                let room = || Room::of(rules, gate, now, jobs.len(), &mut running);
                 rooms.entry(gate.id).or_insert_with(room);
             }
             let is_full = |gate: &Gate| rooms[&gate.id].left == 0;
@@ -204,6 +216,7 @@ pub fn admit(rules: &[Rule], jobs: &[Covered], now: i64) -> Vec<Result<Permit, u
             Ok(Permit { n, gates: job.gates.iter().map(|gate| gate.id).collect() })
         };
         let admitted = jobs.iter().map(&mut admit_one).collect();
+        drop(running);
         fault::pause(Fault::PermitOutOfTurn);
         write(&permits, &starts);
         admitted
@@ -232,9 +245,10 @@ fn write(permits: &[PermitRow], starts: &[Start]) {
 
 /// Takes back the permits of jobs that no longer run, and hands their places on.
 pub fn free(permits: &[Permit]) {
-    let each = |permit: &Permit| permit.gates.iter().map(|gate| (*gate, permit.n)).collect();
-    let rows: Vec<(i64, i64)> =
-        permits.iter().flat_map(|permit| -> Vec<_> { each(permit) }).collect();
+    let rows: Vec<(i64, i64)> = permits
+        .iter()
+        .flat_map(|permit| permit.gates.iter().map(|gate| (*gate, permit.n)))
+        .collect();
     if rows.is_empty() {
         return;
     }
@@ -245,12 +259,12 @@ pub fn free(permits: &[Permit]) {
             column(INT8, &rows, |row| big(row.1)),
         ]);
     });
-    let mut freed: HashMap<i64, i64> = HashMap::new();
+    let mut freed = BTreeMap::new();
     for (gate, _) in rows {
         *freed.entry(gate).or_default() += 1;
     }
     if !fault::is_on(Fault::KeepPlaces) {
-        freed.into_iter().for_each(|(gate, count)| held::hand_over(gate, count));
+        held::hand_over(&freed);
     }
 }
 
@@ -279,16 +293,14 @@ pub fn forget_starts(now: i64, limit: i64) -> usize {
 
 /// Which of these jobs of a queue limits cover, and how; `None` for those that are gone.
 pub fn covered(rules: &[Rule], queue: &Queue, ids: &[i64]) -> Vec<Option<Covered>> {
-    direct::permits::covered(rules, queue, ids).unwrap_or_else(|| {
-        let mut found: HashMap<i64, Covered> = HashMap::new();
-        JOBS.run(&[bigs(ids)], |rows| {
-            for row in 0..rows.len() {
-                let covered = read(rules, rows, row, Some(queue.name()));
-                found.insert(covered.id, covered);
-            }
-        });
-        ids.iter().map(|id| found.remove(id)).collect()
-    })
+    let mut found: HashMap<i64, Covered> = HashMap::new();
+    JOBS.run(&[bigs(ids)], |rows| {
+        for row in 0..rows.len() {
+            let covered = read(rules, rows, row, Some(queue.name()));
+            found.insert(covered.id, covered);
+        }
+    });
+    ids.iter().map(|id| found.remove(id)).collect()
 }
 
 /// Reads a job; a fetched one counts for the queue that it was fetched from.
@@ -347,7 +359,7 @@ pub fn rules_changed() {
 plans! {
     INSERT(INT8S, INT8S, INT8S, TEXTS, TEXTS) =
         "INSERT INTO jobs.permit (gate, n, job_id, name, key)
-         SELECT p.gate, p.n, p.job_id, p.name, p.key::jsonb FROM unnest($1, $2, $3, $4, $5) AS p(gate, n, job_id, name, key)";
+         SELECT p.gate, p.n, p.job_id, p.name, p.key FROM unnest($1, $2, $3, $4, $5) AS p(gate, n, job_id, name, key)";
     INSERT_STARTS(INT8S, INT8S, ATS, TEXTS, TEXTS) =
         "INSERT INTO jobs.limit_start (gate, n, at, name, key)
          SELECT s.gate, s.n, s.at, s.name, s.key::jsonb FROM unnest($1, $2, $3, $4, $5) AS s(gate, n, at, name, key)";

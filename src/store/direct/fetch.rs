@@ -7,15 +7,15 @@ use pgrx::pg_sys::Datum;
 use super::shapes::{self, job, running};
 use super::walk::{self, How, seen};
 use crate::pg::jsonb::Jsonb;
-use crate::pg::row::Row;
-use crate::pg::scan::{Key, Seen};
+use crate::pg::row::{NewRow, Row};
+use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::Table;
 use crate::pg::{array, time, transaction};
 use crate::shmem::tally;
 use crate::store::fetch::{
     DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Limits, Picked, RETURNED, Room, Started,
 };
-use crate::store::permits::Permit;
+use crate::store::permits::{Covered, Permit, Subject};
 use crate::store::queue::Queue;
 use crate::store::spi::{Arg, big, bigs, text};
 use crate::store::types::*;
@@ -32,13 +32,16 @@ pub fn start(
     let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
     let running = Table::open(&shapes::RUNNING)?;
     let taken = take(How::Take, &jobs, queue, fetch, tokens.len())?;
-    let (taken, permits, held) = match limits {
-        None => (taken, Vec::new(), 0),
-        Some(limits) => admit(limits, taken),
-    };
     // Taken after the rows were: it shows their jobs.
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
+    let (taken, held) = match limits {
+        None => (taken.into_iter().map(|one| (one, Permit::default(), None)).collect(), 0),
+        Some(limits) => {
+            let covered = taken.iter().map(|one| covered(limits, &mut scan, one.job_id)).collect();
+            limits.admit(taken, covered)
+        }
+    };
     let resumed_at = queue.settings().resumed_at;
     let lease = fetch.lease.map(time::interval_datum);
     let worker = text(fetch.worker);
@@ -46,12 +49,16 @@ pub fn start(
     let no_tags = array::build(TEXT, &[]);
     let (mut rows, mut started) =
         (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
-    for (place, taken) in taken.iter().enumerate() {
-        let Some(job) = scan.first(&[Key::big(1, taken.job_id)]) else {
-            continue;
+    for (taken, permit, row) in taken {
+        let job = match row {
+            Some(JobRow(row)) => scan.show(row),
+            None => match scan.first(&[Key::big(1, taken.job_id)]) {
+                Some(job) => job,
+                None => continue,
+            },
         };
         let n = started.len();
-        let permit = permits.get(place).filter(|permit| !permit.gates.is_empty());
+        let permit = Some(permit).filter(|permit| !permit.gates.is_empty());
         let timeout = job.datum(job::TIMEOUT).map_or(DEFAULT_TIMEOUT, time::read_datum);
         let deadline = timeout.is_positive().then(|| time::add(fetch.now, timeout));
         let lease_ends = match fetch.lease {
@@ -63,7 +70,7 @@ pub fn start(
         let hold_until = hold_ends_at.and_then(|_| job.text(job::HOLD_UNTIL));
         let holds_until = |what: &str| hold_ends_at.filter(|_| hold_until.as_deref() == Some(what));
         let attempt = Some(Datum::from(taken.attempt + 1));
-        let (due_at, since) = waits(taken, &job, resumed_at);
+        let (due_at, since) = waits(&taken, &job, resumed_at);
         let kind = job.str(job::KIND).expect("it is not null");
         let pair = tally::pair(queue.name(), kind);
         rows.push(running.row_of(&[
@@ -79,7 +86,7 @@ pub fn start(
             (running::HISTORY_KEY, Some(Datum::from(pair.key))),
             (running::LEASE, lease),
             (running::WORKER, worker),
-            (running::GATES, permit.and_then(|permit| bigs(&permit.gates))),
+            (running::GATES, permit.as_ref().and_then(|permit| bigs(&permit.gates))),
             (running::PERMIT, permit.and_then(|permit| big(permit.n))),
         ]));
         let priority = job.small(job::PRIORITY).expect("it is not null");
@@ -118,11 +125,20 @@ pub fn start(
     Some((started, held))
 }
 
-/// Keeps those of the jobs that their limits let start, with their permits; how many are held.
-fn admit(limits: &Limits, taken: Vec<Picked>) -> (Vec<Picked>, Vec<Permit>, usize) {
-    let (admitted, held) = limits.admit(taken);
-    let (taken, permits) = admitted.into_iter().unzip();
-    (taken, permits, held)
+/// A row of `job` that was kept.
+pub struct JobRow(NewRow);
+
+/// What limits say of a job, with its row; `None`: it is gone.
+fn covered(limits: &Limits, jobs: &mut Scan, id: i64) -> Option<Covered> {
+    let row = jobs.first(&[Key::big(1, id)])?;
+    let subject = Subject {
+        queue: limits.queue.name(),
+        kind: row.str(job::KIND)?,
+        args: Jsonb::from_datum(row.datum(job::ARGS)?),
+        meta: row.datum(job::META).map(Jsonb::from_datum),
+    };
+    let covered = Covered::of(limits.rules, &subject, id, row.big(job::EXPIRES_AT));
+    Some(Covered { row: Some(JobRow(row.copy())), ..covered })
 }
 
 /// Takes jobs of a queue that a fetch wants, or looks at them; `None`: use a statement.

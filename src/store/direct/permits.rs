@@ -6,16 +6,15 @@ use std::collections::HashMap;
 
 use pgrx::pg_sys::{Datum, Oid};
 
-use super::shapes::{self, job, limit_start, permit, ready, scheduled};
+use super::shapes::{self, limit_start, permit, ready, scheduled};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::row::Row;
-use crate::pg::scan::{Key, Seen};
+use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
 use crate::store::held::Held;
-use crate::store::permits::{self, Covered, PermitRow, Start, Subject};
+use crate::store::permits::{self, PermitRow, Start};
 use crate::store::queue::Queue;
-use crate::store::rules::Rule;
 use crate::store::spi::{Value, big, text};
 
 /// A session remembers so many gates.
@@ -29,30 +28,49 @@ thread_local! {
         RefCell::new((Oid::INVALID, HashMap::new()));
 }
 
-/// How many jobs run under a gate, up to so many.
-pub fn running(gate: i64, most: usize) -> usize {
-    let table = Table::open_as_it_is_to_read(&shapes::PERMIT);
-    let seen = Seen::dirty();
-    let mut scan = table.scan(&shapes::PERMIT.key, &seen, 2);
-    let floor = FLOORS.with_borrow_mut(|(of, floors)| {
-        if *of != shapes::PERMIT.name.oid() || floors.len() > MOST {
-            (*of, *floors) = (shapes::PERMIT.name.oid(), HashMap::new());
-        }
-        *floors.entry(gate).or_insert(i64::MIN)
-    });
-    scan.find(&[Key::big(1, gate), Key::big_from(2, floor)]);
-    let mut count = 0;
-    while count < most
-        && let Some(row) = scan.next()
-    {
-        pgrx::check_for_interrupts!();
-        if count == 0 && !permits::has_freed() {
-            let first = row.big(permit::N).expect("it is not null");
-            FLOORS.with_borrow_mut(|(_, floors)| floors.insert(gate, first));
-        }
-        count += 1;
+/// The jobs that run, by their gates.
+pub struct Running {
+    table: Table,
+    seen: Seen,
+}
+
+impl Running {
+    pub fn open() -> Running {
+        let table = Table::open_as_it_is_to_read(&shapes::PERMIT);
+        FLOORS.with_borrow_mut(|(of, floors)| {
+            if *of != shapes::PERMIT.name.oid() || floors.len() > MOST {
+                (*of, *floors) = (shapes::PERMIT.name.oid(), HashMap::new());
+            }
+        });
+        Running { table, seen: Seen::dirty() }
     }
-    count
+
+    pub fn look(&self) -> LookAtRunning<'_> {
+        LookAtRunning(self.table.scan(&shapes::PERMIT.key, &self.seen, 2))
+    }
+}
+
+pub struct LookAtRunning<'a>(Scan<'a>);
+
+impl LookAtRunning<'_> {
+    /// How many jobs run under a gate, up to so many.
+    pub fn count(&mut self, gate: i64, most: usize) -> usize {
+        let LookAtRunning(scan) = self;
+        let floor = FLOORS.with_borrow(|(_, floors)| floors.get(&gate).copied());
+        scan.find(&[Key::big(1, gate), Key::big_from(2, floor.unwrap_or(i64::MIN))]);
+        let mut count = 0;
+        while count < most
+            && let Some(row) = scan.next()
+        {
+            pgrx::check_for_interrupts!();
+            if count == 0 && !permits::has_freed() {
+                let first = row.big(permit::N).expect("it is not null");
+                FLOORS.with_borrow_mut(|(_, floors)| floors.insert(gate, first));
+            }
+            count += 1;
+        }
+        count
+    }
 }
 
 /// The number and the time of the latest start under a gate.
@@ -92,14 +110,13 @@ pub fn first_start_after(gate: i64, from: i64, to: i64, at: i64) -> Option<(i64,
 pub fn write(permits: &[PermitRow], starts: &[Start]) -> Option<()> {
     let table = Table::open(&shapes::PERMIT)?;
     let of_starts = super::open_if(!starts.is_empty(), &shapes::LIMIT_START)?;
-    let key = |key: Option<&str>| key.map(|key| Jsonb::from_text(key).datum());
     table.insert(permits.iter().map(|row| {
         table.row_of(&[
             (permit::GATE, big(row.gate)),
             (permit::N, big(row.n)),
             (permit::JOB_ID, big(row.job_id)),
             (permit::NAME, text(row.name)),
-            (permit::KEY, key(row.key)),
+            (permit::KEY, row.key.and_then(text)),
         ])
     }));
     if let Some(table) = of_starts {
@@ -109,7 +126,7 @@ pub fn write(permits: &[PermitRow], starts: &[Start]) -> Option<()> {
                 (limit_start::N, big(row.n)),
                 (limit_start::AT, big(row.at)),
                 (limit_start::NAME, text(row.name)),
-                (limit_start::KEY, key(row.key)),
+                (limit_start::KEY, row.key.map(|key| Jsonb::from_text(key).datum())),
             ])
         }));
     }
@@ -132,25 +149,6 @@ pub fn delete(permits: &[(i64, i64)]) -> Option<()> {
         }
     }
     Some(())
-}
-
-/// What limits say of jobs; `None`: use a statement. A job that is gone is left out.
-pub fn covered(rules: &[Rule], queue: &Queue, ids: &[i64]) -> Option<Vec<Option<Covered>>> {
-    let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
-    transaction::make_visible();
-    let seen = Seen::now();
-    let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
-    let covered = ids.iter().map(|id| {
-        let row = scan.first(&[Key::big(1, *id)])?;
-        let subject = Subject {
-            queue: queue.name(),
-            kind: row.str(job::KIND)?,
-            args: Jsonb::from_datum(row.datum(job::ARGS)?),
-            meta: row.datum(job::META).map(Jsonb::from_datum),
-        };
-        Some(Covered::of(rules, &subject, *id, row.big(job::EXPIRES_AT)))
-    });
-    Some(covered.collect())
 }
 
 /// Has jobs held; `None`: use statements.
@@ -177,6 +175,14 @@ pub fn hold(held: &[Held]) -> Option<()> {
     }));
     transaction::make_visible();
     Some(())
+}
+
+/// Those of some gates that may hold jobs; `None`: use statements.
+pub fn holding(gates: impl Iterator<Item = i64>) -> Option<Vec<i64>> {
+    let table = Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_HELD)?;
+    let seen = Seen::dirty();
+    let mut scan = table.scan(&shapes::SCHEDULED_HELD, &seen, 1);
+    Some(gates.filter(|gate| scan.first(&[Key::big(1, *gate)]).is_some()).collect())
 }
 
 /// Has the first jobs that a gate holds back to their lanes, up to so many of each queue and kind,
@@ -296,26 +302,47 @@ fn in_lanes_of(lanes: &Table, gate: i64, queue: &str, most: usize) -> usize {
 /// More jobs in a lane than these are not counted.
 const MOST_LOOKED_AT: usize = 200;
 
-/// The best priority of the jobs of a queue and kind that are held at a gate, if there are any;
-/// `None`: use a statement.
-pub fn first_held(gate: i64, queue: &Queue, kind: &str) -> Option<Option<i16>> {
-    let table = Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_HELD)?;
-    transaction::make_visible();
-    let seen = Seen::dirty();
-    let mut scan = table.scan(&shapes::SCHEDULED_HELD, &seen, 3);
-    Some(scan.first(&keys_of(gate, queue, kind)).and_then(|row| row.small(scheduled::PRIORITY)))
+/// The jobs that wait, by their gates.
+pub struct Waiting {
+    held: Table,
+    lanes: Table,
+    seen: Seen,
 }
 
-/// How many jobs of a gate are in a lane, up to so many; `None`: use a statement. An old snapshot
-/// keeps those that are gone: a look that takes too long counts them as none.
-pub fn in_lane(gate: i64, most: usize) -> Option<usize> {
-    let table = Table::open_to_read(&shapes::READY, &shapes::READY_GATE)?;
-    let seen = Seen::dirty();
-    let mut scan = table.scan(&shapes::READY_GATE, &seen, 1);
-    scan.find(&[Key::big(1, gate)]);
-    let mut count = 0;
-    while count < most && scan.next().is_some() {
-        count += 1;
+impl Waiting {
+    /// `None`: use statements.
+    pub fn open() -> Option<Waiting> {
+        let held = Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_HELD)?;
+        let lanes = Table::open_to_read(&shapes::READY, &shapes::READY_GATE)?;
+        Some(Waiting { held, lanes, seen: Seen::dirty() })
     }
-    Some(count)
+
+    pub fn look(&self) -> LookAtWaiting<'_> {
+        LookAtWaiting {
+            held: self.held.scan(&shapes::SCHEDULED_HELD, &self.seen, 3),
+            lanes: self.lanes.scan(&shapes::READY_GATE, &self.seen, 1),
+        }
+    }
+}
+
+pub struct LookAtWaiting<'a> {
+    held: Scan<'a>,
+    lanes: Scan<'a>,
+}
+
+impl LookAtWaiting<'_> {
+    /// The best priority of the jobs of a queue and kind that are held at a gate, if there are any.
+    pub fn first_held(&mut self, gate: i64, queue: &Queue, kind: &str) -> Option<i16> {
+        self.held.first(&keys_of(gate, queue, kind))?.small(scheduled::PRIORITY)
+    }
+
+    /// How many jobs of a gate are in a lane, up to so many.
+    pub fn in_lane(&mut self, gate: i64, most: usize) -> usize {
+        self.lanes.find(&[Key::big(1, gate)]);
+        let mut count = 0;
+        while count < most && self.lanes.next().is_some() {
+            count += 1;
+        }
+        count
+    }
 }

@@ -140,7 +140,7 @@ tables! {
         N: INT8 not null,
         JOB_ID: INT8 not null,
         NAME: TEXT not null,
-        KEY: JSONB,
+        KEY: TEXT,
     } key c"permit_pkey" (GATE, N);
 
     LIMIT_START c"limit_start" as limit_start {

@@ -89,7 +89,7 @@ CREATE TABLE jobs.permit (
   n      bigint NOT NULL,
   job_id bigint NOT NULL,
   name   text   COLLATE "C" NOT NULL,
-  key    jsonb,
+  key    text   COLLATE "C",
   CONSTRAINT permit_pkey PRIMARY KEY (gate, n)
 ) WITH (vacuum_truncate = off);
 
