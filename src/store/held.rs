@@ -266,9 +266,12 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
     if !permits::are_here() {
         return (0, None);
     }
-    let rules = config_cache::rules();
     let heard = invalidation::heard();
+    if after == i64::MIN {
+        BEGAN.set(heard);
+    }
     let is_to_check = CHECKED.get() != heard;
+    let rules = config_cache::rules();
     let gates = GATES.list(&[big(after), big(most)], |rows, row| {
         Some((rows.get::<i64>(row, "gate")?, rows.get::<String>(row, "limit_name")?))
     });
@@ -286,8 +289,8 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
     });
     let promoted = promoted.sum();
     NEXT_START.set(next);
-    if last.is_none() && is_to_check {
-        CHECKED.set(heard);
+    if last.is_none() {
+        CHECKED.set(BEGAN.get());
     }
     (promoted, last)
 }
@@ -298,8 +301,10 @@ const LOOK_EVERY: i64 = 1_000_000;
 thread_local! {
     /// When the first of the gates that were looked at has room for another start.
     static NEXT_START: Cell<i64> = const { Cell::new(i64::MAX) };
-    /// What was heard of changes when all gates were last checked for jobs that limits no longer
-    /// cover.
+    /// What was heard of changes when this round of looks at all gates began.
+    static BEGAN: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// What was heard of them when the last round began that checked all gates for jobs that limits
+    /// no longer cover.
     static CHECKED: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 

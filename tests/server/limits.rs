@@ -340,3 +340,25 @@ async fn jobs_that_a_limit_no_longer_covers_are_let_go() {
     assert_eq!(number(&db, "select count(*) from jobs.fetch('b', 10)").await, 2);
     assert_eq!(number(&db, "select count(*) from jobs.fetch('a', 10)").await, 0);
 }
+
+#[tokio::test]
+async fn a_change_between_two_looks_at_a_part_of_the_keys_reaches_all_of_them() {
+    let cluster = Cluster::builder().set("jobs.enabled", "off").set("jobs.batch_size", 1).start();
+    let db = cluster.database("limits").await;
+    run(
+        &db,
+        r#"select jobs.define_limit('t', by => '{"by_args": ["t"]}', concurrency => 1), jobs.pause_limit('t');
+        select jobs.insert('k', jsonb_build_object('t', n)) from generate_series(1, 3) n; select jobs.fetch(max_jobs => 10)"#,
+    )
+    .await;
+    let maintain = "select jobs.maintain()";
+    // All keys, and the first one again.
+    for _ in 0..5 {
+        run(&db, maintain).await;
+    }
+    run(&db, r#"select jobs.define_limit('t', by => '{"by_args": ["t"]}', kinds => '{other}', concurrency => 1)"#).await;
+    for _ in 0..5 {
+        run(&db, maintain).await;
+    }
+    assert_eq!(number(&db, "select count(*) from jobs.fetch(max_jobs => 10)").await, 3);
+}
