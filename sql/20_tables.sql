@@ -89,17 +89,18 @@ CREATE TABLE jobs.ready (
   priority     smallint    NOT NULL,
   queue        text        COLLATE "C" NOT NULL,
   gate         bigint,
-  CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, seq)
+  CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, seq, job_id)
 ) WITH (vacuum_truncate = off);
 -- A job that becomes available after its insertion gets a new seq. Only such rows need an index by
 -- job.
 CREATE INDEX ready_requeued ON jobs.ready (job_id) WHERE seq <> job_id;
 CREATE INDEX ready_expires ON jobs.ready (expires_at) WHERE expires_at IS NOT NULL;
-CREATE INDEX ready_gate ON jobs.ready (gate) WHERE gate IS NOT NULL;
+CREATE INDEX ready_gate ON jobs.ready (gate, seq) WHERE gate IS NOT NULL;
 COMMENT ON TABLE jobs.ready IS 'Available jobs. Lanes (queue, priority) are first come, first served by seq.';
+COMMENT ON COLUMN jobs.ready.seq IS 'Position in the lane: the id, or a later number of job_seq; negative: the turn of the job''s key in a fair queue, which jobs can share.';
 COMMENT ON COLUMN jobs.ready.scheduled_at IS 'When the job was due, if not as in job; null: as in job.';
 COMMENT ON COLUMN jobs.ready.available_at IS 'When the job was activated, released, or moved to a time in the past; null: it has been available since it was inserted or due.';
-COMMENT ON COLUMN jobs.ready.gate IS 'Gate of the job''s key under its narrowest limit (limit_key_rule.gate); null: no limit covers the job.';
+COMMENT ON COLUMN jobs.ready.gate IS 'Gate of the job''s key in the queue''s order, else under its narrowest limit (limit_key_rule.gate); null: neither covers the job.';
 
 CREATE TABLE jobs.scheduled (
   job_id       bigint      NOT NULL,
@@ -123,14 +124,14 @@ CREATE INDEX scheduled_next ON jobs.scheduled (due_at);
 CREATE INDEX scheduled_due ON jobs.scheduled (queue, due_at);
 CREATE INDEX scheduled_expires ON jobs.scheduled (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX scheduled_held ON jobs.scheduled (gate, queue, kind, priority, seq) WHERE gate IS NOT NULL;
-COMMENT ON TABLE jobs.scheduled IS 'Jobs that are scheduled, retryable or pending (due at infinity), and available jobs that a limit holds (likewise).';
-COMMENT ON COLUMN jobs.scheduled.gate IS 'Gate of the key that holds the job (limit_key_rule.gate); null, as are the following columns: no limit holds it.';
+COMMENT ON TABLE jobs.scheduled IS 'Jobs that are scheduled, retryable or pending (due at infinity), and available jobs that a limit or an order holds (likewise).';
+COMMENT ON COLUMN jobs.scheduled.gate IS 'Gate of the key that holds the job (limit_key_rule.gate), in a fair order of the key and priority; null, as are the following columns: nothing holds it.';
 COMMENT ON COLUMN jobs.scheduled.seq IS 'The job''s place in its lane, as in ready.';
 COMMENT ON COLUMN jobs.scheduled.scheduled_at IS 'As in ready.';
 COMMENT ON COLUMN jobs.scheduled.available_at IS 'As in ready.';
-COMMENT ON COLUMN jobs.scheduled.priority IS 'As in job.';
-COMMENT ON COLUMN jobs.scheduled.kind IS 'As in job.';
-COMMENT ON COLUMN jobs.scheduled.limit_name IS 'Limit that holds the job.';
+COMMENT ON COLUMN jobs.scheduled.priority IS 'As in job; 0 in a strict order.';
+COMMENT ON COLUMN jobs.scheduled.kind IS 'As in job; empty in an order, which does not tell kinds apart.';
+COMMENT ON COLUMN jobs.scheduled.limit_name IS 'Limit, or order (order/QUEUE), that holds the job.';
 COMMENT ON COLUMN jobs.scheduled.limit_key IS 'Key of that limit; null: the limit has no keys.';
 
 CREATE TABLE jobs.running (
@@ -341,6 +342,8 @@ CREATE TABLE jobs.limit_rule (
   concurrency  integer,
   rate         integer,
   per_cell     boolean  NOT NULL,
+  is_strict    boolean,
+  is_fair      boolean,
   name         text     COLLATE "C" NOT NULL,
   by           jsonb,
   queues       text[]   COLLATE "C",
@@ -348,9 +351,12 @@ CREATE TABLE jobs.limit_rule (
   rate_period  interval,
   paused_by    text,
   pause_reason text,
+  on_discard   text,
+  weights      jsonb,
   CONSTRAINT limit_rule_pkey PRIMARY KEY (name)
 );
-COMMENT ON TABLE jobs.limit_rule IS 'Limits, as jobs.define_limit set them. Sessions cache it: only functions of the extension write it.';
+COMMENT ON TABLE jobs.limit_rule IS 'Limits, as jobs.define_limit set them, and orders of queues (order/QUEUE), as jobs.order_queue set them. Sessions cache it: only functions of the extension write it.';
+COMMENT ON COLUMN jobs.limit_rule.is_strict IS 'Of an order, as are is_fair, on_discard and weights; null: a limit.';
 COMMENT ON COLUMN jobs.limit_rule.by IS 'What of a job makes its key; null: one limit for all of its jobs together.';
 COMMENT ON COLUMN jobs.limit_rule.queues IS 'Sorted, each once; null: all.';
 COMMENT ON COLUMN jobs.limit_rule.kinds IS 'Likewise.';
@@ -372,6 +378,20 @@ CREATE TABLE jobs.limit_key_rule (
 COMMENT ON TABLE jobs.limit_key_rule IS 'Overrides and pauses of single keys of limits. Sessions cache it: only functions of the extension write it.';
 COMMENT ON COLUMN jobs.limit_key_rule.gate IS 'First 8 bytes of the SHA-256 of the limit''s name, a zero byte and the key''s canonical text; of a limit without keys that text is empty.';
 COMMENT ON COLUMN jobs.limit_key_rule.is_override IS 'Whether concurrency and rate replace those of the limit.';
+
+-- In a queue with a strict order, of the job whose turn it is, from its start until it is final.
+CREATE TABLE jobs.turn (
+  gate       bigint  NOT NULL,
+  job_id     bigint  NOT NULL,
+  is_blocked boolean NOT NULL,
+  queue      text    COLLATE "C" NOT NULL,
+  key        jsonb   NOT NULL,
+  CONSTRAINT turn_pkey PRIMARY KEY (gate, job_id)
+) WITH (vacuum_truncate = off);
+CREATE INDEX turn_job ON jobs.turn (job_id);
+COMMENT ON TABLE jobs.turn IS 'Jobs whose turn it is in queues with a strict order: a row for each key that has such a job. Keys that had several when the order was set have more.';
+COMMENT ON COLUMN jobs.turn.gate IS 'Gate of the job''s key (limit_key_rule.gate) in the order.';
+COMMENT ON COLUMN jobs.turn.is_blocked IS 'Whether the job was discarded and blocks its key.';
 
 -- Of jobs that run, so it is dumped with running.
 CREATE TABLE jobs.permit (

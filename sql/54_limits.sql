@@ -88,7 +88,7 @@ SELECT k.name, CASE WHEN v.sees_payload THEN k.key END AS key, k.concurrency, k.
                     SELECT ('x' || left(encode(sha256(convert_to(r.name, 'UTF8') || '\x00'), 'hex'), 16))::bit(64)::bigint, r.name, NULL, 0, 0, NULL
                       FROM jobs.limit_rule r WHERE r.by IS NULL) u
              GROUP BY u.gate, u.name, u.key) g
-      JOIN jobs.limit_rule r ON r.name = g.name
+      JOIN jobs.limit_rule r ON r.name = g.name AND r.is_strict IS NULL
       LEFT JOIN jobs.limit_key_rule o ON o.gate = g.gate,
       LATERAL (SELECT CASE WHEN o.is_override THEN o.concurrency ELSE r.concurrency END AS concurrency,
                       CASE WHEN o.is_override THEN o.rate ELSE r.rate END AS rate,

@@ -35,7 +35,7 @@ $$Spreads a queue over cells by one path of args or meta: {"by_args": ["tenant"]
 Inserts must have the path (null is a value), and unique policies must contain it: all args, the path, or one that leads there.
 Errors:
 - 22023: by is not one path; cells is empty or lists a cell twice
-- 55000: this database has no cell number, the queue has a concurrency or rate, or a limit covers it without containing the path (jobs.define_limit)
+- 55000: this database has no cell number, the queue has a concurrency or rate, or a limit covers it without containing the path (jobs.define_limit), or its order does not contain it
 - as jobs.place_queue$$;
 
 CREATE FUNCTION jobs.unplace_queue(
@@ -113,7 +113,7 @@ BEGIN ATOMIC
     (SELECT jsonb_agg(to_jsonb(p) ORDER BY p.queue) FROM jobs.placement p),
     (SELECT jsonb_agg(jsonb_build_array(r.name, r.by, r.queues, r.kinds, r.concurrency, r.rate, encode(interval_send(r.rate_period), 'hex'), r.per_cell)
                       ORDER BY r.name)
-       FROM jobs.limit_rule r),
+       FROM jobs.limit_rule r WHERE r.is_strict IS NULL),
     (SELECT jsonb_agg(jsonb_build_array(k.gate, k.concurrency, k.rate, encode(interval_send(k.rate_period), 'hex')) ORDER BY k.gate)
        FROM jobs.limit_key_rule k WHERE k.is_override))::text, 'UTF8')), 'hex');
 END;

@@ -21,6 +21,7 @@ $$Returns what needs attention: a row per finding, the worst first; no row if al
 - running_long: jobs that have run for at least a minute, 10 times the p95 of the latest jobs of their kind, and longer than any of these
 - queue_paused: a paused queue with jobs to fetch; info, or warning after an hour
 - limit_paused: a paused limit, or key of a limit, that holds jobs; info, or warning after an hour. Without SELECT on jobs.job the key is left out
+- key_blocked: a discarded job blocks a key that has jobs waiting, in a queue with a strict order; warning
 - no_worker: an unpaused queue whose jobs have waited for 5 minutes, with no fetch for as long
 - lost_worker: a worker that holds jobs and was not seen for a minute, and when its last lease ends
 - periodic_failed: a periodic job whose latest tick has no job because of an error

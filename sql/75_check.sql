@@ -60,6 +60,10 @@ BEGIN ATOMIC
     SELECT 'permit', r.job_id FROM jobs.running r, unnest(r.gates) g(gate)
      WHERE NOT EXISTS (SELECT FROM jobs.permit p WHERE p.gate = g.gate AND p.n = r.permit)
     UNION ALL
+    SELECT 'turn', t.job_id FROM jobs.turn t
+     WHERE t.is_blocked <> EXISTS (SELECT FROM jobs.finished f WHERE f.job_id = t.job_id) AND EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id)
+        OR NOT t.is_blocked AND NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id)
+    UNION ALL
     SELECT 'sequence', j.id FROM jobs.job j, jobs.job_seq s WHERE j.id > s.last_value
     UNION ALL
     SELECT 'sequence', r.job_id FROM jobs.ready r, jobs.job_seq s WHERE r.seq > s.last_value
@@ -79,8 +83,9 @@ BEGIN ATOMIC
     (7, 'claim', 'A unique job is listed under its key, and a key lists only its own jobs.'),
     (8, 'slot', 'A taken slot of a queue with a limit belongs to a job that runs in the queue.'),
     (9, 'permit', 'A permit belongs to a job that runs under its limit, and a running job has those of its limits.'),
-    (10, 'sequence', 'The ids of jobs and of their places are no higher than their sequences, so that none repeats.'),
-    (11, 'cell', 'In a database with a cell number, the ids of jobs are those of the cell, and their queues are placed in it.'))
+    (10, 'turn', 'In a strict order a job that is final has no turn, unless it blocks its key.'),
+    (11, 'sequence', 'The ids of jobs and of their places are no higher than their sequences, so that none repeats.'),
+    (12, 'cell', 'In a database with a cell number, the ids of jobs are those of the cell, and their queues are placed in it.'))
   SELECT r.invariant, count(*), ARRAY(SELECT DISTINCT x.job_id FROM broken x WHERE x.invariant = r.invariant AND x.job_id IS NOT NULL ORDER BY x.job_id LIMIT 10), r.rule
     FROM rule r JOIN broken b ON b.invariant = r.invariant
    GROUP BY r.n, r.invariant, r.rule ORDER BY r.n;

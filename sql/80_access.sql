@@ -26,14 +26,14 @@ CREATE FUNCTION jobs.grant_application(role text, reason text DEFAULT NULL) RETU
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_application_wrapper';
 COMMENT ON FUNCTION jobs.grant_application(text, text) IS
-$$Lets a role do what a trusted program needs: all that a producer, a worker and a viewer can; see args, meta, progress and output; explain_unique; cancel, retry, activate, update and delete by id; schedule, unschedule and run_periodic; define_kind, undefine_kind, configure_queue and reset_queue; define, override, pause, resume and drop limits. It cannot manage jobs by a filter, pause queues or periodic jobs, maintain or grant.
+$$Lets a role do what a trusted program needs: all that a producer, a worker and a viewer can; see args, meta, progress and output; explain_unique; cancel, retry, activate, update and delete by id; schedule, unschedule and run_periodic; define_kind, undefine_kind, configure_queue and reset_queue; define, override, pause, resume and drop limits; order_queue and unblock. It cannot manage jobs by a filter, pause queues or periodic jobs, maintain or grant.
 Errors: as jobs.grant_producer.$$;
 
 CREATE FUNCTION jobs.grant_operator(role text, reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'grant_operator_wrapper';
 COMMENT ON FUNCTION jobs.grant_operator(text, text) IS
-$$Lets a role do what people on call need: all that a viewer can; see args, meta, progress and output; explain_unique; cancel, retry, activate, cancel_many and retry_many; pause and resume queues, periodic jobs and limits; quiet, stop and resume workers. It cannot insert, change or delete jobs.
+$$Lets a role do what people on call need: all that a viewer can; see args, meta, progress and output; explain_unique; cancel, retry, activate, cancel_many and retry_many; pause and resume queues, periodic jobs and limits; unblock; quiet, stop and resume workers. It cannot insert, change or delete jobs.
 Errors: as jobs.grant_producer.$$;
 
 CREATE FUNCTION jobs.grant_admin(role text, reason text DEFAULT NULL) RETURNS void

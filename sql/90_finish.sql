@@ -16,6 +16,7 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.queue_slot', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.queue_start', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.limit_rule', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.limit_key_rule', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.turn', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.permit', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.limit_start', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.periodic_schedule', '');

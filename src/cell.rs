@@ -164,6 +164,10 @@ pub fn spans_none(limit: &str) -> Result<()> {
             let field = by.to_json();
             let message =
                 format!("by does not contain {field}, by which queue {} is spread", quoted(queue));
+            if rules.iter().any(|rule| rule.name == limit && rule.order.is_some()) {
+                let rule = "The order of a spread queue must contain the path, so that no key spans cells.";
+                return Err(Error::invalid("by", message, rule).hint("Add it to by."));
+            }
             let rule = "A limit of a spread queue must contain the path, so that none spans cells.";
             Err(Error::invalid("by", message, rule)
                 .hint("Add it to by, or set per_cell => true for a limit of each cell alone."))

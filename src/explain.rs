@@ -29,7 +29,7 @@ const REASONS: [fn(&Facts) -> Option<Reason>; 3] = [is_final, running, expired];
 type ToWait = fn(&Facts, &Waiting) -> Option<Reason>;
 
 /// Those of a job that waits, each with whether it keeps the next fetch from taking the job.
-const REASONS_TO_WAIT: [(ToWait, bool); 11] = [
+const REASONS_TO_WAIT: [(ToWait, bool); 12] = [
     (wrong_cell, true),
     (pending, true),
     (due_later, true),
@@ -38,6 +38,7 @@ const REASONS_TO_WAIT: [(ToWait, bool); 11] = [
     (queue_rate, true),
     (limit_paused, true),
     (limit, true),
+    (order, true),
     (no_worker, false),
     (kind_not_asked_for, true),
     (behind, true),
@@ -212,6 +213,24 @@ fn limit(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     let detail =
         format!("{name} has held the job back, and returns it to its queue within seconds");
     Some(Reason::new("limit", detail))
+}
+
+/// Which jobs of its key come before it.
+fn order(_: &Facts, waiting: &Waiting) -> Option<Reason> {
+    let order = waiting.order.as_ref()?;
+    let key = order.key.as_ref().map_or("its key".into(), |key| format!("key {key}"));
+    let detail = match order.blocked_by {
+        Some(id) => {
+            format!(
+                "discarded job {id} blocks {key}; jobs.unblock, retry or delete of it unblocks it"
+            )
+        }
+        None if order.is_strict => {
+            format!("jobs of {key} that became available earlier come first, one at a time")
+        }
+        None => format!("jobs of {key} that became available earlier come first"),
+    };
+    Some(Reason { by_ids: Some(order.in_front.clone()), ..Reason::new("order", detail) })
 }
 
 /// A limit, and the key under which it holds a job back.

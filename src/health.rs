@@ -56,7 +56,7 @@ type Look = fn(&Facts) -> Vec<Finding>;
 const FINDINGS: &[(&str, Look)] = by_name! {
     worker_not_running no_place maintenance_paused restoring maintenance_failing
     old_snapshot oldest_available discarded expired_leases clock_moved
-    mostly_failing running_long queue_paused limit_paused lost_worker no_worker periodic_failed
+    mostly_failing running_long queue_paused limit_paused key_blocked lost_worker no_worker periodic_failed
     forward_behind forward_refused
     cell_retired cell_unreplicated placements_differ
     bloat table_changed lock_wait foreign_right foreign_trigger foreign_owner
@@ -503,6 +503,30 @@ fn limit_paused(facts: &Facts) -> Vec<Finding> {
         },
         "paused limits and keys of limits hold jobs",
         "SELECT name, key, held, paused_at FROM jobs.limit_keys WHERE held > 0 ORDER BY paused_at LIMIT 20; SELECT * FROM jobs.limits WHERE paused_at IS NOT NULL;",
+    )
+}
+
+fn key_blocked(facts: &Facts) -> Vec<Finding> {
+    grouped(
+        &facts.work.keys_blocked,
+        |one| {
+            let (queue, id) = (quoted_name(&one.queue), one.job_id);
+            let (key, hint) = match &one.key {
+                Some(key) => (
+                    format!("key {key}"),
+                    format!("SELECT jobs.unblock({}, {});", literal(&one.queue), literal(key)),
+                ),
+                None => ("a key".into(), format!("SELECT * FROM jobs.explain({id});")),
+            };
+            let jobs = match one.jobs {
+                1 => "1 job is".into(),
+                jobs => up_to(jobs, COUNTED) + " jobs are",
+            };
+            let detail = format!("discarded job {id} blocks {key} of queue {queue}; {jobs} held");
+            Finding::new(Warning, detail, hint)
+        },
+        "discarded jobs block keys that have waiting jobs",
+        "SELECT queue, key, waiting, blocked_by FROM jobs.order_keys WHERE blocked_by IS NOT NULL ORDER BY waiting DESC LIMIT 20;",
     )
 }
 

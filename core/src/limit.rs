@@ -132,7 +132,7 @@ impl By {
         if !policy.exclude_kind {
             form["type"] = json!("..");
         }
-        let rule = format!("A key of this limit has the form {form}.");
+        let rule = format!("A key must have the form {form}.");
         let invalid = Invalid::new("key", "key does not fit the limit", rule);
         match self.only_path() {
             Some(_) => invalid.hint("If the value is not an object, you can give it alone."),
@@ -193,10 +193,7 @@ mod tests {
         }
         for given in [json!({"t": 1}), json!({}), json!({"args": {"t": 1}}), json!({"args": 1})] {
             let refused = tenant.given(&given).unwrap_err();
-            assert_eq!(
-                refused.detail,
-                r#"A key of this limit has the form {"args":{"a":{"t":".."}}}."#
-            );
+            assert_eq!(refused.detail, r#"A key must have the form {"args":{"a":{"t":".."}}}."#);
         }
     }
 

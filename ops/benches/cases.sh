@@ -1,7 +1,7 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life limits storm notify wake wait_for forward quiet idle_cells prune one_key held held_retries backlog explain peers workers peak memory console)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life limits neighbour storm notify wake wait_for forward quiet idle_cells prune one_key held held_retries backlog explain peers workers peak memory console)
 
 . "$HERE/workers/case.sh"
 
@@ -372,6 +372,41 @@ case_limits() {
   sql -c "select jobs.define_limit('kinds', '{\"by_kind\": true}', '{limited}', concurrency => 100)" \
     -c "select jobs.define_limit('total', queues => '{limited}', concurrency => 200)" >/dev/null
   limited 10000 1 "three limits, 10,000 keys, one by one"
+  sql -c "select jobs.drop_limit(name) from jobs.limits" -c "select jobs.cancel_many('limited')" >/dev/null
+  local order
+  for order in strict fair; do
+    sql -c "select jobs.order_queue('limited', '{\"by_args\": [\"t\"]}', $order => true)" >/dev/null
+    limited 10 1 "$order order, 10 keys, one by one"
+    limited 10000 1 "$order order, 10,000 keys, one by one"
+    limited 10000 10 "$order order, 10,000 keys, batches of 10"
+    limited 10000 100 "$order order, 10,000 keys, batches of 100"
+  done
+}
+
+# How long jobs of 100 tenants wait while one more inserts nine tenths of all, against a queue
+# without an order that only those 100 use; in a fair queue, and in one without an order. Workers
+# have room for the others' jobs, but not for all.
+case_neighbour() {
+  local queue
+  sql -c "select jobs.order_queue('fair', '{\"by_args\": [\"t\"]}', fair => true)" \
+    -c "create table if not exists waited (queue text, tenant int, ms double precision)" >/dev/null
+  waits() { # QUEUE NOISY-JOBS
+    sql -c "truncate waited" \
+      -c "select count(*) from jobs.insert_batch('bench', array_fill('{\"t\": 0}'::jsonb, array[$2]), queue => '$1')" >/dev/null
+    cat >"$WORK/neighbour.sql" <<SQL
+\\set t random(1, 100)
+select count(*) from jobs.insert('bench', jsonb_build_object('t', :t::int), queue => '$1');
+with f as materialized (select id, token, (args->>'t')::int as t, clock_timestamp() - created_at as took from jobs.fetch('$1', 2)),
+     c as (select count(*) from jobs.complete_many(array(select id from f), array(select token from f)))
+insert into waited select '$1', t, extract(epoch from took) * 1000 from f, c where t > 0;
+SQL
+    load "$WORK/neighbour.sql" -T "$SECONDS_EACH" >/dev/null
+    sql -c "select round(percentile_cont(0.99) within group (order by ms)::numeric, 2) from waited"
+    sql -c "select jobs.cancel_many('$1')" >/dev/null
+  }
+  local idle fair none
+  idle=$(waits bench 1) fair=$(waits fair "$(scaled 1000000)") none=$(waits bench "$(scaled 1000000)")
+  result "noisy neighbour in a fair queue: p99 of the others' wait" "<= 2 idle" "$fair" "idle $idle, without an order $none" ms
 }
 
 # Somebody listens, so that what is notified has somewhere to go: idle, since a session that is busy

@@ -22,19 +22,19 @@ const WORKER: &str = "\
 /// And those that the views call.
 const VIEWER: &str = "\
     explain health metrics history top last_id show check wait_for results count_queues \
-    idle_runs is_preloaded takes_queue";
+    idle_runs is_preloaded takes_queue order_key order_weight";
 /// What the views of cells call.
 const MAP: &str = "is_copy_of_cell settings_digest";
 /// What a trusted program does beyond producing, working and looking: by id, and what it defines.
 const APPLICATION: &str = "\
     explain_unique cancel retry activate update delete schedule unschedule run_periodic \
     define_kind undefine_kind configure_queue reset_queue define_limit override_limit \
-    pause_limit resume_limit drop_limit";
+    pause_limit resume_limit drop_limit order_queue unblock";
 /// What people on call do beyond looking: nothing that inserts, changes or deletes a job.
 const OPERATOR: &str = "\
     explain_unique cancel cancel_many retry retry_many activate pause_queue resume_queue \
-    pause_periodic resume_periodic pause_limit resume_limit quiet_worker stop_worker \
-    resume_worker";
+    pause_periodic resume_periodic pause_limit resume_limit unblock quiet_worker \
+    stop_worker resume_worker";
 const NOBODY: &str = "\
     grant_producer grant_worker grant_viewer grant_application grant_operator grant_admin revoke \
     installed";

@@ -59,6 +59,7 @@ fn define_limit(
             rate,
             rate_period,
             per_cell: Some(check::given("per_cell", per_cell)?),
+            ..Limit::default()
         };
         if store::define(name, &limit) {
             covers_others(fcinfo);

@@ -15,6 +15,7 @@ mod forward;
 mod limits;
 mod maintain;
 mod observe;
+mod order;
 mod parameters;
 mod periodic;
 mod produce_insert;

@@ -46,6 +46,10 @@ impl Row {
         self.datum(column).map(|datum| datum.value() as i16)
     }
 
+    pub fn bool(&self, column: i32) -> Option<bool> {
+        self.datum(column).map(|datum| datum.value() != 0)
+    }
+
     /// A column that is bigint[] without nulls.
     pub fn bigs(&self, column: i32) -> Option<Vec<i64>> {
         // SAFETY: the column is bigint[].

@@ -5,15 +5,15 @@
 //! | move | history | floors | who is told | limits | keys |
 //! |---|---|---|---|---|---|
 //! | [`inserted`] | inserted | spot | queue | | |
-//! | [`promoted`] | | spot | queue, unless by a fetch | | |
+//! | [`promoted`] | | spot | queue, unless by a fetch | order | |
 //! | [`started`] | started, wait | | queue, if due jobs are left | taken | holds released |
 //! | [`ended`] | | | queue, of a freed slot | freed | |
-//! | .. completed | completed, run | | job | | holds released |
-//! | [`moved`] to wait | failed, run | spot | queue | | returned, if it was final |
-//! | .. final | failed, its end, run | | job | | hold released, if replaced |
-//! | [`expired`] | discarded | | job | | |
+//! | .. completed | completed, run | | job | turn ended | holds released |
+//! | [`moved`] to wait | failed, run | spot | queue | order | returned, if it was final |
+//! | .. final | failed, its end, run | | job | turn ended, or blocks | hold released, if replaced |
+//! | [`expired`] | discarded | | job | turn ended | |
 //! | [`asked_to_stop`] | | | worker | | |
-//! | [`deleted`] | | | job | | orphaned |
+//! | [`deleted`] | | | job | turn ended | orphaned |
 //! | [`pruned`] | | | | | claims deleted or orphaned |
 //!
 //! A floor also counts for the queue's bound. [`started`] says when the first lease ends.
@@ -32,7 +32,7 @@ use super::job::NewJob;
 use super::moves::{Move, To};
 use super::prune::Old;
 use super::queue::Queue;
-use super::{bounds, lanes, limits, notes, permits, reap};
+use super::{bounds, lanes, limits, notes, permits, reap, turns};
 use crate::pg::time;
 use crate::shmem::commit::{self, Work};
 use crate::shmem::{announce, leases};
@@ -46,6 +46,16 @@ pub enum Spot {
     Back { priority: i16, seq: i64 },
     /// Until it is due: scheduled, retryable or pending.
     Scheduled { due_at: i64 },
+}
+
+impl Spot {
+    /// The priority and the position of an available job.
+    fn place(self) -> Option<(i16, i64)> {
+        match self {
+            Spot::Ready { priority, seq } | Spot::Back { priority, seq } => Some((priority, seq)),
+            Spot::Scheduled { .. } => None,
+        }
+    }
 }
 
 /// The queue of a job that was put to wait, and its place.
@@ -94,8 +104,9 @@ fn arrived<'a>(jobs: impl ExactSizeIterator<Item = (&'a Queue, Spot)>, told: Tol
     }
 }
 
-fn finished<'a>(jobs: impl Iterator<Item = Over<'a>> + Clone, event: Event) {
+fn finished<'a>(jobs: impl Iterator<Item = Over<'a>> + Clone, event: Event, may_block: bool) {
     jobs.clone().for_each(|job| announce::over(job.id));
+    turns::over(jobs.clone().map(|job| job.id), may_block);
     history::over(jobs, event);
 }
 
@@ -103,7 +114,7 @@ pub(super) fn inserted(jobs: &[(i64, &NewJob)], held: &OnInsert) {
     history::inserted(jobs);
     let spot = |n: usize, id: i64, job: &NewJob| match job.state {
         State::Available if held.is_held(n) => Spot::Scheduled { due_at: i64::MAX },
-        State::Available => Spot::Ready { priority: job.common.priority, seq: id },
+        State::Available => Spot::Ready { priority: job.common.priority, seq: held.seq(n, id) },
         _ => Spot::Scheduled { due_at: job.due_at() },
     };
     let jobs_in_order = jobs.iter().enumerate();
@@ -118,11 +129,27 @@ pub(super) fn inserted(jobs: &[(i64, &NewJob)], held: &OnInsert) {
     });
 }
 
-/// Jobs of a queue are available at these priorities and positions: they came due, or arrived
-/// without our code, as by COPY.
-pub(super) fn promoted(queue: &Queue, lanes: &[(i16, i64)], told: Told) {
+/// Jobs of a queue are available at these priorities and positions: they came due, or nothing holds
+/// them any more.
+pub(super) fn promoted(queue: &Queue, places: &[(i16, i64)], told: Told) {
+    are_in(queue, places, told);
+    turns::settle(queue, places);
+}
+
+/// Likewise, and each is where its turn is.
+pub(super) fn placed(queue: &Queue, places: &[(i16, i64)]) {
+    are_in(queue, places, Told::All);
+}
+
+/// A fetch found jobs at these priorities and positions, which may have arrived without our code,
+/// as by COPY.
+pub(super) fn found(queue: &Queue, places: &[(i16, i64)]) {
+    are_in(queue, places, Told::Fetch);
+}
+
+fn are_in(queue: &Queue, places: &[(i16, i64)], told: Told) {
     let spot = |&(priority, seq): &(i16, i64)| (queue, Spot::Ready { priority, seq });
-    arrived(lanes.iter().map(spot), told);
+    arrived(places.iter().map(spot), told);
 }
 
 /// A fetch started attempts at jobs of a queue.
@@ -156,7 +183,7 @@ pub(super) fn ended(ended: &Ended) {
     if ended.completed.is_empty() {
         return;
     }
-    finished(ended.completed.iter().map(|one| one.over()), Event::Completed);
+    finished(ended.completed.iter().map(|one| one.over()), Event::Completed, false);
     let held = ended.completed.iter().filter_map(|one| {
         let ends_at = one.hold_ends_at.filter(|at| *at > one.ended_at)?;
         Some((one.id, ends_at))
@@ -178,10 +205,14 @@ pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
             began_at: one.row.attempted_at.filter(|_| !one.has_failed),
             ..one.over(at)
         });
-        finished(over, event);
+        finished(over, event, state == State::Discarded);
     }
-    let waiting = waiting.iter().map(|(queue, spot)| (queue, *spot));
-    arrived(waiting, Told::All);
+    turns::returned(moves.iter().filter(|one| one.to.waits()).map(|one| one.id));
+    arrived(waiting.iter().map(|(queue, spot)| (queue, *spot)), Told::All);
+    for of_queue in waiting.chunk_by(|a, b| a.0 == b.0) {
+        let places: Vec<_> = of_queue.iter().filter_map(|(_, spot)| spot.place()).collect();
+        turns::settle(&of_queue[0].0, &places);
+    }
     for one in moves {
         if let Some(ends_at) = one.releases {
             notes::release_holds(&[(one.id, ends_at)]);
@@ -196,7 +227,7 @@ pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
 /// Jobs that waited were discarded: they did not start in time.
 pub(super) fn expired(ids: &[i64], now: i64) {
     let over = ids.iter().map(|id| Over { id: *id, ended_at: now, ..Over::default() });
-    finished(over, Event::Discarded);
+    finished(over, Event::Discarded, false);
 }
 
 /// The worker of a running job was asked to stop.
@@ -207,6 +238,7 @@ pub fn asked_to_stop(id: i64, worker: &str) {
 /// A call deleted a job.
 pub(super) fn deleted(id: i64, key: Option<Key>) {
     announce::over(id);
+    turns::over([id].into_iter(), false);
     if let Some(key) = key {
         notes::orphaned([(key, time::now())]);
     }

@@ -94,6 +94,17 @@ rows! {
         pub free_at: Option<i64>,
     }
 
+    /// The order by key that holds the job back.
+    pub struct Order {
+        /// `None`: the caller may not see it.
+        pub key: Option<String>,
+        pub is_strict: bool,
+        /// The first jobs of the key that come before it.
+        pub in_front: Vec<i64>,
+        /// The discarded job that blocks the key.
+        pub blocked_by: Option<i64>,
+    }
+
     /// How many jobs a fetch takes before it, and the first of them.
     #[derive(Default)]
     pub struct InFront {
@@ -108,6 +119,7 @@ pub struct Waiting {
     pub is_due: bool,
     pub limits: Limits,
     pub held_by: Option<HeldBy>,
+    pub order: Option<Order>,
     /// Whether nobody has fetched from the queue lately.
     pub is_left: bool,
     pub fetched_at: Option<i64>,
@@ -152,6 +164,9 @@ fn waiting(job: &Job, now: i64, sees_payload: bool) -> Waiting {
     let args = [big(job.id), big(now), Some(Datum::from(sees_payload))];
     let held_by = || HELD_BY.first_as_of(seen, &args, |rows| HeldBy::read(rows, 0));
     let held_by = permits::are_here().then(held_by).flatten();
+    let order = || ORDER.first_as_of(seen, &[args[0], args[2]], |rows| Order::read(rows, 0));
+    let order = permits::are_here().then(order).flatten();
+    let is_held = held_by.is_some() || order.is_some();
     let in_front = || {
         let args = [big(job.id), big(now)];
         IN_FRONT.first_as_of(seen, &args, |rows| InFront::read(rows, 0))
@@ -163,8 +178,9 @@ fn waiting(job: &Job, now: i64, sees_payload: bool) -> Waiting {
         fetched_at,
         quiet: quiet.map(|quiet| quiet.names),
         passed_over_at: activity::passes_over(queue, &job.kind, now),
-        in_front: is_due.then(in_front).filter(|_| held_by.is_none()).flatten().unwrap_or_default(),
+        in_front: (is_due && !is_held).then(in_front).flatten().unwrap_or_default(),
         held_by,
+        order,
     }
 }
 
@@ -205,7 +221,21 @@ plans! {
                         CASE WHEN r.paused_at IS NULL THEN k.paused_by ELSE r.paused_by END AS paused_by,
                         CASE WHEN r.paused_at IS NULL THEN k.pause_reason ELSE r.pause_reason END AS pause_reason
                    FROM jobs.scheduled s LEFT JOIN jobs.limit_rule r ON r.name = s.limit_name LEFT JOIN jobs.limit_key_rule k ON k.gate = s.gate
-                  WHERE s.job_id = $1 AND s.gate IS NOT NULL) l";
+                  WHERE s.job_id = $1 AND s.gate IS NOT NULL AND r.is_strict IS NULL) l";
+    ORDER(INT8, BOOL) =
+        "SELECT CASE WHEN $2 THEN s.limit_key::text END AS key, r.is_strict,
+                (SELECT t.job_id FROM jobs.turn t WHERE t.gate = s.gate AND t.is_blocked ORDER BY t.job_id LIMIT 1) AS blocked_by,
+                ARRAY(SELECT f.job_id FROM (
+                        SELECT t.job_id, 1 AS n, 0::smallint AS priority, t.job_id AS seq FROM jobs.turn t WHERE t.gate = s.gate
+                        UNION ALL
+                        (SELECT a.job_id, 2, a.priority, a.seq FROM jobs.ready a
+                          WHERE a.gate = s.gate AND NOT EXISTS (SELECT FROM jobs.turn t WHERE t.job_id = a.job_id) ORDER BY a.seq LIMIT 10)
+                        UNION ALL
+                        (SELECT h.job_id, 3, h.priority, h.seq FROM jobs.scheduled h
+                          WHERE h.gate = s.gate AND h.queue = s.queue AND h.kind = s.kind AND (h.priority, h.seq) < (s.priority, s.seq)
+                          ORDER BY h.priority, h.seq LIMIT 10)) f ORDER BY f.n, f.priority, f.seq LIMIT 10) AS in_front
+           FROM jobs.scheduled s JOIN jobs.limit_rule r ON r.name = s.limit_name
+          WHERE s.job_id = $1 AND s.gate IS NOT NULL AND r.is_strict IS NOT NULL";
     // The jobs of ready before this one, and of those that are due the ones that the next fetch
     // puts before it; a fetch makes 1000 of them available. Lower priorities and its own are read
     // apart: where rows are compared, (priority, seq) < .., the scan goes on to the lane's end.

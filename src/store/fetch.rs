@@ -12,10 +12,11 @@ use super::direct::fetch::JobRow;
 use super::direct::{self, shapes};
 use super::effects::{self, Told};
 use super::held::{self, Held};
-use super::permits::{self, Covered, Permit};
+use super::permits::{self, Covered, Gate, Permit};
 use super::queue::Queue;
-use super::rules::Rule;
+use super::rules::{Rule, WINDOW};
 use super::spi::{Arg, Plan, Value, big, bigs, column, plans, rows, text, texts};
+use super::turns;
 use super::types::*;
 use crate::pg::{jsonb, lock, time};
 use crate::settings::LONGEST_ROW;
@@ -103,7 +104,8 @@ pub fn start(queue: &Queue, fetch: &Fetch, tokens: &[i64], room: &Room, emit: Em
     let rules = config_cache::rules();
     let limits = Limits { rules: &rules, queue, now: fetch.now };
     let limits = rules.iter().any(|rule| rule.covers_queue(queue.name())).then_some(limits);
-    let (started, held) = direct::fetch::start(queue, fetch, tokens, room, limits.as_ref(), emit)
+    let asked = limits.as_ref().filter(|limits| limits.are_asked());
+    let (started, held) = direct::fetch::start(queue, fetch, tokens, room, asked, emit)
         .unwrap_or_else(|| match limits {
             None => (start_by_statement(queue, fetch, tokens, room, emit), 0),
             Some(limits) => start_with_permits(&limits, fetch, tokens, room, emit),
@@ -137,6 +139,14 @@ rows! {
 pub type Admitted = (Picked, Permit, Option<JobRow>);
 
 impl Limits<'_> {
+    /// Whether anything but a fair order covers jobs of the queue.
+    fn are_asked(&self) -> bool {
+        let covering = self.rules.iter().filter(|rule| rule.covers_queue(self.queue.name()));
+        covering
+            .map(|rule| rule.order.as_ref())
+            .any(|order| order.is_none_or(|order| order.is_strict))
+    }
+
     /// Keeps those of the jobs that may start, with their permits and rows, and has the others
     /// held. Jobs that are gone are left out.
     pub fn admit(
@@ -149,19 +159,23 @@ impl Limits<'_> {
             both.filter_map(|(one, covered)| Some((one, covered?))).unzip();
         let (mut may_start, mut held) = (Vec::new(), Vec::new());
         let mut passed_on = BTreeMap::new();
-        let admitted = permits::admit(self.rules, &covered, self.now);
+        let seqs: Vec<i64> = picked.iter().map(|one| one.seq).collect();
+        let (admitted, ended) = permits::admit(self.rules, self.queue, &covered, &seqs, self.now);
         for ((one, covered), admitted) in picked.into_iter().zip(covered).zip(admitted) {
+            let is_order = |gate: &Gate| self.rules[gate.rule].order.is_some();
             let full = match admitted {
                 Ok(permit) => {
+                    let fair = covered.gates.first().filter(|gate| is_order(gate));
+                    fair.map(|gate| passed_on.insert(gate.id, WINDOW as i64));
                     may_start.push((one, permit, covered.row));
                     continue;
                 }
                 Err(full) => &covered.gates[full],
             };
-            if let Some(gate) = one.gate.filter(|gate| *gate != full.id) {
+            if let Some(gate) = one.gate.filter(|gate| is_order(full) || *gate != full.id) {
                 *passed_on.entry(gate).or_default() += 1;
             }
-            held.push(Held {
+            let one = Held {
                 job_id: one.job_id,
                 seq: one.seq,
                 scheduled_at: one.scheduled_at,
@@ -172,11 +186,13 @@ impl Limits<'_> {
                 queue: self.queue.clone(),
                 kind: covered.kind,
                 gate: full.id,
-                name: self.rules[full.rule].name.clone(),
+                name: String::new(),
                 key: full.key.clone(),
-            });
+            };
+            held.push(one.by(&self.rules[full.rule]));
         }
         held::hold(&held);
+        turns::end(&ended);
         // Another gate holds these, and the one that let them go has its place still.
         held::hand_over(&passed_on);
         (may_start, held.len())

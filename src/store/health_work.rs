@@ -53,6 +53,7 @@ pub struct Work {
     pub paused: Vec<Paused>,
     /// Paused limits, and keys of limits, that hold jobs.
     pub limits_paused: Vec<PausedLimit>,
+    pub keys_blocked: Vec<BlockedKey>,
     /// Those that hold most jobs first.
     pub lost: Vec<Lost>,
     pub periodic_failed: Vec<PeriodicFailed>,
@@ -125,6 +126,16 @@ rows! {
         pub jobs: i64,
     }
 
+    /// A key of an order that a discarded job blocks, and that has jobs waiting.
+    pub struct BlockedKey {
+        pub queue: String,
+        /// `None`: the caller may not see it.
+        pub key: Option<String>,
+        pub job_id: i64,
+        /// As [`Paused::jobs`].
+        pub jobs: i64,
+    }
+
     /// A lost worker that holds jobs.
     pub struct Lost {
         pub worker: String,
@@ -182,6 +193,7 @@ pub(super) fn facts(from: &Thresholds, now: i64, sees_payload: bool) -> Work {
         long,
         paused: PAUSED.rows(&[]),
         limits_paused: LIMITS_PAUSED.rows(&[Some(Datum::from(sees_payload))]),
+        keys_blocked: KEYS_BLOCKED.rows(&[Some(Datum::from(sees_payload))]),
         lost: LOST.rows(&[]),
         periodic_failed: PERIODIC_FAILED.rows(&[text(BUSY)]),
     }
@@ -275,6 +287,11 @@ plans! {
                     FROM jobs.limit_key_rule k WHERE k.paused_at IS NOT NULL ORDER BY k.paused_at LIMIT 1000)) p,
                 LATERAL (SELECT count(*) AS jobs FROM (SELECT FROM jobs.scheduled s WHERE s.gate = ANY (p.gates) LIMIT 1001) x) w
           WHERE w.jobs > 0 ORDER BY p.paused_at, p.name";
+    KEYS_BLOCKED(BOOL) =
+        "SELECT t.queue, CASE WHEN $1 THEN t.key::text END AS key, t.job_id, w.jobs
+           FROM (SELECT * FROM jobs.turn t WHERE t.is_blocked ORDER BY t.queue, t.job_id LIMIT 1000) t,
+                LATERAL (SELECT count(*) AS jobs FROM (SELECT FROM jobs.scheduled s WHERE s.gate = t.gate LIMIT 1001) x) w
+          WHERE w.jobs > 0";
     LOST() =
         "SELECT w.worker, w.running, w.last_seen_at, w.last_lease_expires_at FROM jobs.workers w
           WHERE w.status = 'lost' AND w.running > 0 ORDER BY w.running DESC, w.worker";

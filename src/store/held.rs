@@ -1,4 +1,5 @@
-//! Jobs that are available, and that a limit holds back: rows of `scheduled` with a gate.
+//! Jobs that are available, and that a limit or an order holds back: rows of `scheduled` with a
+//! gate.
 //!
 //! A job is held by one gate at a time. The end of an attempt hands its places on in its own
 //! transaction: of each queue and kind that is held there, the first jobs go back to their lanes,
@@ -13,13 +14,15 @@ use jobs_core::state::State;
 
 use super::direct::permits::{LookAtWaiting, Running, Waiting};
 use super::effects::{self, Told};
-use super::job::{Common, NewJob};
+use super::job::NewJob;
 use super::permits::{self, Gate, Gates, Room, Subject};
 use super::queue::Queue;
-use super::rules::Rule;
+use super::rules::{Order, Rule, WINDOW};
 use super::spi::{Arg, Plan, Value, big, column, plans, rows, text};
+use super::turns::{self, Turns};
 use super::types::*;
 use super::{config_cache, direct};
+use crate::pg::jsonb::Jsonb;
 use crate::pg::{invalidation, time};
 use crate::shmem::commit::{self, Work};
 
@@ -39,6 +42,20 @@ pub struct Held {
     /// The limit, and the job's key under it.
     pub name: String,
     pub key: Option<String>,
+}
+
+impl Held {
+    /// Held by this limit or order, which tells apart by no more than it asks for.
+    pub fn by(mut self, rule: &Rule) -> Held {
+        self.name = rule.name.clone();
+        if let Some(order) = &rule.order {
+            self.kind.clear();
+            if order.is_strict {
+                self.priority = 0;
+            }
+        }
+        self
+    }
 }
 
 /// Has jobs held that are in no other place. Whoever is just ending an attempt does not see them,
@@ -76,10 +93,12 @@ pub struct OnInsert {
 }
 
 #[derive(Default)]
-struct Judged {
+pub(super) struct Judged {
     /// The gate that the job is held at, or that it counts for in its lane.
-    gate: Option<Gate>,
-    is_held: bool,
+    pub gate: Option<Gate>,
+    pub is_held: bool,
+    /// Its position in its lane, if its key has turns.
+    pub turn: Option<i64>,
 }
 
 impl OnInsert {
@@ -92,10 +111,14 @@ impl OnInsert {
         if gates.iter().all(Gates::is_empty) {
             return OnInsert::default();
         }
-        let waiting = direct::permits::Waiting::open();
-        let mut known = Known::of(waiting.as_ref());
-        let jobs = jobs.iter().zip(gates);
-        let judged = jobs.map(|((_, job), gates)| judge(&rules, job, gates, &mut known)).collect();
+        let waiting = Waiting::open();
+        let mut known = Known::of(&rules, waiting.as_ref());
+        let judge_one = |((_, job), gates): (&(i64, &NewJob), Gates)| {
+            let common = &job.common;
+            judge(&common.queue, &common.kind, common.priority, gates, &mut known)
+        };
+        let judged = jobs.iter().zip(gates).map(judge_one).collect();
+        drop(known);
         OnInsert { judged, rules }
     }
 
@@ -108,12 +131,17 @@ impl OnInsert {
         self.judged.get(n)?.gate.as_ref().map(|gate| gate.id)
     }
 
+    /// The position of a job in its lane.
+    pub fn seq(&self, n: usize, id: i64) -> i64 {
+        self.judged.get(n).and_then(|judged| judged.turn).unwrap_or(id)
+    }
+
     /// Has those jobs held that are, whose rows of `job` are written.
     pub fn hold(&self, jobs: &[(i64, &NewJob)]) {
         let held = jobs.iter().zip(&self.judged).filter(|(_, judged)| judged.is_held);
         let held = held.filter_map(|((id, job), judged)| {
             let (gate, common) = (judged.gate.as_ref()?, &job.common);
-            Some(Held {
+            let held = Held {
                 job_id: *id,
                 seq: *id,
                 scheduled_at: None,
@@ -124,9 +152,10 @@ impl OnInsert {
                 queue: common.queue.clone(),
                 kind: common.kind.clone(),
                 gate: gate.id,
-                name: self.rules[gate.rule].name.clone(),
+                name: String::new(),
                 key: gate.key.clone(),
-            })
+            };
+            Some(held.by(&self.rules[gate.rule]))
         });
         hold(&held.collect::<Vec<_>>());
     }
@@ -136,66 +165,97 @@ impl OnInsert {
 const MOST_IN_LANE: usize = 100;
 
 /// What was looked up for a batch.
-struct Known<'a> {
+pub(super) struct Known<'a> {
+    rules: &'a [Rule],
     /// `None`: use statements.
     look: Option<LookAtWaiting<'a>>,
-    /// By gate, and what the jobs have in common.
-    first_held: HashMap<(i64, *const Common), Option<i16>>,
+    /// By gate, queue, and kind, where those are told apart.
+    first_held: HashMap<(i64, u64, Option<String>), Option<i16>>,
     in_lane: HashMap<i64, usize>,
+    turns: HashMap<i64, Turns>,
 }
 
-impl Known<'_> {
-    fn of(waiting: Option<&Waiting>) -> Known<'_> {
-        let look = waiting.map(Waiting::look);
-        Known { look, first_held: HashMap::new(), in_lane: HashMap::new() }
+impl<'a> Known<'a> {
+    pub fn of(rules: &'a [Rule], waiting: Option<&'a Waiting>) -> Known<'a> {
+        let (first_held, in_lane, turns) = Default::default();
+        Known { rules, look: waiting.map(Waiting::look), first_held, in_lane, turns }
     }
 
-    fn first_held(&mut self, gate: i64, common: &Rc<Common>) -> Option<i16> {
-        let look = &mut self.look;
-        *self.first_held.entry((gate, Rc::as_ptr(common))).or_insert_with(|| match look {
-            Some(look) => look.first_held(gate, &common.queue, &common.kind),
-            None => FIRST_PRIORITY.value(&[big(gate), common.queue.arg(), text(&common.kind)]),
+    fn first_held(&mut self, gate: i64, queue: &Queue, kind: Option<&str>) -> Option<i16> {
+        let place = (gate, queue.number(), kind.map(String::from));
+        let (look, kind) = (&mut self.look, kind.unwrap_or_default());
+        *self.first_held.entry(place).or_insert_with(|| match look {
+            Some(look) => look.first_held(gate, queue, kind),
+            None => FIRST_PRIORITY.value(&[big(gate), queue.arg(), text(kind)]),
         })
     }
 
-    /// How many jobs of a gate are in a lane, up to so many, with those of the batch.
-    fn in_lane(&mut self, gate: i64, most: usize) -> &mut usize {
+    /// How many jobs of a gate are in a lane, or have the turn, up to so many, with those of the
+    /// batch.
+    fn in_lane(&mut self, gate: i64, most: usize, has_turns: bool) -> &mut usize {
         let look = &mut self.look;
         self.in_lane.entry(gate).or_insert_with(|| match look {
             _ if most > MOST_IN_LANE => 0,
+            _ if has_turns && turns::is_taken(gate) => most,
             Some(look) => look.in_lane(gate, most),
             None => IN_LANE.execute(&[big(gate), big(most as i64)]),
         })
     }
 }
 
-/// The limits that cover a new job that is available.
+/// What covers a new job that is available.
 fn gates_of(rules: &[Rule], job: &NewJob) -> Gates {
     if job.state != State::Available {
         return Gates::new();
     }
     let common = &job.common;
-    let (queue, meta) = (common.queue.name(), common.meta.given().copied());
-    permits::gates(rules, &Subject { queue, kind: &common.kind, args: job.args, meta })
+    let subject = Subject {
+        queue: common.queue.name(),
+        kind: &common.kind,
+        args: job.args,
+        meta: common.meta.given().copied(),
+        priority: common.priority,
+    };
+    permits::gates(rules, &subject)
 }
 
-fn judge(rules: &[Rule], job: &NewJob, gates: Gates, known: &mut Known) -> Judged {
-    let common = &job.common;
+/// Where a job goes that is available now.
+pub(super) fn judge(
+    queue: &Queue,
+    kind: &str,
+    priority: i16,
+    mut gates: Gates,
+    known: &mut Known,
+) -> Judged {
+    let rules = known.rules;
+    let order = gates.first().and_then(|gate| rules[gate.rule].order.as_ref());
+    if order.is_some() {
+        // Limits are asked once it has its turn.
+        gates.truncate(1);
+    }
     let mut is_behind = |gate: &Gate| {
-        known.first_held(gate.id, common).is_some_and(|first| first <= common.priority)
+        let first = known.first_held(gate.id, queue, order.is_none().then_some(kind));
+        first.is_some_and(|first| first <= priority || order.is_some())
     };
     if let Some(gate) = gates.iter().find(|gate| is_behind(gate)) {
-        return Judged { gate: Some(gate.clone()), is_held: true };
+        return Judged { gate: Some(gate.clone()), is_held: true, turn: None };
     }
-    let most = |gate: &Gate| rules[gate.rule].setting_of(gate.id).most().unwrap_or(usize::MAX);
+    let most = |gate: &Gate| rules[gate.rule].most(gate.id);
     let Some(gate) = gates.into_iter().min_by_key(most) else {
         return Judged::default();
     };
     let most = most(&gate);
-    let in_lane = known.in_lane(gate.id, most);
+    let has_turns = order.is_some_and(|order| order.is_strict);
+    let in_lane = known.in_lane(gate.id, most, has_turns);
     let is_held = *in_lane >= most && most <= MOST_IN_LANE;
     *in_lane += 1;
-    Judged { gate: Some(gate), is_held }
+    let weights = order.and_then(|order| order.weights.as_ref()).filter(|_| !is_held);
+    let turn = weights.map(|weights| {
+        let weight = weights.of(gate.key.as_deref().unwrap_or_default());
+        let turns = known.turns.entry(gate.id);
+        turns.or_insert_with(|| Turns::of(gate.id, weight, queue, priority)).next()
+    });
+    Judged { gate: Some(gate), is_held, turn }
 }
 
 /// So many places at each of these gates are free: has the first jobs that they hold back to their
@@ -210,29 +270,72 @@ pub fn hand_over(places: &BTreeMap<i64, i64>) {
     }
 }
 
+/// How held jobs of a gate go back to their lanes.
+pub struct Way<'a> {
+    /// How many can be in a lane.
+    pub room: usize,
+    pub order: Option<&'a Order>,
+    /// What share of the starts its key has.
+    weight: f64,
+}
+
+impl Way<'_> {
+    /// Fewer than these are not worth their while.
+    pub fn least(&self) -> usize {
+        match self.order.is_some_and(|order| !order.is_strict) {
+            true => WINDOW / 2,
+            false => 1,
+        }
+    }
+
+    /// Their positions in a lane, if they do not have those that they had.
+    pub fn turns(&self, gate: i64, queue: &Queue, priority: i16) -> Option<Turns> {
+        self.order?.weights.as_ref()?;
+        Some(Turns::of(gate, self.weight, queue, priority))
+    }
+}
+
+/// The way of jobs that this limit or order holds at a gate, all with this key.
+fn way<'a>(rules: &'a [Rule], gate: i64, name: &str, key: Option<Jsonb>) -> Way<'a> {
+    let rule = rules.iter().find(|rule| rule.name == name);
+    let order = rule.and_then(|rule| rule.order.as_ref());
+    let weights = order.and_then(|order| order.weights.as_ref());
+    let weight = weights.zip(rule).zip(key).and_then(|((weights, rule), key)| {
+        let key = rule.by.as_ref()?.given(&key.to_value("key").ok()?).ok()?;
+        Some(weights.of(&key))
+    });
+    let room = room(rules, gate, name).map_or(usize::MAX, |room| room.left);
+    Way { room, order, weight: weight.unwrap_or(1.0) }
+}
+
 fn hand_over_at(gate: i64, count: i64) {
     let rules = config_cache::rules();
-    let most = |name: &str| room(&rules, gate, name).map_or(usize::MAX, |room| room.left);
-    let promoted = direct::permits::promote(gate, count as usize, most);
+    let promoted =
+        direct::permits::promote(gate, count as usize, |name, key| way(&rules, gate, name, key));
     match promoted {
-        Some(promoted) => tell(&promoted),
+        Some((promoted, are_placed)) => tell(&promoted, are_placed),
         None => {
             let holder: Option<String> = HOLDER.value(&[big(gate)]);
-            holder.map(|name| promote(gate, count, most(&name)));
+            holder.map(|name| promote(gate, count, way(&rules, gate, &name, None).room));
         }
     }
 }
 
-fn tell(promoted: &[(Queue, (i16, i64))]) {
-    for (queue, lane) in promoted {
-        effects::promoted(queue, &[*lane], Told::All);
+fn tell(promoted: &[(Queue, (i16, i64))], are_placed: bool) {
+    for of_queue in promoted.chunk_by(|a, b| a.0 == b.0) {
+        let (queue, places) = (&of_queue[0].0, of_queue.iter().map(|(_, place)| *place));
+        let places: Vec<_> = places.collect();
+        match are_placed {
+            true => effects::placed(queue, &places),
+            false => effects::promoted(queue, &places, Told::All),
+        }
     }
 }
 
 /// The room at a gate; `None`: the limit is gone.
 fn room(rules: &[Rule], gate: i64, name: &str) -> Option<Room> {
     let rule = rules.iter().position(|rule| rule.name == name)?;
-    let most = rules[rule].setting_of(gate).most().unwrap_or(usize::MAX);
+    let most = rules[rule].most(gate);
     let gate = Gate { id: gate, rule, key: None };
     Some(Room::of(rules, &gate, time::now(), most, &mut Running::open().look()))
 }
@@ -255,7 +358,7 @@ fn moved(plan: &Plan, args: &[Arg]) -> usize {
             (rows.get::<i16>(row, "priority")?, rows.get::<i64>(row, "seq")?),
         ))
     });
-    tell(&promoted);
+    tell(&promoted, false);
     promoted.len()
 }
 
@@ -272,6 +375,9 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
     }
     let is_to_check = CHECKED.get() != heard;
     let rules = config_cache::rules();
+    if is_to_check {
+        turns::settle_rest(&rules, most);
+    }
     let gates = GATES.list(&[big(after), big(most)], |rows, row| {
         Some((rows.get::<i64>(row, "gate")?, rows.get::<String>(row, "limit_name")?))
     });
@@ -375,7 +481,8 @@ plans! {
              SELECT s.ctid FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = $2 AND s.kind = $3 ORDER BY s.priority, s.seq LIMIT $4 FOR UPDATE SKIP LOCKED))
            RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, priority, queue)
          INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
-         SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, f.priority, f.queue FROM free f
+         SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, COALESCE(j.priority, f.priority), f.queue
+           FROM free f LEFT JOIN jobs.job j ON j.id = f.job_id
          RETURNING queue, priority, seq";
     // Walks from class to class along the index.
     PROMOTE(INT8, INT8, INT8) =
@@ -391,11 +498,12 @@ plans! {
              SELECT f.ctid
                FROM (SELECT c.queue, c.kind, LEAST($3, count(l.job_id)) AS in_lane FROM class c
                        LEFT JOIN (SELECT r.queue, j.kind, r.job_id FROM jobs.ready r JOIN jobs.job j ON j.id = r.job_id WHERE r.gate = $1 LIMIT 200) l
-                         ON l.queue = c.queue AND l.kind = c.kind GROUP BY c.queue, c.kind) c,
+                         ON l.queue = c.queue AND c.kind IN (l.kind, '') GROUP BY c.queue, c.kind) c,
                     LATERAL (SELECT s.ctid FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = c.queue AND s.kind = c.kind
                               ORDER BY s.priority, s.seq LIMIT LEAST($2, $3 - c.in_lane) FOR UPDATE SKIP LOCKED) f))
            RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, priority, queue)
          INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue, gate)
-         SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, f.priority, f.queue, $1 FROM free f
+         SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, COALESCE(j.priority, f.priority), f.queue, $1
+           FROM free f LEFT JOIN jobs.job j ON j.id = f.job_id
          RETURNING queue, priority, seq";
 }

@@ -80,9 +80,7 @@ pub fn one_claiming(job: &NewJob) -> Result<Option<i64>> {
 
 fn one_claiming_by_statement(id: i64, job: &NewJob, held: &OnInsert) -> bool {
     let plans = [&CLAIMING_READY, &CLAIMING_LIMITED, &CLAIMING_SCHEDULED, &CLAIMING_HELD];
-    claims::despite_rebuilt_index(|| {
-        plan(job, held, 0, plans).execute(&args(id, job, held.gate(0))) > 0
-    })
+    claims::despite_rebuilt_index(|| plan(job, held, 0, plans).execute(&args(id, job, held, 0)) > 0)
 }
 
 fn many_by_statement(jobs: &[(i64, &NewJob)], held: &OnInsert) {
@@ -90,7 +88,7 @@ fn many_by_statement(jobs: &[(i64, &NewJob)], held: &OnInsert) {
     for (n, (id, job)) in jobs.iter().enumerate() {
         pgrx::check_for_interrupts!();
         let plan = plan(job, held, n, [&ONE_READY, &ONE_LIMITED, &ONE_SCHEDULED, &ONE_HELD]);
-        scratch.within(|| plan.execute(&args(*id, job, held.gate(n))));
+        scratch.within(|| plan.execute(&args(*id, job, held, n)));
     }
 }
 
@@ -110,25 +108,28 @@ fn plan<'a>(
 }
 
 /// The parameters of all statements: the row of `job`, and what only a job that waits needs.
-const COUNT: usize = job::COUNT + 3;
+const COUNT: usize = job::COUNT + 4;
 const DUE_AT: usize = job::COUNT + 1;
 const STATE: usize = job::COUNT + 2;
 const GATE: usize = job::COUNT + 3;
+const SEQ: usize = job::COUNT + 4;
 
 const TYPES: [Oid; COUNT] = {
     let mut types = [AT; COUNT];
     types.split_at_mut(job::COUNT).0.copy_from_slice(job::TYPES);
     types[STATE - 1] = TEXT;
     types[GATE - 1] = INT8;
+    types[SEQ - 1] = INT8;
     types
 };
 
-fn args(id: i64, job: &NewJob, gate: Option<i64>) -> [Arg; COUNT] {
+fn args(id: i64, job: &NewJob, held: &OnInsert, n: usize) -> [Arg; COUNT] {
     let mut args = [None; COUNT];
     args[..job::COUNT].copy_from_slice(&row(job, id));
     args[DUE_AT - 1] = big(job.due_at());
     args[STATE - 1] = text(job.state.as_str());
-    args[GATE - 1] = gate.and_then(big);
+    args[GATE - 1] = held.gate(n).and_then(big);
+    args[SEQ - 1] = big(held.seq(n, id));
     args
 }
 
@@ -165,7 +166,7 @@ fn claim() -> String {
 fn into_ready(column: &str, value: &str) -> String {
     format!(
         "INSERT INTO jobs.ready (seq, job_id, expires_at, attempt, priority, queue{column})
-         SELECT id, id, expires_at, 0, priority, queue{value} FROM j"
+         SELECT ${SEQ}, id, expires_at, 0, priority, queue{value} FROM j"
     )
 }
 

@@ -52,6 +52,7 @@ pub mod retention;
 pub mod rules;
 pub mod run_log;
 pub mod show;
+pub mod turns;
 pub mod used;
 pub mod wait;
 pub mod workers;

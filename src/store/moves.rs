@@ -91,6 +91,10 @@ pub enum To {
 }
 
 impl To {
+    pub fn waits(self) -> bool {
+        !matches!(self, To::Finished(_))
+    }
+
     pub fn state(self) -> State {
         match self {
             To::Ready | To::Back(_) => State::Available,

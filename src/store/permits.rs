@@ -9,7 +9,6 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
-use jobs_core::limit;
 use pgrx::pg_sys::InvalidOid;
 use smallvec::SmallVec;
 
@@ -20,6 +19,7 @@ use super::held;
 use super::queue::Queue;
 use super::rules::Rule;
 use super::spi::{Arg, Snapshot, Tuples, big, bigs, column, plans, text};
+use super::turns::{self, Starters, Turn};
 use super::types::*;
 use super::{config_cache, direct, rules};
 use crate::error::Error;
@@ -61,9 +61,10 @@ pub struct Subject<'a> {
     pub args: Jsonb,
     /// `None` for `{}`.
     pub meta: Option<Jsonb>,
+    pub priority: i16,
 }
 
-/// The limits that cover a job.
+/// The limits that cover a job, after the order of its queue.
 pub fn gates(rules: &[Rule], of: &Subject) -> Gates {
     let gate = |(rule, of_rule): (usize, &Rule)| {
         let by = of_rule.by.as_ref();
@@ -72,10 +73,12 @@ pub fn gates(rules: &[Rule], of: &Subject) -> Gates {
             let meta = || of.meta.unwrap_or(Jsonb::empty_object()).events();
             by.key(of.kind, of.queue, || of.args.events(), meta).ok()
         });
-        Gate { id: limit::gate(&of_rule.name, key.as_deref().unwrap_or_default()), rule, key }
+        Gate { id: of_rule.gate(key.as_deref().unwrap_or_default(), of.priority), rule, key }
     };
-    let rules = rules.iter().enumerate();
-    rules.filter(|(_, rule)| rule.covers(of.queue, of.kind)).map(gate).collect()
+    let covering = rules.iter().enumerate().filter(|(_, rule)| rule.covers(of.queue, of.kind));
+    let mut gates: Gates = covering.map(gate).collect();
+    gates.sort_by_key(|gate| rules[gate.rule].order.is_none());
+    gates
 }
 
 /// A job that a fetch took out of its lane.
@@ -92,6 +95,11 @@ impl Covered {
     pub fn of(rules: &[Rule], subject: &Subject, id: i64, expires_at: Option<i64>) -> Covered {
         let gates = gates(rules, subject);
         Covered { id, kind: subject.kind.to_string(), expires_at, gates, row: None }
+    }
+
+    /// Its gates but that of an order.
+    fn limits<'a>(&'a self, rules: &'a [Rule]) -> impl Iterator<Item = &'a Gate> {
+        self.gates.iter().filter(|gate| rules[gate.rule].order.is_none())
     }
 }
 
@@ -139,6 +147,9 @@ impl Room {
         let rule = &rules[gate.rule];
         let setting = rule.setting_of(gate.id);
         let mut room = Room { left: most, free_at: None, latest: None };
+        if rule.order.as_ref().is_some_and(|order| order.is_strict) && turns::is_taken(gate.id) {
+            room.left = 0;
+        }
         if rule.is_paused_for(gate.id) {
             room.left = 0;
         }
@@ -180,10 +191,22 @@ const TURNS: i64 = 64;
 /// Their numbers, behind those of fetches that want several jobs.
 const FIRST_TURN: i64 = 1000;
 
-/// Gives permits to jobs, in their order, as far as their limits have room; else the place, among
-/// its gates, of the one that holds the job.
-pub fn admit(rules: &[Rule], jobs: &[Covered], now: i64) -> Vec<Result<Permit, usize>> {
+/// Gives permits and turns to jobs of a queue, in their order, as far as their limits and the order
+/// have room; else the place, among its gates, of the one that holds the job. `seqs` are their
+/// positions. Turns that are over are to be ended afterwards.
+pub fn admit(
+    rules: &[Rule],
+    queue: &Queue,
+    jobs: &[Covered],
+    seqs: &[i64],
+    now: i64,
+) -> (Vec<Result<Permit, usize>>, Vec<Turn>) {
+    let is_order = |gate: &Gate| rules[gate.rule].order.is_some();
+    let is_strict =
+        |gate: &Gate| rules[gate.rule].order.as_ref().is_some_and(|order| order.is_strict);
+    let strict_of = |job: &Covered| job.gates.first().filter(|gate| is_strict(gate)).is_some();
     let gates = jobs.iter().flat_map(|job| &job.gates);
+    let gates = gates.filter(|gate| !is_order(gate) || is_strict(gate));
     let gates = gates.filter(|_| !fault::is_on(Fault::PermitOutOfTurn));
     let turns = gates.map(|gate| FIRST_TURN + gate.id.rem_euclid(TURNS)).collect();
     lock::in_turn(turns, || {
@@ -191,21 +214,28 @@ pub fn admit(rules: &[Rule], jobs: &[Covered], now: i64) -> Vec<Result<Permit, u
         let running = Running::open();
         let mut running = running.look();
         let (mut permits, mut starts) = (Vec::new(), Vec::new());
-        let mut admit_one = |job| -> Result<Permit, usize> {
+        let ordered = jobs.iter().zip(seqs).filter(|(job, _)| strict_of(job));
+        let mut starters =
+            Starters::of(queue, ordered.map(|(job, seq)| (&job.gates[0], *seq, job.id)));
+        let mut admit_one = |(job, seq): (_, &i64)| -> Result<Permit, usize> {
             let job: &Covered = job;
-            for gate in &job.gates {
+            if strict_of(job) && !starters.take(&job.gates[0], *seq, job.id) {
+                return Err(0);
+            }
+            let limits = || job.limits(rules);
+            for gate in limits() {
                 let room = || Room::of(rules, gate, now, jobs.len(), &mut running);
                 rooms.entry(gate.id).or_insert_with(room);
             }
-            let is_full = |gate: &Gate| rooms[&gate.id].left == 0;
+            let is_full = |gate: &Gate| !is_order(gate) && rooms[&gate.id].left == 0;
             if let Some(full) = job.gates.iter().position(is_full) {
                 return Err(full);
             }
-            if job.gates.is_empty() {
+            if limits().next().is_none() {
                 return Ok(Permit::default());
             }
             let n = name::next_value(&shapes::JOB_SEQ);
-            for gate in &job.gates {
+            for gate in limits() {
                 let (name, key) = (rules[gate.rule].name.as_str(), gate.key.as_deref());
                 permits.push(PermitRow { gate: gate.id, n, job_id: job.id, name, key });
                 let room = rooms.get_mut(&gate.id).expect("it was asked");
@@ -213,13 +243,13 @@ pub fn admit(rules: &[Rule], jobs: &[Covered], now: i64) -> Vec<Result<Permit, u
                     starts.push(Start { gate: gate.id, n, at, name, key });
                 }
             }
-            Ok(Permit { n, gates: job.gates.iter().map(|gate| gate.id).collect() })
+            Ok(Permit { n, gates: limits().map(|gate| gate.id).collect() })
         };
-        let admitted = jobs.iter().map(&mut admit_one).collect();
+        let admitted = jobs.iter().zip(seqs).map(&mut admit_one).collect();
         drop(running);
         fault::pause(Fault::PermitOutOfTurn);
         write(&permits, &starts);
-        admitted
+        (admitted, starters.write())
     })
 }
 
@@ -311,6 +341,7 @@ fn read(rules: &[Rule], rows: &Tuples, row: usize, queue: Option<&str>) -> Cover
         kind: &kind,
         args: rows.raw(row, "args").map_or(Jsonb::empty_object(), Jsonb::from_datum),
         meta: rows.raw(row, "meta").map(Jsonb::from_datum),
+        priority: rows.given(row, "priority"),
     };
     Covered::of(rules, &subject, rows.given(row, "id"), rows.get(row, "expires_at"))
 }
@@ -337,7 +368,7 @@ pub fn rules_changed() {
     for job in &running {
         let n = name::next_value(&shapes::JOB_SEQ);
         numbers.push(n);
-        for gate in &job.gates {
+        for gate in job.limits(&rules) {
             let (name, key) = (rules[gate.rule].name.as_str(), gate.key.as_deref());
             permits.push(PermitRow { gate: gate.id, n, job_id: job.id, name, key });
         }
@@ -346,7 +377,7 @@ pub fn rules_changed() {
     let replaced = REPLACE.execute(&[
         column(INT8, &running, |job| big(job.id)),
         bigs(&numbers),
-        column(TEXT, &running, |job| as_array(job.gates.iter().map(|gate| gate.id))),
+        column(TEXT, &running, |job| as_array(job.limits(&rules).map(|gate| gate.id))),
     ]);
     are_all &= replaced == running.len();
     if !are_all {
@@ -373,10 +404,10 @@ plans! {
            SELECT s.ctid FROM jobs.limit_start s LEFT JOIN unnest($1, $2) AS r(name, since) ON r.name = s.name
             WHERE r.since IS NULL OR s.at < r.since LIMIT $3 FOR UPDATE OF s SKIP LOCKED))";
     JOBS(INT8S) =
-        "SELECT j.id, j.queue, j.kind, j.expires_at, j.args, j.meta FROM jobs.job j WHERE j.id = ANY ($1)";
+        "SELECT j.id, j.queue, j.kind, j.priority, j.expires_at, j.args, j.meta FROM jobs.job j WHERE j.id = ANY ($1)";
     LOCK_RUNNING() = "LOCK TABLE jobs.running IN SHARE ROW EXCLUSIVE MODE";
     RUNNING() =
-        "SELECT j.id, COALESCE(r.queue, j.queue) AS queue, j.kind, j.expires_at, j.args, j.meta
+        "SELECT j.id, COALESCE(r.queue, j.queue) AS queue, j.kind, j.priority, j.expires_at, j.args, j.meta
            FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id ORDER BY r.job_id";
     COUNT() = "SELECT count(*) FROM jobs.permit";
     CLEAR() = "DELETE FROM jobs.permit";

@@ -116,7 +116,8 @@ impl Place {
     fn row(&self) -> Vec<Arg> {
         match self.state {
             State::Available if !self.is_held => {
-                vec![text(&self.queue), Some(Datum::from(self.priority)), self.seq.map(Datum::from)]
+                let seq = self.seq.map(Datum::from);
+                vec![text(&self.queue), Some(Datum::from(self.priority)), seq, big(self.id)]
             }
             State::Running => vec![big(self.id), self.token.map(Datum::from)],
             state => vec![big(self.id), text(state.as_str())],
@@ -192,8 +193,8 @@ plans! {
             COALESCE(a.seq, b.seq, (to_jsonb(s) ->> 'seq')::bigint) AS seq, s.state IS NOT DISTINCT FROM 'available' AS is_held, COALESCE(b.queue, j.queue) AS queue, COALESCE(b.priority, j.priority) AS priority,
             COALESCE(r.token, f.token) AS token, j.unique_key, r.cancel_requested_at IS NOT NULL AS is_asked_to_stop, r.cancel_reason
        FROM jobs.job j {JOINED_TO_ITS_ROW} WHERE j.id = $1";
-    TAKE_READY(TEXT, INT2, INT8) =
-        "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3
+    TAKE_READY(TEXT, INT2, INT8, INT8) =
+        "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 AND job_id = $4
          RETURNING attempt, scheduled_at, available_at";
     TAKE_SCHEDULED(INT8, TEXT) =
         "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
@@ -210,8 +211,8 @@ plans! {
         "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2 FOR KEY SHARE";
     LOCK_FINISHED(INT8, TEXT) =
         "SELECT FROM jobs.finished WHERE job_id = $1 AND state = $2::jobs.state FOR UPDATE";
-    LOCK_READY(TEXT, INT2, INT8) =
-        "SELECT FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 FOR UPDATE";
+    LOCK_READY(TEXT, INT2, INT8, INT8) =
+        "SELECT FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 AND job_id = $4 FOR UPDATE";
     LOCK_SCHEDULED(INT8, TEXT) =
         "SELECT FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state FOR UPDATE";
     LOCK_RUNNING(INT8, INT8) =

@@ -1,11 +1,13 @@
-//! Limits as they are defined: what each covers, what its keys are made of, how many jobs may run
-//! or start, and what is said of single keys. Sessions remember them ([`super::config_cache`]).
+//! Limits and orders as they are defined: what each covers, what its keys are made of, how many
+//! jobs may run or start, and what is said of single keys. Sessions remember them
+//! ([`super::config_cache`]).
 
 use std::collections::HashMap;
 
 use jobs_core::dimension::Dimension;
 use jobs_core::interval::Interval;
-use jobs_core::limit::By;
+use jobs_core::limit::{self, By};
+use jobs_core::order::Weights;
 use pgrx::pg_sys::{InvalidOid, Oid};
 
 use super::columns::{list, record, set};
@@ -23,7 +25,7 @@ pub struct Setting {
 
 impl Setting {
     /// How many jobs of a key can be about to start; `None`: it has no limit.
-    pub fn most(&self) -> Option<usize> {
+    fn most(&self) -> Option<usize> {
         let rate = self.rate.map(|(rate, _)| rate);
         self.concurrency.into_iter().chain(rate).min().map(|most| most as usize)
     }
@@ -44,7 +46,20 @@ impl Setting {
     }
 }
 
-/// A limit.
+/// The order of a queue by key.
+pub struct Order {
+    /// A job starts when the one of its key before it is final.
+    pub is_strict: bool,
+    /// A job that is discarded blocks its key.
+    pub blocks: bool,
+    /// What share of the starts each key has; `None`: there are no shares.
+    pub weights: Option<Weights>,
+}
+
+/// Of a key in a fair order at most so many jobs are in the lane.
+pub const WINDOW: usize = 100;
+
+/// A limit, or the order of a queue, which is known as `order/QUEUE`.
 pub struct Rule {
     pub name: String,
     /// What makes the key of a job; `None`: the limit is for all of its jobs together.
@@ -57,7 +72,13 @@ pub struct Rule {
     pub is_paused: bool,
     /// What is said of single keys, by their gates ([`jobs_core::limit::gate`]).
     pub keys: HashMap<i64, KeyRule>,
+    pub order: Option<Order>,
     per_cell: bool,
+}
+
+/// The name of a queue's order.
+pub fn order_of(queue: &str) -> String {
+    format!("order/{queue}")
 }
 
 /// What is said of a single key.
@@ -81,6 +102,25 @@ impl Rule {
     pub fn spans_cells(&self, queue: &str, by: &Dimension) -> bool {
         let is_within = self.by.as_ref().is_some_and(|own| own.contains(by));
         self.covers_queue(queue) && !is_within && !self.per_cell
+    }
+
+    /// The gate of a key, and of a priority where each has shares for itself.
+    pub fn gate(&self, key: &str, priority: i16) -> i64 {
+        match &self.order {
+            Some(order) if !order.is_strict => {
+                limit::gate(&self.name, &format!("{key}\0{priority}"))
+            }
+            _ => limit::gate(&self.name, key),
+        }
+    }
+
+    /// How many jobs of a gate can be about to start.
+    pub fn most(&self, gate: i64) -> usize {
+        match &self.order {
+            Some(order) if order.is_strict => 1,
+            Some(_) => WINDOW,
+            None => self.setting_of(gate).most().unwrap_or(usize::MAX),
+        }
     }
 
     /// The periods within which starts count.
@@ -116,6 +156,10 @@ record! {
         rate: i32,
         rate_period: Interval,
         per_cell: bool,
+        is_strict: bool,
+        is_fair: bool,
+        on_discard: String,
+        weights: OwnedJsonb,
     }
 }
 
@@ -158,8 +202,29 @@ fn rule(rows: &Tuples, row: usize) -> Rule {
         setting: Setting::read(rows, row),
         is_paused: rows.given(row, "is_paused"),
         keys: HashMap::new(),
+        order: order(rows, row),
         per_cell: rows.given(row, "per_cell"),
     }
+}
+
+fn order(rows: &Tuples, row: usize) -> Option<Order> {
+    let (is_strict, is_fair) = (rows.get(row, "is_strict")?, rows.get::<bool>(row, "is_fair")?);
+    let on_discard: Option<String> = rows.get(row, "on_discard");
+    Some(Order {
+        is_strict,
+        blocks: on_discard.as_deref() == Some("block"),
+        weights: is_fair.then(|| read_weights(rows, row)),
+    })
+}
+
+fn read_weights(rows: &Tuples, row: usize) -> Weights {
+    let (by, weights): (Option<OwnedJsonb>, Option<OwnedJsonb>) =
+        (rows.get(row, "by"), rows.get(row, "weights"));
+    let read = by.zip(weights).and_then(|(by, weights)| {
+        let weights = weights.get().to_value("weights").ok()?;
+        Weights::parse(&weights, &read_by(by.get())).ok()
+    });
+    read.unwrap_or_default()
 }
 
 fn key_rule(rows: &Tuples, row: usize) -> KeyRule {
@@ -270,7 +335,8 @@ fn json(key: &Key) -> Arg {
 
 plans! {
     RULES() =
-        "SELECT r.name, r.by, r.queues, r.kinds, r.concurrency, r.rate, r.rate_period, r.paused_at IS NOT NULL AS is_paused, r.per_cell
+        "SELECT r.name, r.by, r.queues, r.kinds, r.concurrency, r.rate, r.rate_period, r.paused_at IS NOT NULL AS is_paused, r.per_cell,
+                r.is_strict, r.is_fair, r.on_discard, r.weights
            FROM jobs.limit_rule r ORDER BY r.name";
     KEYS() =
         "SELECT k.gate, k.name, k.is_override, k.concurrency, k.rate, k.rate_period, k.paused_at IS NOT NULL AS is_paused

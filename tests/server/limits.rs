@@ -91,7 +91,7 @@ async fn work(scene: &Scene, n: usize) {
     }
 }
 
-async fn session(cluster: &Cluster, n: usize) -> Client {
+pub async fn session(cluster: &Cluster, n: usize) -> Client {
     let db = cluster.connect("limits").await;
     let level = LEVELS[n % LEVELS.len()];
     run(&db, &format!("set default_transaction_isolation = '{level}'")).await;
@@ -99,7 +99,7 @@ async fn session(cluster: &Cluster, n: usize) -> Client {
 }
 
 /// Ends an attempt in one of the ways in which it can end.
-async fn end(
+pub async fn end(
     db: &Client,
     id: i64,
     token: i64,

@@ -32,6 +32,7 @@ mod memory;
 mod notify;
 mod observe;
 mod options;
+mod order;
 mod out_of_memory;
 mod periodic;
 mod policy_fuzz;

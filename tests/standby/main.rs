@@ -24,8 +24,8 @@ select from jobs.schedule('daily', '@daily', 'report');
 
 /// The functions that only read; every other one writes.
 const READS: &str = "cell_for check count_queues explain explain_unique forwarded_open health history \
-    idle_runs is_copy_of_cell is_preloaded last_id metrics ojs_manifest results settings_digest show \
-    takes_queue top unique_key wait_for";
+    idle_runs is_copy_of_cell is_preloaded last_id metrics ojs_manifest order_key order_weight \
+    results settings_digest show takes_queue top unique_key wait_for";
 
 fn main() -> ExitCode {
     suite(|checks| {

@@ -18,6 +18,7 @@ use crate::store::fetch::{
 use crate::store::permits::{Covered, Permit, Subject};
 use crate::store::queue::Queue;
 use crate::store::spi::{Arg, big, bigs, text};
+use crate::store::turns;
 use crate::store::types::*;
 
 /// Starts attempts and hands the jobs over; `None`: use a statement.
@@ -36,7 +37,10 @@ pub fn start(
     let seen = Seen::now();
     let mut scan = jobs.scan(&shapes::JOB.key, &seen, 1);
     let (taken, held) = match limits {
-        None => (taken.into_iter().map(|one| (one, Permit::default(), None)).collect(), 0),
+        None => {
+            turns::taken(queue, &taken);
+            (taken.into_iter().map(|one| (one, Permit::default(), None)).collect(), 0)
+        }
         Some(limits) => {
             let covered = taken.iter().map(|one| covered(limits, &mut scan, one.job_id)).collect();
             limits.admit(taken, covered)
@@ -136,6 +140,7 @@ fn covered(limits: &Limits, jobs: &mut Scan, id: i64) -> Option<Covered> {
         kind: row.str(job::KIND)?,
         args: Jsonb::from_datum(row.datum(job::ARGS)?),
         meta: row.datum(job::META).map(Jsonb::from_datum),
+        priority: row.small(job::PRIORITY)?,
     };
     let covered = Covered::of(limits.rules, &subject, id, row.big(job::EXPIRES_AT));
     Some(Covered { row: Some(JobRow(row.copy())), ..covered })

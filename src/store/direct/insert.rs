@@ -59,7 +59,7 @@ impl Tables {
             let new = new.filter(|(n, job)| is_ready(job) && !held.is_held(*n));
             table.insert(new.map(|(n, (id, job))| {
                 table.row_of(&[
-                    (ready::SEQ, big(*id)),
+                    (ready::SEQ, big(held.seq(n, *id))),
                     (ready::JOB_ID, big(*id)),
                     (ready::EXPIRES_AT, job.common.expires_at.and_then(big)),
                     (ready::ATTEMPT, attempt),

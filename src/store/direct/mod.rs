@@ -17,6 +17,7 @@ pub mod permits;
 pub mod prune;
 pub mod reap;
 pub mod shapes;
+pub mod turns;
 pub mod wait;
 mod walk;
 

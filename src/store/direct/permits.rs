@@ -6,16 +6,17 @@ use std::collections::HashMap;
 
 use pgrx::pg_sys::{Datum, Oid};
 
-use super::shapes::{self, limit_start, permit, ready, scheduled};
+use super::shapes::{self, job, limit_start, permit, ready, scheduled};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::row::Row;
 use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
-use crate::store::held::Held;
+use crate::store::held::{Held, Way};
 use crate::store::permits::{self, PermitRow, Start};
 use crate::store::queue::Queue;
 use crate::store::spi::{Value, big, text};
+use crate::store::turns::Turns;
 
 /// A session remembers so many gates.
 const MOST: usize = 10_000;
@@ -186,15 +187,16 @@ pub fn holding(gates: impl Iterator<Item = i64>) -> Option<Vec<i64>> {
 }
 
 /// Has the first jobs that a gate holds back to their lanes, up to so many of each queue and kind,
-/// and of each queue no more than have room beside those in its lanes; their lanes and positions.
-/// `room` is asked of the limit that holds them. `None`: use statements.
-pub fn promote(
+/// and of each queue no more than have room beside those in its lanes; their lanes and positions,
+/// and whether an order gave them those. `way` is asked of what holds them. `None`: use statements.
+pub fn promote<'a>(
     gate: i64,
     most: usize,
-    room: impl FnOnce(&str) -> usize,
-) -> Option<Vec<(Queue, (i16, i64))>> {
+    way: impl FnOnce(&str, Option<Jsonb>) -> Way<'a>,
+) -> Option<(Vec<Promoted>, bool)> {
     let held = Table::open(&shapes::SCHEDULED)?;
     let lanes = Table::open(&shapes::READY)?;
+    let jobs = Table::open_to_read(&shapes::JOB, &shapes::JOB.key)?;
     let index = &shapes::SCHEDULED_HELD;
     transaction::make_visible();
     // Whatever the transaction sees: what others have handed on is passed over.
@@ -202,9 +204,17 @@ pub fn promote(
     let (mut promoted, mut rows) = (Vec::new(), Vec::new());
     let mut scan = held.scan(index, &seen, 1);
     let Some(first) = scan.first(&[Key::big(1, gate)]) else {
-        return Some(promoted);
+        return Some((promoted, false));
     };
-    let room = room(first.str(scheduled::LIMIT_NAME)?);
+    let key = first.datum(scheduled::LIMIT_KEY).map(Jsonb::from_datum);
+    let way = way(first.str(scheduled::LIMIT_NAME)?, key);
+    let is_strict = way.order.is_some_and(|order| order.is_strict);
+    let mut of_jobs = jobs.scan(&shapes::JOB.key, &seen, 1);
+    // A strict order does not tell priorities apart.
+    let mut priority_of = |row: &Row| match is_strict {
+        true => of_jobs.first(&[Key::big(1, row.big(scheduled::JOB_ID)?)])?.small(job::PRIORITY),
+        false => row.small(scheduled::PRIORITY),
+    };
     // Read while its scan lives.
     let last_class = held
         .scan(index, &seen, 1)
@@ -215,26 +225,31 @@ pub fn promote(
     let mut class = class_of(&first)?;
     let mut next = Some(first);
     for _ in 0..MOST_CLASSES {
-        let mut free = room.saturating_sub(in_lanes_of(&lanes, gate, &class.0, room)).min(most);
+        let queue = Queue::named(&class.0);
+        let mut free = way.room.saturating_sub(in_lanes_of(&lanes, gate, &class.0, way.room));
+        free = if free < way.least() { 0 } else { free.min(most) };
+        let mut turns = None;
         while free > 0
             && let Some(row) = next.take()
             && class_of(&row).as_ref() == Some(&class)
         {
             pgrx::check_for_interrupts!();
-            let lane = row.small(scheduled::PRIORITY).zip(row.big(scheduled::SEQ));
-            if let Some(lane) = lane
+            let lane = priority_of(&row).zip(row.big(scheduled::SEQ));
+            if let Some((priority, seq)) = lane
                 && held.delete(row.tid(), false) == Deleted::Done
             {
                 free -= 1;
-                promoted.push((Queue::named(&class.0), lane));
+                let turns = turns.get_or_insert_with(|| way.turns(gate, &queue, priority));
+                let seq = turns.as_mut().map_or(seq, Turns::next);
+                promoted.push((queue.clone(), (priority, seq)));
                 rows.push(lanes.row_of(&[
-                    (ready::SEQ, row.datum(scheduled::SEQ)),
+                    (ready::SEQ, big(seq)),
                     (ready::JOB_ID, row.datum(scheduled::JOB_ID)),
                     (ready::SCHEDULED_AT, row.datum(scheduled::SCHEDULED_AT)),
                     (ready::AVAILABLE_AT, row.datum(scheduled::AVAILABLE_AT)),
                     (ready::EXPIRES_AT, row.datum(scheduled::EXPIRES_AT)),
                     (ready::ATTEMPT, row.datum(scheduled::ATTEMPT)),
-                    (ready::PRIORITY, row.datum(scheduled::PRIORITY)),
+                    (ready::PRIORITY, Some(priority.into())),
                     (ready::QUEUE, row.datum(scheduled::QUEUE)),
                     (ready::GATE, big(gate)),
                 ]));
@@ -245,15 +260,15 @@ pub fn promote(
             break;
         }
         // The next class: another kind of the queue, else another queue.
-        let (queue, kind) = (text_of(&class.0), text_of(&class.1));
+        let (of_queue, kind) = (text_of(&class.0), text_of(&class.1));
         drop(scan);
         scan = held.scan(index, &seen, 3);
-        let keys = [Key::big(1, gate), Key::text(2, queue), Key::text_above(3, kind)];
+        let keys = [Key::big(1, gate), Key::text(2, of_queue), Key::text_above(3, kind)];
         next = scan.first(&keys);
         if next.is_none() {
             drop(scan);
             scan = held.scan(index, &seen, 2);
-            next = scan.first(&[Key::big(1, gate), Key::text_above(2, queue)]);
+            next = scan.first(&[Key::big(1, gate), Key::text_above(2, of_queue)]);
         }
         match next.as_ref().and_then(class_of) {
             Some(found) => class = found,
@@ -261,11 +276,15 @@ pub fn promote(
         }
     }
     drop(scan);
+    drop(of_jobs);
     drop(seen);
     lanes.insert(rows);
     transaction::make_visible();
-    Some(promoted)
+    Some((promoted, way.order.is_some()))
 }
+
+/// A queue, and a job's lane and position in it.
+type Promoted = (Queue, (i16, i64));
 
 /// More queues and kinds at a gate than these are left to maintenance.
 const MOST_CLASSES: usize = 16;
@@ -275,7 +294,7 @@ fn class_of(row: &Row) -> Option<(String, String)> {
     row.text(scheduled::QUEUE).zip(row.text(scheduled::KIND))
 }
 
-fn keys_of(gate: i64, queue: &Queue, kind: &str) -> [Key; 3] {
+pub fn keys_of(gate: i64, queue: &Queue, kind: &str) -> [Key; 3] {
     [Key::big(1, gate), Key::text(2, text_of(queue.name())), Key::text(3, text_of(kind))]
 }
 

@@ -86,11 +86,11 @@ tables! {
         PRIORITY: INT2 not null,
         QUEUE: TEXT not null,
         GATE: INT8,
-    } key c"ready_pkey" (QUEUE, PRIORITY, SEQ)
+    } key c"ready_pkey" (QUEUE, PRIORITY, SEQ, JOB_ID)
         /// Jobs that became available later than they were inserted.
         READY_REQUEUED c"ready_requeued" (JOB_ID): Differ(SEQ, JOB_ID)
         READY_EXPIRES c"ready_expires" (EXPIRES_AT): NotNull(EXPIRES_AT)
-        READY_GATE c"ready_gate" (GATE): NotNull(GATE);
+        READY_GATE c"ready_gate" (GATE, SEQ): NotNull(GATE);
 
     SCHEDULED c"scheduled" as scheduled {
         JOB_ID: INT8 not null,
@@ -135,6 +135,15 @@ tables! {
         PERMIT: INT8,
     } key c"running_pkey" (JOB_ID);
 
+    TURN c"turn" as turn {
+        GATE: INT8 not null,
+        JOB_ID: INT8 not null,
+        IS_BLOCKED: BOOL not null,
+        QUEUE: TEXT not null,
+        KEY: JSONB not null,
+    } key c"turn_pkey" (GATE, JOB_ID)
+        TURN_JOB c"turn_job" (JOB_ID);
+
     PERMIT c"permit" as permit {
         GATE: INT8 not null,
         N: INT8 not null,
@@ -172,7 +181,7 @@ tables! {
 }
 
 /// Tables that calls write to.
-pub static WRITTEN: [&Shape; 10] = [
+pub static WRITTEN: [&Shape; 11] = [
     &JOB,
     &READY,
     &SCHEDULED,
@@ -181,6 +190,7 @@ pub static WRITTEN: [&Shape; 10] = [
     &ANSWER,
     &UNIQUE_CLAIM,
     &UNIQUE_NOTE,
+    &TURN,
     &PERMIT,
     &LIMIT_START,
 ];

@@ -12,7 +12,7 @@ use crate::pg::scan::{Key, Seen};
 use crate::pg::table::{Deleted, Table};
 use crate::pg::transaction;
 use crate::shmem::floors::{Floors, Lane};
-use crate::store::effects::{self, Told};
+use crate::store::effects;
 use crate::store::fetch::Picked;
 use crate::store::lanes;
 use crate::store::queue::Queue;
@@ -84,7 +84,7 @@ pub fn take(
                 let begun = Instant::now();
                 let walked = walk.everything();
                 floors.looked_at_all(begun.elapsed());
-                effects::promoted(queue, &walked.lowest, Told::Fetch);
+                effects::found(queue, &walked.lowest);
             }
         }
     }

@@ -18,6 +18,9 @@ select jobs.reset_queue('q', 'over'), jobs.reset_queue('q', 'again');
 -- Limits.
 select jobs.define_limit('l', '{"by_args": ["t"]}', concurrency => 2, reason => n::text), jobs.override_limit('l', '"acme"', 5, reason => n::text) from generate_series(1, 2) n;
 select jobs.pause_limit('l', '"acme"', 'unpaid'), jobs.pause_limit('l', '"acme"', 'again'), jobs.resume_limit('l', '"acme"', 'paid'), jobs.resume_limit('l', '"acme"', 'again'), jobs.drop_limit('l', 'over'), jobs.drop_limit('l', 'again');
+-- Orders.
+select jobs.order_queue('o', '{"by_kind": true}', true, reason => n::text) from generate_series(1, 2) n;
+select jobs.unblock('o', '{"type": "k"}', 'nothing blocks'), jobs.order_queue('o', null, reason => 'over'), jobs.order_queue('o', null, reason => 'again');
 -- Workers.
 select jobs.quiet_worker('w', 'hot'), jobs.quiet_worker('w', 'again'), jobs.stop_worker('w', 'hotter'), jobs.stop_worker('w', 'again'), jobs.resume_worker('w', 'cool'), jobs.resume_worker('w', 'again');
 -- Periodic jobs, and maintenance. What jobs carry is not repeated.

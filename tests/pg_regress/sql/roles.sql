@@ -65,10 +65,10 @@ select error, details from jobs.errors where job_id = :failed_id;
 set role jobs_roles_application;
 select jobs.activate(id) from jobs.insert('carry', queue => 'carried', pending => true);
 select jobs.undefine_kind('mail'), jobs.reset_queue('mail'), jobs.unschedule('carrier');
-select jobs.define_limit('l', '{"by_kind": true}', concurrency => 1), jobs.override_limit('l', '{"type": "k"}', 2), jobs.pause_limit('l'), jobs.resume_limit('l'), jobs.drop_limit('l') \gset
+select jobs.define_limit('l', '{"by_kind": true}', concurrency => 1), jobs.override_limit('l', '{"type": "k"}', 2), jobs.pause_limit('l'), jobs.resume_limit('l'), jobs.drop_limit('l'), jobs.order_queue('ordered', '{"by_kind": true}', true), jobs.unblock('ordered', '{"type": "k"}') \gset
 select jobs.define_limit('m', concurrency => 1) \gset
 set role jobs_roles_operator;
-select jobs.quiet_worker('w'), jobs.stop_worker('w'), jobs.resume_worker('w'), jobs.pause_limit('m'), jobs.resume_limit('m');
+select jobs.quiet_worker('w'), jobs.stop_worker('w'), jobs.resume_worker('w'), jobs.pause_limit('m'), jobs.resume_limit('m'), jobs.unblock('ordered', '{"type": "k"}') as unblocked;
 reset role;
 select r as role, proname as missing from unnest('{application,operator}'::text[]) r, pg_proc
  where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames[1:pronargs]) and has_function_privilege('jobs_roles_' || r, pg_proc.oid, 'execute')

@@ -17,6 +17,7 @@ insert into jobs.cell (cell, is_self, identity, address) values (7, false, '0000
 insert into jobs.placement values ('spread', '{"by_args": ["tenant"]}', '{7,8}');
 select jobs.define_limit('per tenant', by => '{"by_args": ["tenant"]}', queues => '{tenants}', concurrency => 1, rate => 2, rate_period => '30 days');
 select jobs.override_limit('per tenant', '"other"', concurrency => 3);
+select jobs.order_queue('ordered', '{"by_args": ["account"]}', true, 'block', true, '{"7": 2}');
 
 -- Periodic jobs: one whose tick has its job, two that are overdue, one of them a duplicate, and one
 -- that waits.
@@ -68,6 +69,9 @@ select jobs.fetch('slots', 10, lease => '50 s');
 select jobs.fetch('rate', 10, lease => '50 s');
 select jobs.insert('limited', '{"tenant": "acme"}', queue => 'tenants') from generate_series(1, 3);
 select jobs.fetch('tenants', 10, lease => '50 s');
+-- One that waits for its retry, one that runs, one that blocks its key, each with one behind it.
+select jobs.insert('ordered', jsonb_build_object('account', n % 3), queue => 'ordered', max_attempts => 1 + n % 3) from generate_series(1, 6) n;
+select jobs.fail(id, token, 'no', retry_in => '1 day') from jobs.fetch('ordered', 10, lease => '50 s') where args->>'account' <> '2';
 -- Only the timeout of a minute would be in the way.
 update jobs.running set deadline_at = null, lease_expires_at = now() + interval '1 day' where lease = '50 s';
 

@@ -119,7 +119,7 @@ impl Expected {
             self.would.iter().any(|w| w.holder.is_some() && w.state.is_none()),
             "no hold of a deleted job"
         );
-        assert_eq!(self.running.len(), 9);
+        assert_eq!(self.running.len(), 10);
         assert_eq!(self.running.iter().filter(|a| a.answer == "true").count(), 1);
         assert!(self.finished.len() >= 4 && self.given_back.len() >= 3);
         assert_eq!(self.lanes.len(), 8);

@@ -48,7 +48,8 @@ SELECT pg_catalog.pg_extension_config_dump('jobs.placement', '');
 
 INSERT INTO jobs.maintenance_task (task) VALUES ('limits');
 ALTER TABLE jobs.ready ADD COLUMN gate bigint;
-CREATE INDEX ready_gate ON jobs.ready (gate) WHERE gate IS NOT NULL;
+CREATE INDEX ready_gate ON jobs.ready (gate, seq) WHERE gate IS NOT NULL;
+ALTER TABLE jobs.ready DROP CONSTRAINT ready_pkey, ADD CONSTRAINT ready_pkey PRIMARY KEY (queue, priority, seq, job_id);
 ALTER TABLE jobs.scheduled
   ADD COLUMN gate bigint, ADD COLUMN seq bigint, ADD COLUMN scheduled_at timestamptz, ADD COLUMN available_at timestamptz,
   ADD COLUMN priority smallint, ADD COLUMN kind text COLLATE "C", ADD COLUMN limit_name text COLLATE "C", ADD COLUMN limit_key jsonb;
@@ -60,6 +61,8 @@ CREATE TABLE jobs.limit_rule (
   concurrency  integer,
   rate         integer,
   per_cell     boolean  NOT NULL,
+  is_strict    boolean,
+  is_fair      boolean,
   name         text     COLLATE "C" NOT NULL,
   by           jsonb,
   queues       text[]   COLLATE "C",
@@ -67,6 +70,8 @@ CREATE TABLE jobs.limit_rule (
   rate_period  interval,
   paused_by    text,
   pause_reason text,
+  on_discard   text,
+  weights      jsonb,
   CONSTRAINT limit_rule_pkey PRIMARY KEY (name)
 );
 
@@ -83,6 +88,16 @@ CREATE TABLE jobs.limit_key_rule (
   pause_reason text,
   CONSTRAINT limit_key_rule_pkey PRIMARY KEY (gate)
 );
+
+CREATE TABLE jobs.turn (
+  gate       bigint  NOT NULL,
+  job_id     bigint  NOT NULL,
+  is_blocked boolean NOT NULL,
+  queue      text    COLLATE "C" NOT NULL,
+  key        jsonb   NOT NULL,
+  CONSTRAINT turn_pkey PRIMARY KEY (gate, job_id)
+) WITH (vacuum_truncate = off);
+CREATE INDEX turn_job ON jobs.turn (job_id);
 
 CREATE TABLE jobs.permit (
   gate   bigint NOT NULL,
@@ -104,5 +119,6 @@ CREATE TABLE jobs.limit_start (
 
 SELECT pg_catalog.pg_extension_config_dump('jobs.limit_rule', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.limit_key_rule', '');
+SELECT pg_catalog.pg_extension_config_dump('jobs.turn', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.permit', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.limit_start', '');

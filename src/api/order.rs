@@ -1,0 +1,174 @@
+//! The order of queues by key.
+
+use jobs_core::error::quoted;
+use jobs_core::limit::By;
+use jobs_core::order::Weights;
+use pgrx::pg_sys::FunctionCallInfo;
+use pgrx::prelude::*;
+use serde_json::Value;
+
+use crate::cell;
+use crate::check;
+use crate::error::{Error, Result, or_raise};
+use crate::pg::jsonb::{Jsonb, OwnedJsonb};
+use crate::shmem::commit::{self, Work};
+use crate::store::rules::{self, Limit};
+use crate::store::{audit, config_cache, turns};
+
+const CONTINUE: &str = "continue";
+const BLOCK: &str = "block";
+
+#[pg_extern(sql = false)]
+fn order_queue(
+    queue: Option<&str>,
+    by: Option<Jsonb>,
+    strict: Option<bool>,
+    on_discard: Option<&str>,
+    fair: Option<bool>,
+    weights: Option<Jsonb>,
+    reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
+) {
+    or_raise(|| {
+        check::managing(reason)?;
+        let queue = check::queue(queue)?;
+        cell::own_queue(queue.name())?;
+        let by = by.filter(|by| !by.is_null()).map(|by| by.to_value("by")).transpose()?;
+        let strict = check::given("strict", strict)?;
+        let fair = check::given("fair", fair)?;
+        let on_discard = check::given("on_discard", on_discard)?;
+        if ![CONTINUE, BLOCK].contains(&on_discard) {
+            let message = format!("on_discard {} is not known", quoted(on_discard));
+            return Err(Error::invalid(
+                "on_discard",
+                message,
+                "on_discard must be continue or block.",
+            ));
+        }
+        let weights = weights.filter(|weights| !weights.is_null());
+        let weights = weights.map(|weights| weights.to_value("weights")).transpose()?;
+        let name = rules::order_of(queue.name());
+        let order = order(queue.name(), by, strict, on_discard, fair, weights)?;
+        let before = rules::lock(&name);
+        if before == order {
+            return Ok(());
+        }
+        let keeps_turns = match (&before, &order) {
+            (Some(before), Some(order)) => before.by == order.by && strict,
+            _ => false,
+        };
+        match &order {
+            Some(order) => rules::define(&name, order),
+            None => rules::drop(&name),
+        };
+        turns::order_changed(&queue, keeps_turns);
+        config_cache::changed();
+        commit::wake_worker(Work::MayBeDue);
+        audit::note(fcinfo, None);
+        cell::spans_none(&name)
+    })
+}
+
+/// An order as it is stored; `None`: the queue is to have none.
+fn order(
+    queue: &str,
+    by: Option<Value>,
+    strict: bool,
+    on_discard: &str,
+    fair: bool,
+    weights: Option<Value>,
+) -> Result<Option<Limit>> {
+    let Some(by) = by else {
+        if strict || fair || weights.is_some() || on_discard == BLOCK {
+            let rule = "An order needs by, such as {\"by_args\": [\"tenant\"]}.";
+            return Err(Error::invalid("by", "by must not be null", rule)
+                .hint("To remove an order, give nothing but the queue and a null by."));
+        }
+        return Ok(None);
+    };
+    let by = By::parse(&by)?;
+    let refused = |parameter, message: &str, rule| Err(Error::invalid(parameter, message, rule));
+    if !strict && !fair {
+        let rule = "An order must be strict, fair, or both.";
+        return refused("strict", "the order orders nothing", rule);
+    }
+    if on_discard == BLOCK && !strict {
+        let rule = "Only a strict order can block a key.";
+        return refused("on_discard", "on_discard must be continue", rule);
+    }
+    if let Some(weights) = &weights {
+        if !fair {
+            return refused("weights", "weights must be null", "Only a fair order has weights.");
+        }
+        Weights::parse(weights, &by)?;
+    }
+    let stored = |json: &Value| OwnedJsonb::new(Jsonb::from_text(&json.to_string()));
+    Ok(Some(Limit {
+        by: Some(stored(&by.to_json())),
+        queues: Some(vec![queue.to_string()]),
+        per_cell: Some(false),
+        is_strict: Some(strict),
+        is_fair: Some(fair),
+        on_discard: Some(on_discard.to_string()),
+        weights: weights.as_ref().map(stored),
+        ..Limit::default()
+    }))
+}
+
+#[pg_extern(sql = false)]
+fn unblock(
+    queue: Option<&str>,
+    key: Option<Jsonb>,
+    reason: Option<&str>,
+    fcinfo: FunctionCallInfo,
+) -> Option<i64> {
+    or_raise(|| {
+        check::managing(reason)?;
+        let queue = check::queue(queue)?;
+        cell::own_queue(queue.name())?;
+        let key = check::given("key", key)?.to_value("key")?;
+        let (rules, name) = (config_cache::rules(), rules::order_of(queue.name()));
+        let Some(rule) = rules.iter().find(|rule| rule.name == name) else {
+            return Ok(None);
+        };
+        let by = rule.by.as_ref().expect("an order has keys");
+        let unblocked = turns::unblock(rule.gate(&by.given(&key)?, 0));
+        if unblocked.is_some() {
+            audit::note(fcinfo, None);
+        }
+        Ok(unblocked)
+    })
+}
+
+/// The canonical text of a job's key in an order.
+#[pg_extern(sql = false)]
+fn order_key(
+    by: Option<Jsonb>,
+    queue: Option<&str>,
+    kind: Option<&str>,
+    args: Option<Jsonb>,
+    meta: Option<Jsonb>,
+) -> Option<String> {
+    or_raise(|| {
+        let (Some(by), Some(queue), Some(kind)) = (by, queue, kind) else {
+            return Ok(None);
+        };
+        let by = By::parse(&by.to_value("by")?)?;
+        let events = |json: Option<Jsonb>| json.unwrap_or(Jsonb::empty_object()).events();
+        let key = by.key(kind, queue, || events(args), || events(meta));
+        Ok(key.ok())
+    })
+}
+
+/// The weight of a key in an order.
+#[pg_extern(sql = false)]
+fn order_weight(by: Option<Jsonb>, weights: Option<Jsonb>, key: Option<Jsonb>) -> f64 {
+    or_raise(|| {
+        let (Some(by), Some(weights), Some(key)) = (by, weights, key) else {
+            return Ok(1.0);
+        };
+        let by = By::parse(&by.to_value("by")?)?;
+        let weights = Weights::parse(&weights.to_value("weights")?, &by)?;
+        Ok(weights.of(&by.given(&key.to_value("key")?)?))
+    })
+}

@@ -1,0 +1,220 @@
+//! Order by key: jobs of a key start one after the other, however attempts begin and end, and keys
+//! share the starts.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use jobs_tests::{Builder, Cluster, Mode, comes_true, count, number, rng, run, seconds, texts};
+use rand::Rng;
+use tokio::task::JoinSet;
+
+use crate::limits::{end, session};
+
+const TENANTS: usize = 5;
+/// Jobs of a tenant.
+const JOBS: usize = 60;
+
+const FETCH: &str =
+    "select id, token, args->>'t' from jobs.fetch('q', max_jobs => 3, lease => '1 s')";
+
+/// A job that somebody held, from after its fetch to before its end.
+struct Run {
+    tenant: String,
+    id: i64,
+    from: Instant,
+    to: Instant,
+}
+
+struct Scene {
+    cluster: Cluster,
+    inserting: AtomicUsize,
+    is_over: AtomicBool,
+    runs: Mutex<Vec<Run>>,
+}
+
+/// Inserts the jobs of a tenant, some of them together, at any priority.
+async fn insert(scene: &Scene, tenant: usize) {
+    let mut rng = rng();
+    let db = session(&scene.cluster, tenant).await;
+    let mut left = JOBS;
+    while left > 0 {
+        let some = rng.random_range(1..=left.min(5));
+        let priority = rng.random_range(1..4);
+        let insert = format!(
+            r#"select jobs.insert_batch('k', array_fill('{{"t": {tenant}}}'::jsonb, array[{some}]), queue => 'q', priority => {priority}, max_attempts => 1000, retry => '{{"strategy": "constant", "initial": 0.05}}')"#
+        );
+        if db.batch_execute(&insert).await.is_ok() {
+            left -= some;
+        }
+        seconds(rng.random_range(0.0..0.01)).await;
+    }
+    scene.inserting.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Works until nothing is left to do.
+async fn work(scene: &Scene, n: usize) {
+    let mut rng = rng();
+    let mut db = session(&scene.cluster, n).await;
+    while !scene.is_over.load(Ordering::Relaxed) {
+        if rng.random_bool(0.1) {
+            let _ = db.batch_execute(&format!("begin; select * from ({FETCH}) f; rollback")).await;
+            let _ = db.batch_execute("rollback").await;
+            continue;
+        }
+        let Ok(rows) = db.query(FETCH, &[]).await else {
+            seconds(0.002).await;
+            if db.is_closed() {
+                db = session(&scene.cluster, n).await;
+            }
+            continue;
+        };
+        let from = Instant::now();
+        if rows.is_empty() {
+            seconds(0.005).await;
+        }
+        for row in rows {
+            seconds(rng.random_range(0.0..0.004)).await;
+            let (id, token): (i64, i64) = (row.get(0), row.get(1));
+            let held = Run { tenant: row.get(2), id, from, to: Instant::now() };
+            scene.runs.lock().unwrap().push(held);
+            let _ = end(&db, id, token, &mut rng).await;
+        }
+    }
+}
+
+/// What broke the order.
+fn broken(runs: &mut [Run]) -> Vec<String> {
+    runs.sort_by_key(|run| run.from);
+    let mut latest: HashMap<&str, &Run> = HashMap::new();
+    let mut begun: HashSet<i64> = HashSet::new();
+    let mut broken = Vec::new();
+    for run in &*runs {
+        if let Some(before) = latest.insert(&run.tenant, run).filter(|before| before.id != run.id) {
+            if before.to > run.from {
+                broken.push(format!("{} runs beside {}", run.id, before.id));
+            }
+            if run.id < before.id {
+                broken.push(format!("{} starts after {}", run.id, before.id));
+            }
+            if begun.contains(&run.id) {
+                broken.push(format!("{} comes back after {}", run.id, before.id));
+            }
+        }
+        begun.insert(run.id);
+    }
+    broken
+}
+
+async fn history(builder: Builder, order: &str, sessions: usize) -> (Cluster, Vec<Run>) {
+    let cluster = builder.set("jobs.interval", "100ms").start();
+    let db = cluster.database("limits").await;
+    run(&db, &format!(r#"select jobs.order_queue('q', '{{"by_args": ["t"]}}', {order})"#)).await;
+    let scene = Arc::new(Scene {
+        cluster,
+        inserting: AtomicUsize::new(TENANTS),
+        is_over: AtomicBool::new(false),
+        runs: Mutex::default(),
+    });
+    let mut tasks = JoinSet::new();
+    for tenant in 0..TENANTS {
+        let scene = scene.clone();
+        tasks.spawn(async move { insert(&scene, tenant).await });
+    }
+    for n in 0..sessions {
+        let scene = scene.clone();
+        tasks.spawn(async move { work(&scene, n).await });
+    }
+    while scene.inserting.load(Ordering::Relaxed) > 0 {
+        seconds(0.05).await;
+    }
+    comes_true(&db, "not exists (select from jobs.jobs where finalized_at is null)").await;
+    scene.is_over.store(true, Ordering::Relaxed);
+    tasks.join_all().await;
+    let scene = Arc::into_inner(scene).expect("the tasks are done");
+    (scene.cluster, scene.runs.into_inner().unwrap())
+}
+
+async fn holds(order: &str) {
+    let builder = Cluster::builder().allow(1000, "FATAL.*terminating connection");
+    let (cluster, mut runs) = history(builder, order, 16).await;
+    assert_eq!(broken(&mut runs), [""; 0]);
+    assert!(runs.len() >= TENANTS * JOBS, "{}", runs.len());
+    let db = cluster.connect("limits").await;
+    for table in ["turn", "running", "scheduled", "ready", "check()"] {
+        assert_eq!(count(&db, &format!("jobs.{table}")).await, 0, "{table}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_order_holds_and_everything_is_done_whatever_ends_an_attempt() {
+    holds("strict => true").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_order_holds_beside_shares() {
+    holds("strict => true, fair => true").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn control_a_fair_order_is_not_strict() {
+    let builder = Cluster::builder().allow(1000, "FATAL.*terminating connection");
+    let (_, mut runs) = history(builder, "fair => true", 16).await;
+    assert!(!broken(&mut runs).is_empty());
+}
+
+/// A crash takes the sessions, and nothing else: who had the turn has it.
+#[tokio::test]
+async fn a_crash_loses_no_turn() {
+    let cluster = Cluster::builder().set("jobs.interval", "100ms").start();
+    let db = cluster.database("crash").await;
+    run(
+        &db,
+        r#"select jobs.order_queue('q', '{"by_args": ["t"]}', strict => true);
+           select jobs.insert('k', '{"t": 1}', queue => 'q') from generate_series(1, 3);
+           select jobs.fetch('q', lease => '1 s')"#,
+    )
+    .await;
+    cluster.stop(Mode::Immediate);
+    cluster.start_again();
+    let db = cluster.connect("crash").await;
+    assert_eq!(number(&db, "select count(*) from jobs.fetch('q', 10)").await, 0);
+    comes_true(&db, "count(*) = 1 and bool_and(state = 'retryable' and id = (select min(id) from jobs.job)) from jobs.jobs where attempt = 1").await;
+    run(&db, "select jobs.retry(min(id)) from jobs.job").await;
+    let first = "id = (select min(id) from jobs.job) from jobs.fetch('q', 10)";
+    comes_true(&db, first).await;
+    assert_eq!(count(&db, "jobs.check()").await, 0);
+}
+
+/// Starts by weight, whoever comes when, and at most as far apart as the weights say.
+#[tokio::test]
+async fn keys_share_the_starts_by_weight() {
+    let cluster = Cluster::builder().start();
+    let db = cluster.database("shares").await;
+    run(
+        &db,
+        r#"select jobs.order_queue('q', '{"by_args": ["t"]}', fair => true, weights => '{"a": 3, "b": 2}');
+           select jobs.insert_batch('k', (select array_agg(jsonb_build_object('t', t)) from unnest(array['a', 'b', 'c', 'd']) t, generate_series(1, 3000) n), queue => 'q')"#,
+    )
+    .await;
+    let mut starts: Vec<String> = Vec::new();
+    while starts.len() < 3500 {
+        let fetch = "with f as materialized (select * from jobs.fetch('q', 10)) select args->>'t' from f where jobs.complete(id, token) is not null";
+        starts.extend(texts(&db, fetch).await);
+    }
+    for (tenant, weight) in [("a", 3), ("b", 2), ("c", 1), ("d", 1)] {
+        let places: Vec<usize> = (0..starts.len()).filter(|n| starts[*n] == tenant).collect();
+        let expected = starts.len() * weight / 7;
+        assert!(places.len().abs_diff(expected) <= expected / 20, "{tenant}: {}", places.len());
+        let longest = places.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        assert!(longest <= 7 / weight + 2, "{tenant} waited for {longest} starts");
+    }
+    // A new key begins at the present.
+    run(&db, r#"select jobs.insert('k', '{"t": "e"}', queue => 'q') from generate_series(1, 100)"#)
+        .await;
+    let next = texts(&db, "select args->>'t' from jobs.fetch('q', 80)").await;
+    let new = next.iter().filter(|tenant| *tenant == "e").count();
+    assert!((8..=12).contains(&new), "{new} of 80");
+    assert_eq!(count(&db, "jobs.check()").await, 0);
+}
