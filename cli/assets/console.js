@@ -260,7 +260,7 @@ document.addEventListener('keydown', ({ key }) => {
 });
 
 // In a narrow window the navigation scrolls.
-document.querySelector('.sidebar [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+document.querySelector('.sidebar nav > ul [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
 
 // Keys
 

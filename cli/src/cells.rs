@@ -33,12 +33,12 @@ pub(crate) struct Cells {
 /// How long a cell may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const CELL: &str = "
-select jsonb_build_object('cell', c.cell, 'identity', c.identity, 'available', q.available,
-    'running', q.running, 'oldest_seconds', q.oldest, 'settings_digest', c.settings_digest,
-    'retired', c.retired_at is not null)::text
-    from (select coalesce(sum(available), 0) as available, coalesce(sum(running), 0) as running,
-              extract(epoch from clock_timestamp() - min(oldest_available_at))::float8 as oldest
+pub(crate) const CELL: &str = "
+select c.cell, c.identity, q.*, c.settings_digest, c.retired_at is not null as retired
+    from (select count(*) as queues, coalesce(sum(available), 0) as available,
+              coalesce(sum(running), 0) as running,
+              extract(epoch from clock_timestamp() - min(oldest_available_at))::float8
+                  as oldest_seconds
               from jobs.queues) q
     left join jobs.cells c on c.is_self";
 
@@ -55,13 +55,11 @@ impl Cells {
         }
         let mut cells = Vec::new();
         for (address, answer) in asked {
-            let mut cell = match answer.await? {
-                Ok(Ok(cell)) => cell,
-                Ok(Err(failed)) => json!({ "error": failed.message }),
-                Err(_) => json!({ "error": format!("no answer within {} s", PATIENCE.as_secs()) }),
-            };
-            cell["address"] = address.into();
-            cells.push(cell);
+            cells.push(match answer.await? {
+                Ok(Ok((cell, standby))) => up(&address, cell, standby.as_ref()),
+                Ok(Err(failed)) => down(&address, &failed.message),
+                Err(_) => down(&address, &format!("no answer within {} s", PATIENCE.as_secs())),
+            });
         }
         match json {
             true => cells.iter().for_each(print),
@@ -74,14 +72,25 @@ impl Cells {
     }
 }
 
-async fn ask(database: &Database) -> Result<Value, Failed> {
+async fn ask(database: &Database) -> Result<(Value, Option<Standby>), Failed> {
     let client = database.connect().await?;
     let standby = Standby::of(&client).await?;
-    let mut cell: Value = serde_json::from_str(client.query_one(CELL, &[]).await?.try_get(0)?)?;
+    let sql = format!("select to_jsonb(cell)::text from ({CELL}) cell");
+    let cell = serde_json::from_str(client.query_one(&sql, &[]).await?.try_get(0)?)?;
+    Ok((cell, standby))
+}
+
+/// A cell that answers the row of [`CELL`].
+pub(crate) fn up(address: &str, mut cell: Value, standby: Option<&Standby>) -> Value {
+    cell["address"] = address.into();
     cell["role"] = if standby.is_some() { "standby" } else { "primary" }.into();
     cell["lag_seconds"] = standby.and_then(|standby| standby.lag_seconds).into();
     cell["error"] = Value::Null;
-    Ok(cell)
+    cell
+}
+
+pub(crate) fn down(address: &str, error: &str) -> Value {
+    json!({ "address": address, "error": error })
 }
 
 fn show(cells: &[Value]) -> Result<(), Failed> {
@@ -110,7 +119,8 @@ fn show(cells: &[Value]) -> Result<(), Failed> {
     Ok(())
 }
 
-fn faults(cells: &[Value]) -> Vec<String> {
+/// What is wrong with cells of one application.
+pub(crate) fn faults(cells: &[Value]) -> Vec<String> {
     let (up, down): (Vec<_>, Vec<_>) = cells.iter().partition(|cell| cell["error"].is_null());
     let mut faults: Vec<String> =
         down.iter().map(|cell| format!("{} is down", cell["address"])).collect();

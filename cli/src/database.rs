@@ -8,7 +8,7 @@ use clap::Args;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
 
-use crate::failed::{Failed, NOT_CONNECTED};
+use crate::failed::{Failed, NOT_CONNECTED, WRONG};
 
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Connection, as in psql; PGHOST, PGPASSWORD and others apply")]
@@ -94,6 +94,14 @@ impl Database {
     /// A name, URL or connection string. The environment supplies the rest.
     pub(crate) fn named(text: &str) -> Self {
         Self { dbname: Some(text.into()), ..Self::default() }
+    }
+
+    /// As [`Self::named`], but the other options apply as well.
+    pub(crate) fn at(&self, text: &str) -> Result<Self, Failed> {
+        match self.dbname {
+            None => Ok(Self { dbname: Some(text.into()), ..self.clone() }),
+            Some(_) => Err(Failed::new(WRONG, "--dbname and --database exclude each other")),
+        }
     }
 
     pub(crate) async fn connect(&self) -> Result<Client, Failed> {

@@ -43,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   pgjobs show 42 --json
   pgjobs top -d postgresql://postgres@localhost/app
   pgjobs console -d postgresql://postgres@localhost/app
+  pgjobs console --database service=one --database service=two
 
 Exit codes:
   0  success

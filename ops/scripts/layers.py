@@ -32,7 +32,7 @@ settings
 
 CLI = """
 main
-apply cells console explain forward health insert manage pause show top work
+apply console explain forward health insert manage pause show top work
 forward/cells forward/queue
 forward/outbox
 forward/fault
@@ -44,7 +44,7 @@ console/app console/live console/login_attempts console/login_token console/sess
 console/connection console/role
 console/edited console/fields console/filter console/http console/json console/problem
 console/assets console/interval console/paging console/parts console/room
-bulk selected
+bulk cells selected
 filter standby
 database hang_up output seconds table times windows
 failed finding terminal visible

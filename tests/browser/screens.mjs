@@ -19,6 +19,7 @@ export const SCREENS = {
   failures: "/failures?since=1d",
   queues: "/queues",
   queue: "/queue?name=exports",
+  limits: "/limits",
   workers: "/workers",
   worker: "/worker?name=mailer-2",
   periodic: "/periodic",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use tokio_postgres::Config;
 
@@ -17,9 +17,34 @@ use super::problem::Problem;
 use super::role::Role;
 use super::session::Sessions;
 
-/// The options of the console, and its sessions.
+/// The databases of a console, in the order of its options.
+pub(crate) type Cells = Arc<[Arc<App>]>;
+
+/// Those of a request.
+pub(crate) fn cells(extensions: &Extensions) -> Cells {
+    extensions.get::<Cells>().expect("the router adds them").clone()
+}
+
+/// What all of them return, in their order.
+pub(crate) async fn together<T: Send + 'static>(
+    all: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let all: Vec<_> = all.into_iter().map(tokio::spawn).collect();
+    let mut results = Vec::new();
+    for one in all {
+        results.push(one.await.expect("it does not panic"));
+    }
+    results
+}
+
+/// The options of the console for a database, and its sessions there.
 pub(crate) struct App {
+    /// The path of the console.
+    pub(super) root: String,
+    /// The path of the pages of this database: that of the console if it is the only one.
     pub(super) prefix: String,
+    /// Where the database is, for people.
+    pub(crate) address: String,
     pub(super) is_read_only: bool,
     pub(super) has_login: bool,
     pub(super) is_loopback: bool,
@@ -50,6 +75,26 @@ impl App {
         format!("{}{path}", self.prefix)
     }
 
+    /// The overview: of all cells, if there are several.
+    pub(crate) fn home(&self) -> String {
+        format!("{}/", self.root)
+    }
+
+    /// Where its pages are in the console: nowhere special if it is the only one.
+    pub(super) fn place(&self) -> &str {
+        &self.prefix[self.root.len()..]
+    }
+
+    /// Whether it is one of several.
+    pub(crate) fn is_cell(&self) -> bool {
+        !self.place().is_empty()
+    }
+
+    /// Where a login is, for the log, if there are several places.
+    pub(super) fn at(&self) -> String {
+        if self.is_cell() { format!(" at {}", self.address) } else { String::new() }
+    }
+
     /// The address of the login, which leads on to `next`. `is_refused`: the database no longer
     /// accepts the role.
     pub(super) fn login_url(&self, next: &str, is_refused: bool) -> String {
@@ -64,19 +109,21 @@ impl App {
 
     /// Sets a cookie that is hidden from scripts and other sites; `more` are other attributes.
     pub(super) fn set_cookie(&self, response: &mut Response, name: &str, value: &str, more: &str) {
-        let path = self.url("/");
+        let path = self.home();
         let cookie = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{more}");
         let cookie = HeaderValue::try_from(cookie).expect("the prefix has no control characters");
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
 
     /// The name of a cookie that authenticates a visitor. With https the prefix of the name makes
-    /// the browser accept it only from https and, without a path prefix, only from this host.
+    /// the browser accept it only from https and, without a path prefix, only from this host. Each
+    /// cell has its own.
     pub(super) fn secret_name(&self, is_https: bool, name: &str) -> String {
-        match (is_https, &*self.prefix) {
-            (false, _) => name.into(),
-            (true, "") => format!("__Host-{name}"),
-            (true, _) => format!("__Secure-{name}"),
+        let cell = self.place().replace('/', "_");
+        match (is_https, &*self.root) {
+            (false, _) => format!("{name}{cell}"),
+            (true, "") => format!("__Host-{name}{cell}"),
+            (true, _) => format!("__Secure-{name}{cell}"),
         }
     }
 

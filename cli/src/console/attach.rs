@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::Method;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, html};
 
 use super::app::App;
 use super::http::{cookie, htmx_redirect, is_fragment, is_https, is_stream, see_other};
-use super::session::COOKIE;
+use super::role::Role;
+use super::session::{COOKIE, Session};
 use super::stream;
 
 /// Finds the session of a request, or begins one.
@@ -22,9 +23,8 @@ pub(crate) async fn attach(
 ) -> Response {
     let headers = request.headers();
     let is_https = is_https(headers);
-    let id = cookie(headers, &app.secret_name(is_https, COOKIE)).unwrap_or_default();
-    let known = app.sessions.find(id, !is_fragment(headers));
-    let was_refused = app.sessions.was_refused(id);
+    let known = known(&app, headers);
+    let was_refused = app.sessions.was_refused(id(&app, headers));
     // A link of another site comes without our cookie, which is SameSite=Strict. So the page loads
     // itself again, and does not replace an existing session.
     let is_from_elsewhere = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
@@ -45,6 +45,20 @@ pub(crate) async fn attach(
         app.set_secret(&mut response, is_https, COOKIE, &session.id, "");
     }
     response
+}
+
+fn id<'a>(app: &App, headers: &'a HeaderMap) -> &'a str {
+    cookie(headers, &app.secret_name(is_https(headers), COOKIE)).unwrap_or_default()
+}
+
+/// The session that a browser has in a database.
+pub(crate) fn known(app: &App, headers: &HeaderMap) -> Option<Arc<Session>> {
+    app.sessions.find(id(app, headers), !is_fragment(headers))
+}
+
+/// The role that a browser has in a database.
+pub(crate) fn role(app: &App, headers: &HeaderMap) -> Option<Arc<Role>> {
+    app.process.clone().or_else(|| Some(known(app, headers)?.role.clone()))
 }
 
 /// Redirects to the login, which leads on to the requested page. `is_refused`: the database no

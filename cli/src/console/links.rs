@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use maud::{Markup, html};
 
+use super::app::App;
 use super::parts;
 use super::room::text;
 use super::visit::Visit;
@@ -16,6 +17,16 @@ pub(crate) fn job_path(id: impl Display) -> String {
 /// A link to a job that says its id.
 pub(crate) fn job(visit: &Visit, id: i64) -> Markup {
     html! { a href=(visit.url(&job_path(id))) { (id) } }
+}
+
+/// The cell whose ids have this one.
+pub(crate) fn cell_of(id: i64) -> i64 {
+    id >> 43
+}
+
+/// A page in the cell with this number, whichever database that is.
+pub(crate) fn in_cell(app: &App, cell: i64, path: &str) -> String {
+    format!("{}cell/{cell}{path}", app.home())
 }
 
 pub(crate) fn queue_path(name: &str) -> String {

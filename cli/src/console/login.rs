@@ -1,6 +1,6 @@
 //! Login and logout.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::{Instant, timeout};
 
-use super::app::App;
+use super::app::{App, cells, together};
+use super::attach;
 use super::connection::Connection;
 use super::http::{self, client, cookie, is_https, is_path, see_other};
 use super::login_token::Tokens;
@@ -47,7 +48,7 @@ pub(super) async fn ask(
     request: Request,
 ) -> Response {
     if request.extensions().get::<Arc<Session>>().is_some() {
-        return see_other(&app.url("/"));
+        return see_other(&app.home());
     }
     let headers = request.headers();
     let is_https = is_https(headers);
@@ -83,7 +84,12 @@ fn form(
     let main = html! {
         form.login method="post" action=(app.url("/login")) {
             h1 { "Log in" }
-            p.quiet { "Use a role of the database " strong { (text(app.database_name())) } ". You have its privileges here." }
+            p.quiet {
+                "Use a role of the database "
+                strong { (text(app.database_name())) }
+                ". You have its privileges here."
+                @if app.is_cell() { " You are logged in to the other cells that accept it as well." }
+            }
             (said)
             input type="hidden" name="csrf" value=(csrf);
             input type="hidden" name="next" value=(asked.next);
@@ -103,7 +109,7 @@ fn form(
     (status, page::bare(app, theme, "Log in", &main)).into_response()
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 struct Login {
     role: String,
     password: String,
@@ -117,9 +123,10 @@ pub(super) async fn login(
     request: Request,
 ) -> Result<Response, Problem> {
     if !app.has_login {
-        return Ok(see_other(&app.url("/")));
+        return Ok(see_other(&app.home()));
     }
-    let before = request.extensions().get::<Arc<Session>>().cloned();
+    let cells = cells(request.extensions());
+    let before: Vec<_> = cells.iter().map(|cell| attach::known(cell, request.headers())).collect();
     let theme = Theme::of(request.headers());
     let is_https = is_https(request.headers());
     let csrf = cookie(request.headers(), &app.secret_name(is_https, FORM));
@@ -127,7 +134,7 @@ pub(super) async fn login(
     let csrf = csrf.and_then(|cookie| app.tokens.of(cookie)).unwrap_or_else(secret);
     let address = client(peer, request.headers());
     let asked: Login = http::form(request, &csrf).await?;
-    let Login { role, password, next } = &asked;
+    let Login { role, next, .. } = &asked;
     let refused = |status, said: Markup| {
         let said = html! { div.problem role="alert" { (said) } };
         form(&app, &csrf, theme, &asked, status, said)
@@ -137,39 +144,58 @@ pub(super) async fn login(
         let said = html! { p { "Role names have at most 63 bytes." } };
         return Ok(refused(StatusCode::UNPROCESSABLE_ENTITY, said));
     }
-    if let Err(wait) = app.attempts.begin(address, role) {
-        let seconds = wait.as_secs() + 1;
-        let said = html! {
-            p { "Too many failed attempts. Try again in " (parts::duration(seconds as f64)) "." }
-        };
-        let mut response = refused(StatusCode::TOO_MANY_REQUESTS, said);
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        return Ok(response);
+    let attempts = cells.iter().map(|cell| attempt(cell.clone(), address, asked.clone()));
+    let entered = together(attempts).await;
+    let own = cells.iter().position(|cell| Arc::ptr_eq(cell, &app)).expect("it is one of them");
+    let next = match &entered[own] {
+        Ok(_) if is_path(next) => app.url(next),
+        Err(problem) if problem.is_refused_role() || entered.iter().all(Result::is_err) => {
+            let mut response = refused(problem.status, problem.said());
+            if let Some(seconds) = problem.retry_after {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            return Ok(response);
+        }
+        // A cell that is down keeps nobody out of the others.
+        _ => app.home(),
+    };
+    let mut response = see_other(&next);
+    for ((cell, before), entered) in cells.iter().zip(before).zip(entered) {
+        let Ok(role) = entered else { continue };
+        if let Some(before) = before {
+            cell.sessions.end(&before);
+        }
+        log(format_args!("role {:?} logged in{} from {address}", role.name, cell.at()));
+        let session = cell.sessions.begin(role, true);
+        cell.live.begin();
+        cell.set_secret(&mut response, is_https, COOKIE, &session.id, "");
     }
-    let entered = timeout(PATIENCE, enter(&app, role, password)).await;
+    Ok(response)
+}
+
+/// Enters a database, unless too many attempts have failed there.
+async fn attempt(
+    app: Arc<App>,
+    address: IpAddr,
+    Login { role, password, .. }: Login,
+) -> Result<Arc<Role>, Problem> {
+    if let Err(wait) = app.attempts.begin(address, &role) {
+        return Err(Problem::too_many_attempts(wait.as_secs() as u16 + 1));
+    }
+    let entered = timeout(PATIENCE, enter(&app, &role, &password)).await;
     match entered.unwrap_or_else(|_| Err(Problem::no_answer())) {
         Ok(entered) => {
-            app.attempts.succeeded(address, role);
+            app.attempts.succeeded(address, &role);
             let entered = Arc::new(entered);
-            let role = app.sessions.role(&entered).unwrap_or(entered);
-            if let Some(before) = before {
-                app.sessions.end(&before);
-            }
-            let session = app.sessions.begin(role.clone(), true);
-            app.live.begin();
-            log(format_args!("role {:?} logged in from {address}", role.name));
-            let next = if is_path(next) { next } else { "/" };
-            let mut response = see_other(&app.url(next));
-            app.set_secret(&mut response, is_https, COOKIE, &session.id, "");
-            Ok(response)
+            Ok(app.sessions.role(&entered).unwrap_or(entered))
         }
         Err(problem) => {
             if !problem.is_refused_role() {
-                app.attempts.take_back(address, role);
+                app.attempts.take_back(address, &role);
             }
-            let why = problem.line();
-            log(format_args!("login as role {role:?} from {address} failed: {why}"));
-            Ok(refused(problem.status, problem.said()))
+            let (at, why) = (app.at(), problem.line());
+            log(format_args!("login as role {role:?}{at} from {address} failed: {why}"));
+            Err(problem)
         }
     }
 }
@@ -182,13 +208,20 @@ pub(super) async fn logout(
     let session = session_of(&request);
     let is_https = is_https(request.headers());
     let address = client(peer, request.headers());
+    let cells = cells(request.extensions());
+    let all = cells.iter().map(|cell| (cell, attach::known(cell, request.headers())));
+    let all: Vec<_> = all.collect();
     let _: IgnoredAny = http::form(request, &session.csrf).await?;
-    app.sessions.end(&session);
     if session.is_logged_in() {
         log(format_args!("role {:?} logged out from {address}", session.role.name));
     }
     let mut response = see_other(&app.url("/login"));
-    app.set_secret(&mut response, is_https, COOKIE, "", "; Max-Age=0");
+    for (cell, session) in all {
+        if let Some(session) = session {
+            cell.sessions.end(&session);
+        }
+        cell.set_secret(&mut response, is_https, COOKIE, "", "; Max-Age=0");
+    }
     Ok(response)
 }
 
@@ -212,10 +245,6 @@ async fn enter(app: &App, name: &str, password: &str) -> Result<Role, Problem> {
         Err(_) => {}
     }
     let role = Role::new(config.password(password), &app.pool);
-    let rights = role.rights().await?;
-    match rights.looks {
-        true => Ok(role),
-        false if rights.version.is_none() => Err(Problem::no_extension(&rights.database)),
-        false => Err(visit::needs_a_grant(&rights.role)),
-    }
+    visit::looks(&role).await?;
+    Ok(role)
 }

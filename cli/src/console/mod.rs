@@ -37,18 +37,18 @@ mod visit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use clap::{Args, value_parser};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::Config;
 
-use self::app::App;
+use self::app::{App, Cells};
 use self::connection::Pool;
 use self::live::Live;
 use self::login_attempts::Attempts;
@@ -56,12 +56,12 @@ use self::login_token::Tokens;
 use self::problem::Problem;
 use self::role::Role;
 use self::screens::{
-    audit, bulk, failures, job, job_actions, job_carried, job_edit, jobs_list, limit, limits,
-    maintenance, overview, periodic, periodic_job, queue, queue_limits, queues, unique, unique_try,
-    worker, workers,
+    audit, bulk, cells, failures, job, job_actions, job_carried, job_edit, jobs_list, limit,
+    limits, maintenance, overview, periodic, periodic_job, queue, queue_limits, queues, unique,
+    unique_try, worker, workers,
 };
 use self::session::Sessions;
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::failed::{Failed, REFUSED, WRONG};
 use crate::seconds::seconds;
 use crate::terminal::{log, print};
@@ -74,6 +74,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
 pub(crate) struct Console {
+    /// Database of a cell: name, URL or connection string. Repeat it for each cell
+    #[arg(long = "database", value_name = "DATABASE")]
+    databases: Vec<String>,
     /// Address and port to listen on; any but loopback needs --login or --allow-unauthenticated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8088")]
     listen: String,
@@ -95,7 +98,7 @@ pub(crate) struct Console {
     /// repeated
     #[arg(long = "allow-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
-    /// Maximum number of database connections, for all roles together
+    /// Maximum number of connections to each database, for all roles together
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u16).range(2..=1000))]
     max_connections: u16,
     /// Maximum number of browser connections per address; a proxy may need more
@@ -119,14 +122,12 @@ fn prefix(text: &str) -> Result<String, String> {
 
 impl Console {
     pub(crate) async fn run(self, database: &Database) -> Result<(), Failed> {
-        let mut config = match self.login {
-            true => without_credentials(database)?,
-            false => database.config()?,
+        let databases = match &self.databases[..] {
+            [] => vec![database.clone()],
+            several => several.iter().map(|one| database.at(one)).collect::<Result<_, _>>()?,
         };
-        config.application_name("jobs console");
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT);
-        }
+        let configs =
+            databases.iter().map(|one| self.config(one)).collect::<Result<Vec<_>, _>>()?;
         let listener = TcpListener::bind(&self.listen).await;
         let listener = listener.map_err(|error| {
             Failed::new(REFUSED, format!("cannot listen on {}: {error}", self.listen))
@@ -143,34 +144,44 @@ impl Console {
         }
         let mut terminated = signal(SignalKind::terminate())?;
         let mut interrupted = signal(SignalKind::interrupt())?;
-        let pool = Pool::new(self.max_connections.into());
-        let process = (!self.login).then(|| Arc::new(Role::new(&config, &pool)));
-        let app = Arc::new(App {
-            prefix: self.prefix,
-            is_read_only: self.read_only || !self.login && !is_loopback,
-            has_login: self.login,
-            is_loopback,
-            allowed_hosts: self.allowed_hosts,
-            database: config,
-            process,
-            pool,
-            sessions: Sessions::default(),
-            attempts: Attempts::default(),
-            tokens: Tokens::default(),
-            health: tokio::sync::Mutex::default(),
-            live: Live::default(),
-        });
-        let who = match &app.process {
-            Some(role) => format!("as role {}", visible::line(&role.name)),
-            None => "with login".into(),
+        let is_read_only = self.read_only || !self.login && !is_loopback;
+        let are_several = configs.len() > 1;
+        let app = |(place, config): (usize, Config)| {
+            let pool = Pool::new(self.max_connections.into());
+            let place = if are_several { format!("/db{}", place + 1) } else { String::new() };
+            Arc::new(App {
+                prefix: format!("{}{place}", self.prefix),
+                root: self.prefix.clone(),
+                address: database::address(&config),
+                is_read_only,
+                has_login: self.login,
+                is_loopback,
+                allowed_hosts: self.allowed_hosts.clone(),
+                process: (!self.login).then(|| Arc::new(Role::new(&config, &pool))),
+                database: config,
+                pool,
+                sessions: Sessions::default(),
+                attempts: Attempts::default(),
+                tokens: Tokens::default(),
+                health: tokio::sync::Mutex::default(),
+                live: Live::default(),
+            })
         };
-        let read_only = if app.is_read_only { ", read-only" } else { "" };
-        print(format!("http://{address}{} {who}{read_only}", app.url("/")));
+        let cells: Cells = configs.into_iter().enumerate().map(app).collect();
+        let mut names: Vec<_> = cells.iter().filter_map(|cell| cell.process.as_ref()).collect();
+        names.dedup_by_key(|role| &*role.name);
+        let names: Vec<_> = names.iter().map(|role| visible::line(&role.name)).collect();
+        let who =
+            if self.login { "with login".into() } else { format!("as role {}", names.join(", ")) };
+        let read_only = if is_read_only { ", read-only" } else { "" };
+        print(format!("http://{address}{} {who}{read_only}", cells[0].home()));
         if self.login && !is_loopback {
             log("passwords and pages are sent unencrypted unless a proxy in front uses https");
         }
-        tokio::spawn(tell(app.clone()));
-        tokio::spawn(tidy(app.clone()));
+        for cell in &*cells {
+            tokio::spawn(tell(cell.clone()));
+            tokio::spawn(tidy(cell.clone()));
+        }
         let stop = async {
             tokio::select! {
                 _ = terminated.recv() => {}
@@ -179,8 +190,20 @@ impl Console {
         };
         let limits =
             serve::Limits { per_address: self.max_per_address.into(), write: self.write_timeout };
-        serve::until(stop, listener, &router(app), limits).await;
+        serve::until(stop, listener, &router(&cells), limits).await;
         Ok(())
+    }
+
+    fn config(&self, database: &Database) -> Result<Config, Failed> {
+        let mut config = match self.login {
+            true => without_credentials(database)?,
+            false => database.config()?,
+        };
+        config.application_name("jobs console");
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT);
+        }
+        Ok(config)
     }
 }
 
@@ -261,8 +284,8 @@ fn screens() -> Router<Arc<App>> {
         .route("/maintenance/check", post(maintenance::check))
 }
 
-/// Every address of the console.
-fn router(app: Arc<App>) -> Router {
+/// Every address of a database.
+fn pages(app: &Arc<App>) -> Router<Arc<App>> {
     // Unauthenticated requests must be small.
     let login = post(login::login).layer(DefaultBodyLimit::max(login::LARGEST));
     let framed = screens()
@@ -273,20 +296,37 @@ fn router(app: Arc<App>) -> Router {
         .fallback(no_page)
         .layer(middleware::from_fn_with_state(app.clone(), page::framed))
         .layer(middleware::from_fn_with_state(app.clone(), attach::attach));
-    let all = framed
+    framed
         .route("/assets/{tag}/{name}", get(assets::serve))
         .route("/healthz", get(monitor::health))
-        .route("/metrics", get(monitor::metrics));
-    let all = match &*app.prefix {
+        .route("/metrics", get(monitor::metrics))
+}
+
+/// Every address of several databases.
+fn pages_of_cells(cells: &Cells) -> Router<Arc<App>> {
+    let all = Router::new()
+        .route("/", get(cells::cells))
+        .route("/jobs", get(cells::to_job))
+        .route("/cell/{number}/{*path}", get(cells::to_cell))
+        .fallback(no_page)
+        .layer(middleware::from_fn_with_state(cells[0].clone(), page::framed));
+    cells.iter().fold(all, |all, app| {
+        all.nest_service(&format!("{}/", app.place()), pages(app).with_state(app.clone()))
+    })
+}
+
+/// Every address of the console.
+fn router(cells: &Cells) -> Router {
+    let app = &cells[0];
+    let all = if app.is_cell() { pages_of_cells(cells) } else { pages(app) };
+    let all = match &*app.root {
         "" => all,
-        prefix => {
-            let router = Router::new().nest(&format!("{prefix}/"), all);
-            router.fallback(elsewhere)
-        }
+        root => Router::new().nest(&format!("{root}/"), all).fallback(elsewhere),
     };
     all.layer(DefaultBodyLimit::max(LARGEST_FORM))
+        .layer(Extension(cells.clone()))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guarded))
-        .with_state(app)
+        .with_state(app.clone())
 }
 
 async fn no_page() -> Problem {
@@ -296,7 +336,7 @@ async fn no_page() -> Problem {
 /// Requests outside the prefix.
 async fn elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
     match request.uri().path() {
-        path if path == "/" || path == app.prefix => http::see_other(&app.url("/")),
+        path if path == "/" || path == app.root => http::see_other(&app.home()),
         _ => StatusCode::NOT_FOUND.into_response(),
     }
 }

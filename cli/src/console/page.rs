@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::app::App;
+use super::app::{App, Cells};
 use super::assets;
 use super::attach::to_login;
 use super::parts;
@@ -112,33 +112,85 @@ fn framed_page(
         body hx-ext="morph" data-live=(live) data-start=(visit.url("/")) {
             a.skip href="#main" { "Skip to content" }
             (sidebar(visit, screen))
-            div.content {
-                div #flash role="status" {
-                    @if let Some(message) = visit.session.said() { p.flash { (text(&message)) } }
-                }
-                p.notice #connection hidden role="status" {
-                    "The console is not responding. Retrying …"
-                }
-                p.notice #gone hidden role="status" {
-                    "This item no longer exists. It may have been deleted or pruned."
-                }
-                @if let Some(here) = here {
-                    main #main tabindex="-1" hx-get=(here) hx-trigger="refresh from:body"
-                        hx-target="this" hx-swap="morph:innerHTML" { (main) }
-                } @else {
-                    main #main tabindex="-1" { (main) }
-                }
-            }
+            (content(visit.session.said(), here, main))
             (help())
         }
     };
-    document(&visit.app, visit.theme, &format!("{title} · {}", visit.rights.database), &body)
+    let app = &visit.app;
+    let database = if app.is_cell() { &app.address } else { &visit.rights.database };
+    document(app, visit.theme, &format!("{title} · {database}"), &body)
+}
+
+/// The page about all cells, which is refreshed when the session in one of them hears of a change.
+pub(crate) fn of_cells(
+    cells: &Cells,
+    app: &App,
+    theme: Option<Theme>,
+    title: &str,
+    main: &Markup,
+) -> Html<String> {
+    let body = html! {
+        body hx-ext="morph" data-live=(app.url("/live")) {
+            a.skip href="#main" { "Skip to content" }
+            header.sidebar { (brand(&app.home())) (switcher(cells, None, "/")) }
+            (content(None, Some(app.home()), main))
+        }
+    };
+    document(app, theme, title, &body)
+}
+
+/// What stands beside the sidebar: notices, and the content of a page, which may be refreshed.
+fn content(said: Option<String>, here: Option<String>, main: &Markup) -> Markup {
+    html! {
+        div.content {
+            div #flash role="status" { @if let Some(message) = said { p.flash { (text(&message)) } } }
+            p.notice #connection hidden role="status" { "The console is not responding. Retrying …" }
+            p.notice #gone hidden role="status" {
+                "This item no longer exists. It may have been deleted or pruned."
+            }
+            @if let Some(here) = here {
+                main #main tabindex="-1" hx-get=(here) hx-trigger="refresh from:body"
+                    hx-target="this" hx-swap="morph:innerHTML" { (main) }
+            } @else {
+                main #main tabindex="-1" { (main) }
+            }
+        }
+    }
+}
+
+fn brand(home: &str) -> Markup {
+    html! { a.brand href=(home) { span.mark aria-hidden="true" {} "jobs" } }
+}
+
+/// Links to all cells, which keep to the screen.
+fn switcher(cells: &Cells, current: Option<&App>, path: &str) -> Markup {
+    let is_current = |cell: &App| current.is_some_and(|app| app.prefix == cell.prefix);
+    html! {
+        nav.cells aria-label="Cells" {
+            details open[current.is_none()] {
+                summary { (text(current.map_or("All cells", |app| &app.address))) }
+                ul {
+                    @if let Some(app) = current { li { a href=(app.home()) { "All cells" } } }
+                    @for cell in &**cells {
+                        li {
+                            a href=(cell.url(path)) aria-current=[is_current(cell).then_some("true")] {
+                                (text(&cell.address))
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn sidebar(visit: &Visit, current: Option<Screen>) -> Markup {
     html! {
         header.sidebar {
-            a.brand href=(visit.url("/")) { span.mark aria-hidden="true" {} "jobs" }
+            (brand(&visit.url("/")))
+            @if visit.app.is_cell() {
+                (switcher(&visit.cells, Some(&visit.app), path_of(current)))
+            }
             nav aria-label="Screens" {
                 ul {
                     @for (screen, path, name, _) in SCREENS {
@@ -262,7 +314,7 @@ pub(crate) async fn framed(State(app): State<Arc<App>>, request: Request, next: 
             @if let Some(path) = again {
                 a.button.primary href=(app.url(path.as_str())) { "Try again" }
             }
-            a.button href=(app.url("/")) { "Go to overview" }
+            a.button href=(app.home()) { "Go to overview" }
         }
     };
     let page = match Visit::known(&asked, &app) {

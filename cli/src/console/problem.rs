@@ -10,6 +10,7 @@ use tokio_postgres::error::DbError;
 
 use super::room::text;
 use crate::failed::Invalid;
+use crate::times::duration_text;
 use crate::visible;
 
 /// Says why a request failed and what to do. `page::framed` finds it in the response's extensions
@@ -77,6 +78,13 @@ impl Problem {
                 "Postgres did not answer in time.",
             )
         }
+    }
+
+    pub(crate) fn too_many_attempts(wait: u16) -> Self {
+        let wait_text = duration_text(wait.into());
+        let message = format!("Too many failed attempts. Try again in {wait_text}.");
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self { retry_after: Some(wait), ..Self::new(status, "Too many attempts", message) }
     }
 
     /// All connections of the role are in use.

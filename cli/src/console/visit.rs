@@ -14,7 +14,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny};
 
-use super::app::App;
+use super::app::{App, Cells, cells};
 use super::http::{self, is_fragment, see_other};
 use super::problem::Problem;
 use super::role::{Parameters, Reading, Rights, Role, SHARED};
@@ -28,6 +28,7 @@ const PAGE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Visit {
     pub(crate) app: Arc<App>,
+    pub(crate) cells: Cells,
     pub(crate) role: Arc<Role>,
     pub(crate) session: Arc<Session>,
     pub(crate) csrf: String,
@@ -146,13 +147,7 @@ impl FromRequestParts<Arc<App>> for Visit {
                 "Log in with a database role.",
             ));
         };
-        let rights = role.rights().await?;
-        if rights.version.is_none() {
-            return Err(Problem::no_extension(&rights.database));
-        }
-        if !rights.looks {
-            return Err(needs_a_grant(&rights.role));
-        }
+        let rights = looks(&role).await?;
         let standby = match rights.is_standby {
             // It may have been promoted since.
             true => role.standby().await?,
@@ -173,7 +168,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Only<T> {
     }
 }
 
-fn parsed<T: DeserializeOwned>(rows: &[String]) -> Result<Vec<T>, Problem> {
+pub(crate) fn parsed<T: DeserializeOwned>(rows: &[String]) -> Result<Vec<T>, Problem> {
     let parse = |row: &String| Ok(serde_json::from_str(row)?);
     rows.iter().map(parse).collect()
 }
@@ -197,6 +192,7 @@ impl Visit {
         let path = path.filter(|_| parts.method == Method::GET);
         Self {
             app: app.clone(),
+            cells: cells(&parts.extensions),
             role,
             csrf: session.csrf.clone(),
             session,
@@ -217,8 +213,18 @@ impl Visit {
     }
 }
 
+/// The privileges of a role that may view the queue.
+pub(crate) async fn looks(role: &Role) -> Result<Arc<Rights>, Problem> {
+    let rights = role.rights().await?;
+    match rights.looks {
+        _ if rights.version.is_none() => Err(Problem::no_extension(&rights.database)),
+        true => Ok(rights),
+        false => Err(needs_a_grant(&rights.role)),
+    }
+}
+
 /// For a role that may not view the queue, such as a producer.
-pub(crate) fn needs_a_grant(role: &str) -> Problem {
+fn needs_a_grant(role: &str) -> Problem {
     let role = role.replace('\'', "''");
     Problem::forbidden(
         "This role may not view the queue.",

@@ -5,6 +5,7 @@ mod actions;
 mod attacks;
 mod audit;
 mod bulk;
+mod cells;
 mod connections;
 mod edit;
 mod line;

@@ -44,9 +44,13 @@ pub fn url() -> String {
 
 /// What a statement answers to a superuser, as `to_jsonb` has its rows.
 pub fn sql(statement: &str) -> Vec<Value> {
+    sql_at(&url(), statement)
+}
+
+fn sql_at(url: &str, statement: &str) -> Vec<Value> {
     let statement =
         format!("with answer as ({statement}) select to_jsonb(answer)::text from answer");
-    let rows = connected(&url(), async |client| client.query(&statement, &[]).await.unwrap());
+    let rows = connected(url, async |client| client.query(&statement, &[]).await.unwrap());
     rows.iter().map(|row| serde_json::from_str(row.get(0)).unwrap()).collect()
 }
 
@@ -69,7 +73,11 @@ pub fn run_at(url: &str, statements: &str) {
 
 /// The only value of the only row.
 pub fn value(statement: &str) -> Value {
-    let rows = sql(statement);
+    value_at(&url(), statement)
+}
+
+pub fn value_at(url: &str, statement: &str) -> Value {
+    let rows = sql_at(url, statement);
     assert_eq!(rows.len(), 1, "{statement}");
     rows[0].as_object().unwrap().values().next().unwrap().clone()
 }
@@ -103,6 +111,13 @@ impl Console {
         Self::started(Self::command(url, options))
     }
 
+    /// With several databases.
+    pub fn start_of(urls: &[&str], options: &[&str]) -> Self {
+        let mut all: Vec<_> = urls.iter().flat_map(|url| ["--database", url]).collect();
+        all.extend(options);
+        Self::started(Self::command("", &all))
+    }
+
     /// One whose log is in a file.
     pub fn logged(url: &str, options: &[&str]) -> (Self, TempPath) {
         let log = TempPath::new();
@@ -123,7 +138,10 @@ impl Console {
 
     pub fn command(url: &str, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pgjobs"));
-        command.args(["-d", url, "console"]);
+        command.arg("console");
+        if !url.is_empty() {
+            command.args(["-d", url]);
+        }
         if !options.contains(&"--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }

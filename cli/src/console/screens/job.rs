@@ -1,5 +1,6 @@
 //! One job: the reasons for its state, its timeline and its payload.
 
+use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -8,7 +9,8 @@ use serde::Deserialize;
 use super::job_errors::Errors;
 use super::job_read::{Job, look};
 use super::jobs_table::TAGS;
-use super::{job_actions, job_errors, job_timeline, job_unique};
+use super::{cells, job_actions, job_errors, job_timeline, job_unique};
+use crate::console::http::see_other;
 use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, pair};
@@ -29,7 +31,15 @@ pub(crate) async fn page(
     Path(id): Path<i64>,
     Query(asked): Query<JobQuery>,
 ) -> Result<Response, Problem> {
-    let job = look(&visit, id).await?;
+    let job = match look(&visit, id).await {
+        Err(gone)
+            if gone.status == StatusCode::NOT_FOUND && cells::is_elsewhere(&visit, id).await? =>
+        {
+            let cell = links::cell_of(id);
+            return Ok(see_other(&links::in_cell(&visit.app, cell, &links::job_path(id))));
+        }
+        job => job?,
+    };
     let reasons = reasons(&visit, id).await?;
     let errors = job_errors::page(&visit, id, asked.errors.unwrap_or(1)).await?;
     let timeline = job_timeline::of(&visit, &job, errors.count).await?;
@@ -102,6 +112,7 @@ impl Job {
                 a href=(jobs(("kind", &self.kind))) { strong { (text(&self.kind)) } }
                 " in queue " a href=(jobs(("queue", &self.queue))) { (text(&self.queue)) }
                 ", attempt " (self.attempt) " of " (self.max_attempts)
+                @if visit.app.is_cell() { ", cell " (links::cell_of(self.id)) }
                 @if let Some(worker) = &self.worker {
                     ", worker " (links::worker(visit, worker))
                 }

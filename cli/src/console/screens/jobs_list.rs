@@ -77,11 +77,15 @@ pub(crate) async fn list(
 }
 
 fn to_job(visit: &Visit, id: &str) -> Result<Response, Problem> {
+    Ok(see_other(&visit.url(&links::job_path(id_of(id)?))))
+}
+
+/// An id as people write it.
+pub(super) fn id_of(id: &str) -> Result<i64, Problem> {
     let digits = id.trim_start_matches('#').replace([',', '_'], "");
-    let id: i64 = digits.parse().map_err(|_| {
+    digits.parse().map_err(|_| {
         Problem::bad_input(format!("Invalid job ID: {id:?}."), "An ID is a whole number.")
-    })?;
-    Ok(see_other(&visit.url(&links::job_path(id))))
+    })
 }
 
 /// Links to the page of newer jobs and to that of older ones.

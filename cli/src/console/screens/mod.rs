@@ -4,6 +4,7 @@
 pub(super) mod audit;
 pub(super) mod bulk;
 mod bulk_offers;
+pub(super) mod cells;
 pub(super) mod failures;
 mod history;
 pub(super) mod job;

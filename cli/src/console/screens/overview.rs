@@ -19,7 +19,8 @@ use crate::finding::Finding;
 use crate::visible;
 
 /// How long results of jobs.health() are shared: it is expensive, and its findings can wait.
-const HEALTH_KEPT: Duration = Duration::from_secs(30);
+pub(super) const HEALTH_KEPT: Duration = Duration::from_secs(30);
+pub(super) const HEALTH: &str = "select * from jobs.health()";
 /// How many queues and workers are shown here.
 const SHORT: i64 = 8;
 /// How many findings are shown unfolded, so that numbers and charts fit on the first screen.
@@ -76,7 +77,7 @@ pub(crate) async fn show(
     visit: Visit,
     Query(asked): Query<OverviewQuery>,
 ) -> Result<Response, Problem> {
-    let findings = visit.rows_kept::<Finding>(HEALTH_KEPT, "select * from jobs.health()", &[]);
+    let findings = visit.rows_kept::<Finding>(HEALTH_KEPT, HEALTH, &[]);
     let sql = [
         format!(
             "with q as materialized (select {} from jobs.queues) {QUEUES}",

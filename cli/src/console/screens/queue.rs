@@ -4,6 +4,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::cells;
 use super::history::{self, Span};
 use super::named::{Call, Form};
 use super::queue_limits::{self, Limits};
@@ -51,12 +52,14 @@ pub(super) async fn page(
         worker::COLUMNS
     );
     let workers: Vec<Worker> = visit.rows(&sql, &[name]).await?;
+    let placement = cells::placement(visit, name).await?;
     let main = html! {
         p.path { a href=(visit.url("/queues")) { "Queues" } }
         (visit.live("jobs-of-queue", &links::queue_path(name), html! {
             @if let Some(paused) = queue.paused() { p { (paused) } }
             (queue.counts(visit))
         }))
+        (placement)
         div.actions { (actions(visit, queue, &links::queue_path(name))) }
         section aria-labelledby="limits" {
             h2 #limits { "Limits" }
