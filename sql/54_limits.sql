@@ -120,7 +120,7 @@ SELECT r.name, r.by, r.queues, r.kinds, r.concurrency, r.rate, r.rate_period,
        CASE WHEN r.by IS NOT NULL THEN COALESCE(k.keys, 0) END AS keys,
        CASE WHEN r.by IS NOT NULL THEN COALESCE(k.running, 0) ELSE k.running END AS running, COALESCE(k.held, 0) AS held,
        r.paused_at, r.paused_by, r.pause_reason, r.per_cell
-  FROM (SELECT l.name, l.by, l.queues, l.kinds, l.concurrency, l.rate, l.rate_period, l.paused_at, l.paused_by, l.pause_reason, l.per_cell FROM jobs.limit_rule l
+  FROM (SELECT l.name, l.by, l.queues, l.kinds, l.concurrency, l.rate, l.rate_period, l.paused_at, l.paused_by, l.pause_reason, l.per_cell FROM jobs.limit_rule l WHERE l.is_strict IS NULL
         UNION ALL
         SELECT 'queue/' || q.queue, NULL, ARRAY[q.queue], NULL, q.concurrency, q.rate, q.rate_period, NULL, NULL, NULL, false
           FROM jobs.queue q WHERE COALESCE(q.concurrency, q.rate) IS NOT NULL) r

@@ -7,14 +7,14 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'order_queue_wrapper';
 COMMENT ON FUNCTION jobs.order_queue(text, jsonb, boolean, text, boolean, jsonb, text) IS
-$$Sets the whole order of a queue by key: strict, fair, or both. Counts from the commit. Waits for transactions that have started or ended jobs, and they wait for this one.
-- by: what makes a job's key, as in jobs.define_limit; null: jobs start in the order of their lanes again
-- strict: jobs of a key start in the order in which they became available, whatever their priority, each after the one before it is final. A job that waits for its retry, was snoozed or released keeps its turn; a scheduled job has none until it is due; a final job that is retried goes to the end
-- on_discard: what a discarded job that had started does to its key in a strict order. continue: the next job starts; block: none does until jobs.unblock, or until the job is retried or deleted
-- fair: keys with waiting jobs of the best priority share the starts
-- weights: shares of keys that are not 1, such as {"acme": 3} (0.001 to 1000). A member is the key's value where by is one path, otherwise the JSON of the key
+$$Sets the order of a queue by key: strict, fair, or both. Replaces an earlier order and takes effect at commit. Waits for open transactions that have started or ended jobs; calls that start or end jobs wait for this one.
+- by: what makes a job's key, as in jobs.define_limit; null removes the order
+- strict: jobs of a key start in the order in which they became available (ties by id), regardless of priority, each after the previous one is final. A job that has started keeps its turn while it waits for a retry, and after a snooze or release; a job inserted with a future scheduled_at has no turn until it is due; a final job that is retried comes last
+- on_discard: what follows when a job that has started is discarded, in a strict order. continue: the next job starts; block: no job of the key starts until jobs.unblock, or until the discarded job is retried or deleted
+- fair: keys that have jobs ready to start at the most urgent priority share the starts by weight
+- weights: weights of keys in a fair order, such as {"acme": 3}; must be between 0.001 and 1000, default 1. Name a key by its value if by is one path, otherwise by its JSON
 Errors:
-- 22023: neither strict nor fair, block without strict, weights without fair, a field of by that is not known, a spread queue whose path by does not contain
+- 22023: neither strict nor fair; block without strict; an unknown on_discard; weights without fair, out of range, or for a key that does not fit by; a null by with other settings; an unknown field of by; a spread queue whose path is not in by
 - 22004, 25006, 40001, 40P01, JB001 (the queue lives in another cell)$$;
 
 CREATE FUNCTION jobs.unblock(
@@ -23,8 +23,8 @@ RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'unblock_wrapper';
 COMMENT ON FUNCTION jobs.unblock(text, jsonb, text) IS
-$$Returns the id of the discarded job that no longer blocks the key (jobs.order_queue with on_discard => 'block'), null if nothing blocks it. The next job of the key can start; the discarded job stays as it is.
-key is as in jobs.order_keys; if by is one path, its value will do ('"acme"'), unless that is an object.
+$$Returns the id of the discarded job that blocked the key (jobs.order_queue with on_discard => 'block'), or null if the key was not blocked. Unblocks the key, so that its next job can start. The discarded job does not change.
+- key: as jobs.order_keys shows it. If by is one path, you can pass the value alone ('"acme"'), unless the value is an object
 Errors:
 - 22023: the key does not fit the order
 - 22004, 25006, 40001, JB001 (the queue lives in another cell)$$;
@@ -34,16 +34,16 @@ RETURNS text
 LANGUAGE c IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'order_key_wrapper';
 COMMENT ON FUNCTION jobs.order_key(jsonb, text, text, jsonb, jsonb) IS
-  'Returns the canonical text of a job''s key by jobs.order_queue''s by; null if it has none. For jobs.order_keys.';
+  'Returns the canonical text of a job''s key for a by of jobs.order_queue, or null if the job has no key. Used by jobs.order_keys.';
 
 CREATE FUNCTION jobs.order_weight(by jsonb, weights jsonb, key jsonb)
 RETURNS double precision
 LANGUAGE c IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'order_weight_wrapper';
 COMMENT ON FUNCTION jobs.order_weight(jsonb, jsonb, jsonb) IS
-  'Returns the weight of a key by jobs.order_queue''s by and weights. For jobs.order_keys.';
+  'Returns the weight of a key for a by and weights of jobs.order_queue. Used by jobs.order_keys.';
 
--- Jobs in lanes and held jobs are counted by gate, and the key is that of one of them.
+-- Waiting jobs are counted by gate, and the key is read from one job of each gate.
 CREATE VIEW jobs.order_keys AS
 SELECT o.queue, CASE WHEN v.sees_payload THEN o.key END AS key, o.waiting, o.running, o.weight, o.blocked_by
   FROM (
@@ -69,10 +69,10 @@ SELECT o.queue, CASE WHEN v.sees_payload THEN o.key END AS key, o.waiting, o.run
      GROUP BY k.queue, k.key, r.by, r.is_fair, r.weights
   ) o, (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.order_keys IS
-  'Keys that have waiting or running jobs in queues with an order (jobs.order_queue), or are blocked. key is null without SELECT on jobs.job, as for a viewer.';
+  'Keys of queues with an order (jobs.order_queue) that have waiting or running jobs or are blocked. key is null without SELECT on jobs.job.';
 COMMENT ON COLUMN jobs.order_keys.queue IS 'Queue with an order.';
-COMMENT ON COLUMN jobs.order_keys.key IS 'The key: an object of args, meta, queue and type, as far as by asks for them.';
-COMMENT ON COLUMN jobs.order_keys.waiting IS 'Number of its available jobs, held ones included.';
-COMMENT ON COLUMN jobs.order_keys.running IS 'Number of its running jobs.';
-COMMENT ON COLUMN jobs.order_keys.weight IS 'Its share of the starts; null: the order is not fair.';
-COMMENT ON COLUMN jobs.order_keys.blocked_by IS 'Discarded job that blocks the key until jobs.unblock, or until it is retried or deleted; null: none.';
+COMMENT ON COLUMN jobs.order_keys.key IS 'The key: an object of args, meta, queue and type, as by names them.';
+COMMENT ON COLUMN jobs.order_keys.waiting IS 'Number of available jobs of the key, including held jobs.';
+COMMENT ON COLUMN jobs.order_keys.running IS 'Number of running jobs of the key.';
+COMMENT ON COLUMN jobs.order_keys.weight IS 'Weight of the key; null: the order is not fair.';
+COMMENT ON COLUMN jobs.order_keys.blocked_by IS 'Id of the discarded job that blocks the key (see jobs.unblock); null: the key is not blocked.';

@@ -133,7 +133,7 @@ impl By {
             form["type"] = json!("..");
         }
         let rule = format!("A key must have the form {form}.");
-        let invalid = Invalid::new("key", "key does not fit the limit", rule);
+        let invalid = Invalid::new("key", "key does not fit by", rule);
         match self.only_path() {
             Some(_) => invalid.hint("If the value is not an object, you can give it alone."),
             None => invalid,

@@ -1,4 +1,4 @@
-//! The order of a queue by key: whose turn it is, and what share of the starts a key has.
+//! Turns and weights of the keys in a queue's order.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use crate::error::{quoted, shown};
 use crate::given::wrong_type;
 use crate::limit::By;
 
-/// A round of virtual time: a key of weight 1 has one turn in it.
+/// The length of a round of virtual time, in which a key of weight 1 has one turn.
 const ROUND: f64 = (1 << 24) as f64;
-/// The least and the greatest weight.
+/// The minimum and maximum weight.
 const WEIGHTS: (f64, f64) = (0.001, 1000.0);
 
-/// Positions by turns are below all others, so that none is the id of a job.
+/// The first turn. Turns are negative positions, so none equals the id of a job.
 pub const FIRST_TURN: i64 = i64::MIN / 2;
 
-/// The first turn of a key at or after a position. Turns of a key are evenly spaced, the closer the
-/// greater its weight is, and those of different keys are spread by their numbers. So whoever comes
-/// and goes, a key has one turn in each of its intervals, and begins at the present.
+/// The first turn of a key at or after a position. The turns of a key are evenly spaced, closer for
+/// a greater weight, and its number offsets them from the turns of other keys. Other keys that come
+/// or go do not move them.
 pub fn turn(key: i64, weight: f64, from: i64) -> i64 {
     let step = (ROUND / weight) as i64;
     let own = key.rem_euclid(step);
@@ -31,12 +31,13 @@ pub fn turn(key: i64, weight: f64, from: i64) -> i64 {
     .clamp(FIRST_TURN, -1)
 }
 
-/// What share of the starts keys have, by their canonical texts; 1 where it is not named.
+/// The weights of keys, by canonical text. A key that is not listed has weight 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weights(HashMap<String, f64>);
 
 impl Weights {
-    /// Reads `{"acme": 3}`. A member is named as a key's only value, or as the JSON of a key.
+    /// Reads `{"acme": 3}`. A member is named by the value of a key with one path, or by the JSON
+    /// of the key.
     pub fn parse(weights: &Value, by: &By) -> Result<Weights, Invalid> {
         let rule = || {
             let (least, most) = WEIGHTS;
@@ -50,20 +51,19 @@ impl Weights {
         for (name, weight) in members {
             let refused = |message: String| Invalid::new("weights", message, rule());
             let Value::Number(number) = weight else {
-                return Err(refused(format!("the weight of key {} is not a number", quoted(name))));
+                return Err(refused(format!("weight of key {} must be a number", quoted(name))));
             };
             let range = WEIGHTS.0..=WEIGHTS.1;
             let Some(weight) = number.as_f64().filter(|weight| range.contains(weight)) else {
                 let number = shown(&number.to_string());
-                let message =
-                    format!("the weight {number} of key {} is out of range", quoted(name));
+                let message = format!("weight {number} of key {} is out of range", quoted(name));
                 return Err(refused(message));
             };
             let as_json = serde_json::from_str(name).ok().filter(|json: &Value| !json.is_string());
             let mut keys = as_json.into_iter().chain([Value::from(name.as_str())]);
             let texts: Vec<String> = keys.by_ref().filter_map(|key| by.given(&key).ok()).collect();
             if texts.is_empty() {
-                let message = format!("{} of weights is not a key of this order", quoted(name));
+                let message = format!("key {} of weights does not fit by", quoted(name));
                 return Err(Invalid::new(
                     "weights",
                     message,
@@ -167,10 +167,10 @@ mod tests {
         let two = by(json!({"by_args": ["t"], "by_kind": true}));
         for (weights, by, message) in [
             (json!([]), &tenant, "weights must not be an array"),
-            (json!({"a": "3"}), &tenant, "the weight of key \"a\" is not a number"),
-            (json!({"a": 0}), &tenant, "the weight 0 of key \"a\" is out of range"),
-            (json!({"a": 1001}), &tenant, "the weight 1001 of key \"a\" is out of range"),
-            (json!({"acme": 3}), &two, "\"acme\" of weights is not a key of this order"),
+            (json!({"a": "3"}), &tenant, "weight of key \"a\" must be a number"),
+            (json!({"a": 0}), &tenant, "weight 0 of key \"a\" is out of range"),
+            (json!({"a": 1001}), &tenant, "weight 1001 of key \"a\" is out of range"),
+            (json!({"acme": 3}), &two, "key \"acme\" of weights does not fit by"),
         ] {
             assert_eq!(Weights::parse(&weights, by).unwrap_err().message, message);
         }

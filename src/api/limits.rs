@@ -135,7 +135,8 @@ fn resume_limit(
 fn drop_limit(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo) -> bool {
     or_raise(|| {
         check::managing(reason)?;
-        let is_dropped = store::drop(&check::name("name", name)?);
+        let name = &*check::name("name", name)?;
+        let is_dropped = lock(name).is_some() && store::drop(name);
         if is_dropped {
             covers_others(fcinfo);
         }
@@ -173,8 +174,17 @@ fn several(parameter: &str, noun: &str, list: Option<Array>) -> Result<Option<Ve
 
 /// A limit, which nobody else changes until this transaction ends.
 fn known(name: &str) -> Result<Limit> {
-    let known = || config_cache::rules().iter().map(|rule| rule.name.clone()).collect::<Vec<_>>();
-    store::lock(name).ok_or_else(|| Error::unknown_limit(name, &known()))
+    let known = || {
+        let rules = config_cache::rules();
+        let limits = rules.iter().filter(|rule| rule.order.is_none());
+        limits.map(|rule| rule.name.clone()).collect::<Vec<_>>()
+    };
+    lock(name).ok_or_else(|| Error::unknown_limit(name, &known()))
+}
+
+/// A limit and no order, likewise.
+fn lock(name: &str) -> Option<Limit> {
+    store::lock(name).filter(|limit| limit.is_strict.is_none())
 }
 
 /// A key of a limit, as it was given.

@@ -42,7 +42,7 @@ fn order_queue(
             return Err(Error::invalid(
                 "on_discard",
                 message,
-                "on_discard must be continue or block.",
+                "on_discard must be \"continue\" or \"block\".",
             ));
         }
         let weights = weights.filter(|weights| !weights.is_null());
@@ -69,7 +69,7 @@ fn order_queue(
     })
 }
 
-/// An order as it is stored; `None`: the queue is to have none.
+/// The order to store; `None` removes the order of the queue.
 fn order(
     queue: &str,
     by: Option<Value>,
@@ -80,9 +80,13 @@ fn order(
 ) -> Result<Option<Limit>> {
     let Some(by) = by else {
         if strict || fair || weights.is_some() || on_discard == BLOCK {
-            let rule = "An order needs by, such as {\"by_args\": [\"tenant\"]}.";
-            return Err(Error::invalid("by", "by must not be null", rule)
-                .hint("To remove an order, give nothing but the queue and a null by."));
+            let rule = "An order requires by, such as {\"by_args\": [\"tenant\"]}.";
+            return Err(Error::invalid(
+                "by",
+                "by must not be null if the order has other settings",
+                rule,
+            )
+            .hint("To remove the order, pass only the queue and by => null."));
         }
         return Ok(None);
     };
@@ -90,15 +94,15 @@ fn order(
     let refused = |parameter, message: &str, rule| Err(Error::invalid(parameter, message, rule));
     if !strict && !fair {
         let rule = "An order must be strict, fair, or both.";
-        return refused("strict", "the order orders nothing", rule);
+        return refused("strict", "strict and fair must not both be false", rule);
     }
     if on_discard == BLOCK && !strict {
         let rule = "Only a strict order can block a key.";
-        return refused("on_discard", "on_discard must be continue", rule);
+        return refused("on_discard", "on_discard block requires strict", rule);
     }
     if let Some(weights) = &weights {
         if !fair {
-            return refused("weights", "weights must be null", "Only a fair order has weights.");
+            return refused("weights", "weights requires fair", "Only a fair order has weights.");
         }
         Weights::parse(weights, &by)?;
     }

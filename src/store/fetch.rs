@@ -162,17 +162,20 @@ impl Limits<'_> {
         let seqs: Vec<i64> = picked.iter().map(|one| one.seq).collect();
         let (admitted, ended) = permits::admit(self.rules, self.queue, &covered, &seqs, self.now);
         for ((one, covered), admitted) in picked.into_iter().zip(covered).zip(admitted) {
-            let is_order = |gate: &Gate| self.rules[gate.rule].order.is_some();
+            let order_of = |gate: &Gate| self.rules[gate.rule].order.as_ref();
             let full = match admitted {
                 Ok(permit) => {
-                    let fair = covered.gates.first().filter(|gate| is_order(gate));
+                    let is_fair =
+                        |gate: &&Gate| order_of(gate).is_some_and(|order| !order.is_strict);
+                    let fair = covered.gates.first().filter(is_fair);
                     fair.map(|gate| passed_on.insert(gate.id, WINDOW as i64));
                     may_start.push((one, permit, covered.row));
                     continue;
                 }
                 Err(full) => &covered.gates[full],
             };
-            if let Some(gate) = one.gate.filter(|gate| is_order(full) || *gate != full.id) {
+            if let Some(gate) = one.gate.filter(|gate| order_of(full).is_some() || *gate != full.id)
+            {
                 *passed_on.entry(gate).or_default() += 1;
             }
             let one = Held {

@@ -8,7 +8,7 @@
 //! [`Rule::most`](super::rules::Rule::most) enter it, so that a turn is never far ahead of the
 //! present. The others are held ([`super::held`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jobs_core::order;
 
@@ -195,12 +195,32 @@ pub(super) fn over(ids: impl Iterator<Item = i64>, are_discarded: bool) {
     end(&ended);
 }
 
-/// Jobs wait again: those that were final no longer block their keys.
+/// Jobs wait again: turns end of those that were final and block their keys, of those that have
+/// another key or queue by now, and of those that ran at the same time when the order was set.
 pub(super) fn returned(ids: impl Iterator<Item = i64>) {
-    if strict(&config_cache::rules()).any(|order| order.blocks) {
-        let blocked = of(&ids.collect::<Vec<_>>()).into_iter().filter(|turn| turn.is_blocked);
-        end(&blocked.collect::<Vec<_>>());
+    let rules = config_cache::rules();
+    if strict(&rules).next().is_none() {
+        return;
     }
+    let turns = of(&ids.collect::<Vec<_>>());
+    if turns.is_empty() {
+        return;
+    }
+    let ids: Vec<i64> = turns.iter().map(|turn| turn.job_id).collect();
+    let gates = JOBS.run(&[bigs(&ids)], |rows| {
+        let gate = |row| {
+            let queue: Queue = rows.given(row, "queue");
+            order_of(&rules, &queue)?;
+            Some((first_gate(&rules, rows, row, &queue).id, rows.given(row, "id")))
+        };
+        (0..rows.len()).filter_map(gate).collect::<Vec<(i64, i64)>>()
+    });
+    let is_over = |turn: &Turn| {
+        turn.is_blocked
+            || !gates.contains(&(turn.gate, turn.job_id))
+            || direct::turns::is_taken(turn.gate, turn.job_id)
+    };
+    end(&turns.into_iter().filter(is_over).collect::<Vec<_>>());
 }
 
 /// Removes the turn of the discarded job that blocks a gate; the job.
@@ -227,13 +247,21 @@ pub fn order_changed(queue: &Queue, keeps_turns: bool) {
     RELEASE.execute(&[queue.arg(), text(&rules::order_of(queue.name()))]);
     let rules = rules::all(Snapshot::Latest);
     let rule = order_of(&rules, queue);
-    if rule.is_some_and(|rule| rule.order.as_ref().is_some_and(|order| order.is_strict)) {
+    if !keeps_turns
+        && rule.and_then(|rule| rule.order.as_ref()).is_some_and(|order| order.is_strict)
+    {
+        // Those that run come first. Of others that have started the first of a key has its turn.
         let started = STARTED.run(&[queue.arg()], |rows| {
-            let gate = |row| (first_gate(&rules, rows, row, queue), rows.given(row, "id"));
-            (0..rows.len()).map(gate).collect::<Vec<(Gate, i64)>>()
+            let job = |row| {
+                let (gate, id) = (first_gate(&rules, rows, row, queue), rows.given(row, "id"));
+                (gate, id, rows.given(row, "is_running"))
+            };
+            (0..rows.len()).map(job).collect::<Vec<(Gate, i64, bool)>>()
         });
-        let started: Vec<_> = started.iter().map(|(gate, id)| (gate, *id)).collect();
-        give(&started, queue);
+        let mut taken = HashSet::new();
+        let have_turns =
+            started.iter().filter(|(gate, _, is_running)| taken.insert(gate.id) || *is_running);
+        give(&have_turns.map(|(gate, id, _)| (gate, *id)).collect::<Vec<_>>(), queue);
     }
     let places = PLACES.list(&[queue.arg()], |rows, row| {
         Some((rows.get::<i16>(row, "priority")?, rows.get::<i64>(row, "seq")?))
@@ -412,12 +440,13 @@ plans! {
          SELECT CASE WHEN f.seq < 0 THEN f.job_id ELSE f.seq END, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, j.priority, f.queue
            FROM free f JOIN jobs.job j ON j.id = f.job_id";
     STARTED(TEXT) =
-        "SELECT j.id, j.kind, j.priority, j.args, j.meta
-           FROM (SELECT r.job_id FROM jobs.running r JOIN jobs.job q ON q.id = r.job_id WHERE COALESCE(r.queue, q.queue) = $1
-                 UNION ALL SELECT s.job_id FROM jobs.scheduled s WHERE s.queue = $1 AND s.attempt > 0
-                 UNION ALL SELECT r.job_id FROM jobs.ready r WHERE r.queue = $1 AND r.attempt > 0) w
-           JOIN jobs.job j ON j.id = w.job_id
-          WHERE NOT EXISTS (SELECT FROM jobs.turn t WHERE t.job_id = w.job_id)";
+        "SELECT j.id, j.kind, j.priority, j.args, j.meta, w.is_running
+           FROM (SELECT r.job_id, true AS is_running FROM jobs.running r JOIN jobs.job q ON q.id = r.job_id WHERE COALESCE(r.queue, q.queue) = $1
+                 UNION ALL SELECT s.job_id, false FROM jobs.scheduled s WHERE s.queue = $1 AND s.attempt > 0
+                 UNION ALL SELECT r.job_id, false FROM jobs.ready r WHERE r.queue = $1 AND r.attempt > 0) w
+           JOIN jobs.job j ON j.id = w.job_id ORDER BY w.is_running DESC, j.id";
+    JOBS(INT8S) =
+        "SELECT j.id, j.queue, j.kind, j.priority, j.args, j.meta FROM jobs.job j WHERE j.id = ANY ($1)";
     PLACES(TEXT) =
         "SELECT r.priority, r.seq FROM jobs.ready r WHERE r.queue = $1 ORDER BY r.seq, r.job_id";
     REST(TEXT, INT8) =

@@ -64,6 +64,14 @@ select pg_temp.done('a1'), pg_temp.done('b1'), pg_temp.start();
 select pg_temp.done('b2'), pg_temp.done('a3'), pg_temp.start();
 select pg_temp.done('a2'), pg_temp.start();
 
+-- So does the key of one that waits for its retry: the next of its former key starts.
+select count(jobs.delete(id)) from jobs.jobs \gset
+select pg_temp.put('a1', 'a'), pg_temp.put('a2', 'a'), pg_temp.put('b1', 'b') \gset
+select pg_temp.start(1), pg_temp.failed('a1', true, '1 hour');
+select pg_temp.start(), jobs.update(pg_temp.id('a1'), args => '{"t": "b"}') is not null as moved, pg_temp.start();
+select jobs.retry(pg_temp.id('a1')) is not null, pg_temp.start() as behind_b1;
+select pg_temp.done('b1'), pg_temp.start(), pg_temp.done('a1'), pg_temp.done('a2') \gset
+
 -- A discarded job blocks its key, if it had started, until it is unblocked, retried or deleted.
 select count(jobs.delete(id)) from jobs.jobs \gset
 select jobs.order_queue('o', '{"by_args": ["t"]}', true, 'block') \gset
@@ -118,6 +126,21 @@ select pg_temp.done('a3'), pg_temp.start(10, 'g');
 select pg_temp.done('b1'), pg_temp.start(10, 'g'), pg_temp.done('a1'), pg_temp.done('b2') \gset
 select pg_temp.start(10, 'g'), (select count(*) from jobs.check());
 
+-- It is set while two jobs of a key run: the one that comes back waits for the other.
+select pg_temp.put('a1', 'a', queue => 'h'), pg_temp.put('a2', 'a', queue => 'h'), pg_temp.put('a3', 'a', queue => 'h') \gset
+select pg_temp.start(2, 'h'), jobs.order_queue('h', '{"by_args": ["t"]}', strict => true) \gset
+select pg_temp.start(10, 'h') \gset
+select state from jobs.job j join jobs.running r on r.job_id = j.id, jobs.fail(j.id, r.token, 'no', retry_in => '0') where j.kind = 'a1' and j.queue = 'h';
+select pg_temp.start(10, 'h') as before;
+select jobs.complete(j.id, r.token) from jobs.job j join jobs.running r on r.job_id = j.id where j.kind = 'a2' and j.queue = 'h';
+select pg_temp.start(10, 'h');
+select jobs.complete(j.id, r.token) from jobs.job j join jobs.running r on r.job_id = j.id where j.kind = 'a3' and j.queue = 'h';
+select pg_temp.start(10, 'h');
+
+-- An order is no limit.
+select count(*) from jobs.limits where name like 'order/%';
+select jobs.drop_limit('order/h'), pg_temp.code('select jobs.pause_limit(''order/h'')');
+
 -- Limits and an order on one queue: who has the turn waits for the limit, and keeps the turn.
 select jobs.order_queue('l', '{"by_args": ["t"]}', true), jobs.define_limit('one', queues => '{l}', concurrency => 1) \gset
 select pg_temp.put('a1', 'a', queue => 'l'), pg_temp.put('b1', 'b', queue => 'l'), pg_temp.put('b2', 'b', 0::smallint, 'l'), pg_temp.put('b3', 'b', 0::smallint, 'l') \gset
@@ -129,6 +152,6 @@ select pg_temp.done('b1'), pg_temp.start(10, 'l'), pg_temp.done('b2') \gset
 select pg_temp.start(10, 'l'), (select count(*) from jobs.check());
 
 -- A spread queue.
-select count(jobs.order_queue(q, null)::text) from unnest('{g,l,o}'::text[]) q \gset
+select count(jobs.order_queue(q, null)::text) from unnest('{g,h,l,o}'::text[]) q \gset
 select jobs.set_cell(0), jobs.place_queue('*', 0), jobs.spread_queue('s', '{"by_args": ["t.id"]}', '{0,1}') \gset
 select * from pg_temp.refusals('select jobs.order_queue(''s'', %L, true)', array['{"by_args": ["u"]}', '{"by_args": ["t"]}']);
