@@ -75,7 +75,7 @@ impl Cells {
 async fn ask(database: &Database) -> Result<(Value, Option<Standby>), Failed> {
     let client = database.connect().await?;
     let standby = Standby::of(&client).await?;
-    let sql = format!("select to_jsonb(cell)::text from ({CELL}) cell");
+    let sql = format!("select to_jsonb(answer)::text from ({CELL}) answer");
     let cell = serde_json::from_str(client.query_one(&sql, &[]).await?.try_get(0)?)?;
     Ok((cell, standby))
 }
