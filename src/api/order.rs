@@ -61,7 +61,7 @@ fn order_queue(
             Some(order) => rules::define(&name, order),
             None => rules::drop(&name),
         };
-        turns::order_changed(&queue, keeps_turns);
+        turns::order_changed(&queue, keeps_turns, keeps_turns && on_discard == BLOCK);
         config_cache::changed();
         commit::wake_worker(Work::MayBeDue);
         audit::note(fcinfo, None);
@@ -173,6 +173,8 @@ fn order_weight(by: Option<Jsonb>, weights: Option<Jsonb>, key: Option<Jsonb>) -
         };
         let by = By::parse(&by.to_value("by")?)?;
         let weights = Weights::parse(&weights.to_value("weights")?, &by)?;
-        Ok(weights.of(&by.given(&key.to_value("key")?)?))
+        // A key that cannot be given has no weight of its own.
+        let key = key.to_value("key").ok().and_then(|key| by.given(&key).ok());
+        Ok(key.map_or(1.0, |key| weights.of(&key)))
     })
 }

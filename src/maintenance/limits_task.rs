@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Round, Task, Thing};
 use crate::pg::time;
 use crate::shmem;
-use crate::store::{held, permits};
+use crate::store::{config_cache, held, permits, turns};
 
 pub const TASK: Task = Task { name: "limits", run, singly: None };
 
@@ -27,7 +27,10 @@ fn run(limit: i64, _but: &[Thing]) -> Round {
     let is_rest = FORGOT.get().is_some_and(|at| at.elapsed() < FORGET_EVERY);
     let forgotten = match shmem::is_worker() && is_rest {
         true => 0,
-        false => permits::forget_starts(time::now(), limit),
+        false => {
+            turns::repair(&config_cache::rules(), limit);
+            permits::forget_starts(time::now(), limit)
+        }
     };
     let has_more = forgotten as i64 >= limit || promoted as i64 >= limit;
     if !is_rest && (forgotten as i64) < limit {

@@ -375,8 +375,9 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
     }
     let is_to_check = CHECKED.get() != heard;
     let rules = config_cache::rules();
-    if is_to_check {
-        turns::settle_rest(&rules, most);
+    if is_to_check && turns::repair(&rules, most) {
+        // The next round goes on.
+        BEGAN.set(u64::MAX);
     }
     let gates = GATES.list(&[big(after), big(most)], |rows, row| {
         Some((rows.get::<i64>(row, "gate")?, rows.get::<String>(row, "limit_name")?))

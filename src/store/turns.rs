@@ -23,6 +23,7 @@ use super::types::*;
 use super::{config_cache, direct, effects};
 use crate::error::Error;
 use crate::pg::jsonb::Jsonb;
+use crate::pg::transaction;
 
 /// A job's turn at a gate.
 #[derive(Clone)]
@@ -66,20 +67,21 @@ pub fn is_taken(gate: i64) -> bool {
 
 /// The turns that jobs have.
 pub fn of(ids: &[i64]) -> Vec<Turn> {
-    let read = |rows: &Tuples, row| {
-        Some(Turn {
-            gate: rows.get(row, "gate")?,
-            job_id: rows.get(row, "job_id")?,
-            is_blocked: rows.get(row, "is_blocked")?,
-            queue: rows.get(row, "queue")?,
-        })
-    };
     let by_statement = || {
         OF.run_as_of(Snapshot::Latest, &[bigs(ids)], |rows| {
-            (0..rows.len()).filter_map(|row| read(rows, row)).collect()
+            (0..rows.len()).filter_map(|row| turn(rows, row)).collect()
         })
     };
     direct::turns::of(ids).unwrap_or_else(by_statement)
+}
+
+fn turn(rows: &Tuples, row: usize) -> Option<Turn> {
+    Some(Turn {
+        gate: rows.get(row, "gate")?,
+        job_id: rows.get(row, "job_id")?,
+        is_blocked: rows.get(row, "is_blocked")?,
+        queue: rows.get(row, "queue")?,
+    })
 }
 
 /// Who may start in a strict order, for a fetch whose turn it is at the gates.
@@ -148,7 +150,7 @@ fn give(turns: &[(&Gate, i64)], queue: &Queue) {
         GIVE.execute(&[
             column(INT8, turns, |(gate, _)| big(gate.id)),
             column(INT8, turns, |(_, id)| big(*id)),
-            column(TEXT, turns, |(gate, _)| gate.key.as_deref().and_then(text)),
+            column(TEXT, turns, |(gate, _)| text(gate.key.as_deref().unwrap_or("{}"))),
             queue.arg(),
         ]);
     });
@@ -160,10 +162,14 @@ pub fn end(turns: &[Turn]) {
         return;
     }
     direct::turns::end(turns).unwrap_or_else(|| {
-        END.execute(&[
+        let ended = END.execute(&[
             column(INT8, turns, |turn| big(turn.gate)),
             column(INT8, turns, |turn| big(turn.job_id)),
         ]);
+        if ended < turns.len() && !transaction::is_read_committed() {
+            // An old snapshot hides some of them.
+            Error::serialization_of_limits().raise();
+        }
     });
     held::hand_over(&turns.iter().map(|turn| (turn.gate, 1)).collect());
 }
@@ -233,18 +239,16 @@ pub fn unblock(gate: i64) -> Option<i64> {
 /// Has the jobs of a queue go by its order as it has just been written. Waits for transactions
 /// that have started or ended jobs, and they wait for this one. Jobs that others insert meanwhile
 /// [`settle_rest`] finds.
-pub fn order_changed(queue: &Queue, keeps_turns: bool) {
+pub fn order_changed(queue: &Queue, keeps_turns: bool, keeps_blocked: bool) {
     LOCK.execute(&[]);
     let count = |seen| COUNT.value_as_of(seen, &[queue.arg()]).unwrap_or(0i64);
     if count(Snapshot::Own) != count(Snapshot::Latest) {
         // An old snapshot hides some of them.
         Error::serialization_of_limits().raise();
     }
-    if !keeps_turns {
-        CLEAR.execute(&[queue.arg()]);
-    }
     RESET.execute(&[queue.arg()]);
-    RELEASE.execute(&[queue.arg(), text(&rules::order_of(queue.name()))]);
+    RELEASE.execute(&[queue.arg()]);
+    CLEAR.execute(&[queue.arg(), Some(keeps_turns.into()), Some(keeps_blocked.into())]);
     let rules = rules::all(Snapshot::Latest);
     let rule = order_of(&rules, queue);
     if !keeps_turns
@@ -272,8 +276,10 @@ pub fn order_changed(queue: &Queue, keeps_turns: bool) {
     }
 }
 
-/// Settles up to so many jobs of each queue with an order that arrived while none was known.
-pub(super) fn settle_rest(rules: &[Rule], most: i64) {
+/// Mends what transactions that were open while an order was set have left: settles up to so many
+/// jobs of each queue, and ends turns of jobs that are final or gone. Whether there may be more.
+pub fn repair(rules: &[Rule], most: i64) -> bool {
+    let mut has_more = false;
     let orders = rules.iter().filter(|rule| rule.order.is_some());
     for queue in orders.flat_map(|rule| rule.queues.iter().flatten()) {
         let queue = Queue::named(queue);
@@ -281,7 +287,12 @@ pub(super) fn settle_rest(rules: &[Rule], most: i64) {
             Some((rows.get::<i16>(row, "priority")?, rows.get::<i64>(row, "seq")?))
         });
         settle_by(rules, &queue, &rest);
+        has_more |= rest.len() as i64 >= most;
     }
+    if strict(rules).next().is_some() {
+        end(&LEFT.list(&[big(most)], turn));
+    }
+    has_more
 }
 
 fn first_gate(rules: &[Rule], rows: &Tuples, row: usize, queue: &Queue) -> Gate {
@@ -323,10 +334,13 @@ fn settle_by(rules: &[Rule], queue: &Queue, places: &[(i16, i64)]) {
     let Some(rule) = order_of(rules, queue).filter(|_| !places.is_empty()) else {
         return;
     };
+    // Jobs can share a turn.
+    let mut once = HashSet::new();
+    let places: Vec<_> = places.iter().filter(|place| once.insert(**place)).collect();
     let args = [
         queue.arg(),
-        column(INT4, places, |(priority, _)| Some(i32::from(*priority).into())),
-        column(INT8, places, |(_, seq)| big(*seq)),
+        column(INT4, &places, |(priority, _)| Some(i32::from(*priority).into())),
+        column(INT8, &places, |(_, seq)| big(*seq)),
     ];
     let order = rule.order.as_ref().expect("it has one");
     let found = PLACED.run(&args, |rows| {
@@ -429,12 +443,13 @@ plans! {
     LOCK() = "LOCK TABLE jobs.running IN SHARE ROW EXCLUSIVE MODE";
     COUNT(TEXT) =
         "SELECT (SELECT count(*) FROM jobs.ready r WHERE r.queue = $1) + (SELECT count(*) FROM jobs.scheduled s WHERE s.queue = $1) + (SELECT count(*) FROM jobs.running)";
-    CLEAR(TEXT) = "DELETE FROM jobs.turn WHERE queue = $1";
+    CLEAR(TEXT, BOOL, BOOL) =
+        "DELETE FROM jobs.turn WHERE queue = $1 AND NOT CASE WHEN is_blocked THEN $3 ELSE $2 END";
     RESET(TEXT) =
         "UPDATE jobs.ready SET gate = NULL, seq = CASE WHEN seq < 0 THEN job_id ELSE seq END WHERE queue = $1 AND gate IS NOT NULL";
-    RELEASE(TEXT, TEXT) =
+    RELEASE(TEXT) =
         "WITH free AS MATERIALIZED (
-           DELETE FROM jobs.scheduled WHERE queue = $1 AND gate IS NOT NULL AND limit_name = $2
+           DELETE FROM jobs.scheduled WHERE queue = $1 AND gate IS NOT NULL
            RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, queue)
          INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
          SELECT CASE WHEN f.seq < 0 THEN f.job_id ELSE f.seq END, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, j.priority, f.queue
@@ -449,6 +464,10 @@ plans! {
         "SELECT j.id, j.queue, j.kind, j.priority, j.args, j.meta FROM jobs.job j WHERE j.id = ANY ($1)";
     PLACES(TEXT) =
         "SELECT r.priority, r.seq FROM jobs.ready r WHERE r.queue = $1 ORDER BY r.seq, r.job_id";
+    LEFT(INT8) =
+        "SELECT t.gate, t.job_id, t.is_blocked, t.queue FROM jobs.turn t
+          WHERE NOT t.is_blocked
+            AND (EXISTS (SELECT FROM jobs.finished f WHERE f.job_id = t.job_id) OR NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id)) LIMIT $1";
     REST(TEXT, INT8) =
         "SELECT r.priority, r.seq FROM jobs.ready r WHERE r.queue = $1 AND r.gate IS NULL ORDER BY r.seq LIMIT $2";
     BLOCKED(INT8) =

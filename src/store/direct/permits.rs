@@ -235,9 +235,12 @@ pub fn promote<'a>(
         {
             pgrx::check_for_interrupts!();
             let lane = priority_of(&row).zip(row.big(scheduled::SEQ));
-            if let Some((priority, seq)) = lane
-                && held.delete(row.tid(), false) == Deleted::Done
-            {
+            let is_taken = lane.is_some() && held.delete(row.tid(), false) == Deleted::Done;
+            if !is_taken && is_strict {
+                // Nobody is passed over.
+                break;
+            }
+            if let Some((priority, seq)) = lane.filter(|_| is_taken) {
                 free -= 1;
                 let turns = turns.get_or_insert_with(|| way.turns(gate, &queue, priority));
                 let seq = turns.as_mut().map_or(seq, Turns::next);

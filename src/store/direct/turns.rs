@@ -56,7 +56,7 @@ pub fn give(turns: &[(&Gate, i64)], queue: &Queue) -> Option<()> {
             (turn::JOB_ID, big(*job_id)),
             (turn::IS_BLOCKED, Some(false.into())),
             (turn::QUEUE, text(queue.name())),
-            (turn::KEY, gate.key.as_deref().map(|key| Jsonb::from_text(key).datum())),
+            (turn::KEY, Some(Jsonb::from_text(gate.key.as_deref().unwrap_or("{}")).datum())),
         ])
     }));
     transaction::make_visible();
