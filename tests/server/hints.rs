@@ -160,6 +160,9 @@ async fn every_hint_has_a_command_that_runs() {
     let limit = "select jobs.define_limit('it''s', '{\"by_queue\": true}', '{held}', concurrency => 1); select jobs.pause_limit('it''s', '{\"queue\": \"held\"}');
         select jobs.insert('k', queue => 'held'); select jobs.fetch('held')";
     hints.after(limit, "", "limit_paused", Mends, CLEAR).await;
+    let blocked = "select jobs.order_queue('o''s', '{\"by_kind\": true}', true, 'block'); select jobs.insert('k', queue => 'o''s') from generate_series(1, 2);
+        select jobs.fail(id, token, 'x', retryable => false) from jobs.fetch('o''s')";
+    hints.after(blocked, "", "key_blocked", Mends, CLEAR).await;
     let tick = "select jobs.schedule('t', 'every 1 hour', 't'); update jobs.periodic_schedule set last_error = 'x'";
     let none = "select jobs.unschedule('t')";
     hints.after(tick, "", "periodic_failed", Shows, none).await;
