@@ -323,18 +323,20 @@ pub fn forget_starts(now: i64, limit: i64) -> usize {
 
 /// Which of these jobs of a queue limits cover, and how; `None` for those that are gone.
 pub fn covered(rules: &[Rule], queue: &Queue, ids: &[i64]) -> Vec<Option<Covered>> {
-    let mut found: HashMap<i64, Covered> = HashMap::new();
-    JOBS.run(&[bigs(ids)], |rows| {
-        for row in 0..rows.len() {
-            let covered = read(rules, rows, row, Some(queue.name()));
-            found.insert(covered.id, covered);
-        }
-    });
+    let found = of_jobs(rules, ids, Some(queue.name())).into_iter();
+    let mut found: HashMap<i64, Covered> = found.map(|job| (job.id, job)).collect();
     ids.iter().map(|id| found.remove(id)).collect()
 }
 
+/// What covers those of these jobs that are there, in a queue or each in its own.
+pub fn of_jobs(rules: &[Rule], ids: &[i64], queue: Option<&str>) -> Vec<Covered> {
+    JOBS.run(&[bigs(ids)], |rows| {
+        (0..rows.len()).map(|row| read(rules, rows, row, queue)).collect()
+    })
+}
+
 /// Reads a job; a fetched one counts for the queue that it was fetched from.
-fn read(rules: &[Rule], rows: &Tuples, row: usize, queue: Option<&str>) -> Covered {
+pub fn read(rules: &[Rule], rows: &Tuples, row: usize, queue: Option<&str>) -> Covered {
     let (own, kind): (String, String) = (rows.given(row, "queue"), rows.given(row, "kind"));
     let subject = Subject {
         queue: queue.unwrap_or(&own),

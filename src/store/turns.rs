@@ -15,14 +15,13 @@ use jobs_core::order;
 use super::direct::permits::Waiting;
 use super::fetch::Picked;
 use super::held::{self, Held, Judged, Known};
-use super::permits::{self, Gate, Subject};
+use super::permits::{self, Covered, Gate};
 use super::queue::Queue;
 use super::rules::{self, Order, Rule, WINDOW};
 use super::spi::{Snapshot, Tuples, Value, big, bigs, column, plans, text};
 use super::types::*;
 use super::{config_cache, direct, effects};
 use crate::error::Error;
-use crate::pg::jsonb::Jsonb;
 use crate::pg::transaction;
 
 /// A job's turn at a gate.
@@ -187,8 +186,7 @@ pub(super) fn over(ids: impl Iterator<Item = i64>, are_discarded: bool) {
     }
     let turns = of(&ids.collect::<Vec<_>>());
     let blocks = |turn: &Turn| {
-        let name = rules::order_of(&turn.queue);
-        let rule = rules.iter().find(|rule| rule.name == name);
+        let rule = order_of(&rules, &Queue::named(&turn.queue));
         rule.and_then(|rule| rule.order.as_ref()).is_some_and(|order| order.blocks)
     };
     let (blocking, ended): (Vec<_>, Vec<_>) =
@@ -213,18 +211,13 @@ pub(super) fn returned(ids: impl Iterator<Item = i64>) {
         return;
     }
     let ids: Vec<i64> = turns.iter().map(|turn| turn.job_id).collect();
-    let gates = JOBS.run(&[bigs(&ids)], |rows| {
-        let gate = |row| {
-            let queue: Queue = rows.given(row, "queue");
-            order_of(&rules, &queue)?;
-            Some((first_gate(&rules, rows, row, &queue).id, rows.given(row, "id")))
-        };
-        (0..rows.len()).filter_map(gate).collect::<Vec<(i64, i64)>>()
-    });
+    let covered = permits::of_jobs(&rules, &ids, None);
+    let has_gate = |turn: &Turn| {
+        let job = covered.iter().find(|job| job.id == turn.job_id);
+        job.is_some_and(|job| job.gates.iter().any(|gate| gate.id == turn.gate))
+    };
     let is_over = |turn: &Turn| {
-        turn.is_blocked
-            || !gates.contains(&(turn.gate, turn.job_id))
-            || direct::turns::is_taken(turn.gate, turn.job_id)
+        turn.is_blocked || !has_gate(turn) || direct::turns::is_taken(turn.gate, turn.job_id)
     };
     end(&turns.into_iter().filter(is_over).collect::<Vec<_>>());
 }
@@ -238,7 +231,7 @@ pub fn unblock(gate: i64) -> Option<i64> {
 
 /// Has the jobs of a queue go by its order as it has just been written. Waits for transactions
 /// that have started or ended jobs, and they wait for this one. Jobs that others insert meanwhile
-/// [`settle_rest`] finds.
+/// [`repair`] finds.
 pub fn order_changed(queue: &Queue, keeps_turns: bool, keeps_blocked: bool) {
     LOCK.execute(&[]);
     let count = |seen| COUNT.value_as_of(seen, &[queue.arg()]).unwrap_or(0i64);
@@ -257,8 +250,8 @@ pub fn order_changed(queue: &Queue, keeps_turns: bool, keeps_blocked: bool) {
         // Those that run come first. Of others that have started the first of a key has its turn.
         let started = STARTED.run(&[queue.arg()], |rows| {
             let job = |row| {
-                let (gate, id) = (first_gate(&rules, rows, row, queue), rows.given(row, "id"));
-                (gate, id, rows.given(row, "is_running"))
+                let mut job = permits::read(&rules, rows, row, Some(queue.name()));
+                (job.gates.swap_remove(0), job.id, rows.given(row, "is_running"))
             };
             (0..rows.len()).map(job).collect::<Vec<(Gate, i64, bool)>>()
         });
@@ -293,22 +286,6 @@ pub fn repair(rules: &[Rule], most: i64) -> bool {
         end(&LEFT.list(&[big(most)], turn));
     }
     has_more
-}
-
-fn first_gate(rules: &[Rule], rows: &Tuples, row: usize, queue: &Queue) -> Gate {
-    let kind: String = rows.given(row, "kind");
-    let subject = subject(rows, row, queue, &kind);
-    permits::gates(rules, &subject).swap_remove(0)
-}
-
-fn subject<'a>(rows: &Tuples, row: usize, queue: &'a Queue, kind: &'a str) -> Subject<'a> {
-    Subject {
-        queue: queue.name(),
-        kind,
-        args: rows.raw(row, "args").map_or(Jsonb::empty_object(), Jsonb::from_datum),
-        meta: rows.raw(row, "meta").map(Jsonb::from_datum),
-        priority: rows.given(row, "priority"),
-    }
 }
 
 /// A fetch took jobs of a queue out of their lanes: of their keys others take their turns.
@@ -416,17 +393,18 @@ struct Found {
 }
 
 fn found(rules: &[Rule], rows: &Tuples, row: usize, queue: &Queue) -> Found {
-    let kind: String = rows.given(row, "kind");
-    let gate = permits::gates(rules, &subject(rows, row, queue, &kind)).swap_remove(0);
+    let Covered { id, kind, expires_at, mut gates, .. } =
+        permits::read(rules, rows, row, Some(queue.name()));
+    let gate = gates.swap_remove(0);
     Found {
         is_in_turn: rows.given(row, "has_turn"),
         is_in: rows.get(row, "gate") == Some(gate.id),
         job: Held {
-            job_id: rows.given(row, "job_id"),
+            job_id: id,
             seq: rows.given(row, "seq"),
             scheduled_at: rows.get(row, "scheduled_at"),
             available_at: rows.get(row, "available_at"),
-            expires_at: rows.get(row, "expires_at"),
+            expires_at,
             attempt: rows.given(row, "attempt"),
             priority: rows.given(row, "priority"),
             queue: queue.clone(),
@@ -455,13 +433,11 @@ plans! {
          SELECT CASE WHEN f.seq < 0 THEN f.job_id ELSE f.seq END, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, j.priority, f.queue
            FROM free f JOIN jobs.job j ON j.id = f.job_id";
     STARTED(TEXT) =
-        "SELECT j.id, j.kind, j.priority, j.args, j.meta, w.is_running
+        "SELECT j.id, j.queue, j.kind, j.priority, j.expires_at, j.args, j.meta, w.is_running
            FROM (SELECT r.job_id, true AS is_running FROM jobs.running r JOIN jobs.job q ON q.id = r.job_id WHERE COALESCE(r.queue, q.queue) = $1
                  UNION ALL SELECT s.job_id, false FROM jobs.scheduled s WHERE s.queue = $1 AND s.attempt > 0
                  UNION ALL SELECT r.job_id, false FROM jobs.ready r WHERE r.queue = $1 AND r.attempt > 0) w
            JOIN jobs.job j ON j.id = w.job_id ORDER BY w.is_running DESC, j.id";
-    JOBS(INT8S) =
-        "SELECT j.id, j.queue, j.kind, j.priority, j.args, j.meta FROM jobs.job j WHERE j.id = ANY ($1)";
     PLACES(TEXT) =
         "SELECT r.priority, r.seq FROM jobs.ready r WHERE r.queue = $1 ORDER BY r.seq, r.job_id";
     LEFT(INT8) =
@@ -487,7 +463,7 @@ plans! {
     END(INT8S, INT8S) =
         "DELETE FROM jobs.turn t USING unnest($1, $2) AS e(gate, job_id) WHERE t.gate = e.gate AND t.job_id = e.job_id";
     PLACED(TEXT, INT4S, INT8S) =
-        "SELECT r.job_id, r.seq, r.priority, r.gate, r.attempt, r.scheduled_at, r.available_at, r.expires_at, j.kind, j.args, j.meta,
+        "SELECT j.id, j.queue, r.seq, r.priority, r.gate, r.attempt, r.scheduled_at, r.available_at, r.expires_at, j.kind, j.args, j.meta,
                 EXISTS (SELECT FROM jobs.turn t WHERE t.job_id = r.job_id) AS has_turn
            FROM unnest($2, $3) WITH ORDINALITY AS p(priority, seq, n)
            JOIN jobs.ready r ON r.queue = $1 AND r.priority = p.priority AND r.seq = p.seq
