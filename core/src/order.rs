@@ -128,6 +128,21 @@ mod tests {
         }
     }
 
+    /// docs/order.md has these figures.
+    #[test]
+    fn a_heavy_key_among_many_waits_its_share_on_average() {
+        let longest = (0..20).map(|set| {
+            let key = |n: i32| crate::limit::gate(&format!("order/{set}"), &n.to_string());
+            let keys: Vec<_> =
+                (0..=100).map(|n| (key(n), if n == 0 { 3.0 } else { 1.0 })).collect();
+            let started = starts(&keys, 10_300);
+            let places: Vec<usize> = (0..started.len()).filter(|n| started[*n] == 0).collect();
+            assert!((299..=301).contains(&places.len()), "{}", places.len());
+            places.windows(2).map(|pair| pair[1] - pair[0]).max().expect("it starts")
+        });
+        assert!((36..50).contains(&longest.max().expect("a set")));
+    }
+
     #[test]
     fn a_turn_is_at_or_after_a_position() {
         for (key, weight) in [(0, 1.0), (-1, 1.0), (i64::MIN, 1000.0), (i64::MAX, 0.001)] {
