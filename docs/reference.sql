@@ -13,16 +13,14 @@ SET intervalstyle = 'postgres';
 -- in any section", and the test fails.
 CREATE TEMP TABLE section (n integer, title text, intro text, functions text[]);
 INSERT INTO section VALUES
-  (1, 'Produce', 'A producer inserts jobs. [uniqueness.md](uniqueness.md) describes unique jobs.',
-   '{insert,insert_many,insert_batch,wait_for,results,unique_key,explain_unique,ojs_manifest,forward,forwarded_open,forward_report}'),
+  (1, 'Produce', 'A producer inserts jobs. [uniqueness.md](uniqueness.md) describes unique jobs.',   '{insert,insert_many,insert_batch,wait_for,results,unique_key,explain_unique,ojs_manifest}'),
   (2, 'Work', 'A worker fetches jobs and finishes each with its token: see [worker-in-sql.md](worker-in-sql.md).',
    '{fetch,fetch_any,wait,wait_any,heartbeat,heartbeat_many,complete,complete_many,finish_many,fail,fail_many,snooze,release,worker_beat,worker_leave}'),
   (3, 'Manage jobs', 'These need no token.',
    '{cancel,retry,activate,update,delete,cancel_many,retry_many,delete_many}'),
   (4, 'Kinds, queues and workers', 'Defaults of kinds, settings of queues and commands for workers.',
    '{define_kind,undefine_kind,configure_queue,reset_queue,pause_queue,resume_queue,quiet_worker,stop_worker,resume_worker}'),
-  (5, 'Limits and order', 'See [limits.md](limits.md) and [order.md](order.md). A queue''s own limits are set by jobs.configure_queue.',
-   '{define_limit,override_limit,pause_limit,resume_limit,drop_limit,order_queue,unblock,order_key,order_weight}'),
+  (5, 'Limits and order', 'See [limits.md](limits.md) and [order.md](order.md). A queue''s own limits are set by jobs.configure_queue.',   '{define_limit,override_limit,pause_limit,resume_limit,drop_limit,order_queue,unblock}'),
   (6, 'Periodic jobs', 'See [periodic.md](periodic.md).',
    '{schedule,unschedule,pause_periodic,resume_periodic,run_periodic}'),
   (7, 'Cells', 'Several databases that share the queues: see [cells.md](cells.md).',
@@ -32,9 +30,8 @@ INSERT INTO section VALUES
   (9, 'Maintain', 'The background worker does this by itself.',
    '{maintain,pause_maintenance,resume_maintenance}'),
   (10, 'Access', 'Nothing is granted to PUBLIC. Grants can be combined: see [security.md](security.md#roles).',
-   '{grant_producer,grant_worker,grant_viewer,grant_application,grant_operator,grant_admin,revoke}'),
-  (11, 'Internal', 'Called by views and by the install script.',
-   '{count_queues,idle_runs,is_preloaded,is_copy_of_cell,takes_queue,settings_digest,installed}');
+   '{grant_producer,grant_worker,grant_viewer,grant_application,grant_operator,grant_admin,revoke}'),  (11, 'Internal', 'Called by views, by `pgjobs forward` and by the install script: ',
+   '{count_queues,forward,forward_report,forwarded_open,idle_runs,installed,is_copy_of_cell,is_preloaded,order_key,order_weight,settings_digest,takes_queue}');
 
 CREATE TEMP VIEW listed AS
 SELECT s.n, s.title, s.intro, f.name::name AS name, f.place FROM section s, unnest(s.functions) WITH ORDINALITY AS f(name, place);
@@ -111,16 +108,19 @@ WITH placed AS (
     FROM signature s FULL JOIN listed l ON l.name = s.proname
 )
 SELECT CASE WHEN place = min(place) OVER (PARTITION BY n) THEN format(E'\n### %s\n\n%s\n', title, intro) ELSE '' END ||
-       format(E'\n#### jobs.%s\n\n```text\n%s\n```\n\n%s', name, COALESCE(signature, 'THERE IS NO SUCH FUNCTION'), pg_temp.markdown(comment))
-  FROM placed ORDER BY n, place;
+       format(E'\n#### jobs.%s\n\n```text\n%s\n```\n\n%s', name, COALESCE(signature, 'THERE IS NO SUCH FUNCTION'), pg_temp.markdown(comment))  FROM placed WHERE n <> 11 ORDER BY n, place;
+
+SELECT format(E'\n### %s\n\n%s%s.', l.title, l.intro,
+              string_agg(CASE WHEN s.oid IS NULL THEN 'NO SUCH FUNCTION ' ELSE '' END || format('`jobs.%s`', l.name), ', ' ORDER BY l.place))
+  FROM listed l LEFT JOIN signature s ON s.proname = l.name WHERE l.n = 11 GROUP BY l.title, l.intro;
 
 \qecho
 \qecho '## Views'
 \qecho
 \qecho 'Read-only, in any transaction and on a standby.'
 
-SELECT format(E'\n### %s\n\n%s\n\n| column | type | |\n|---|---|---|\n%s', 'jobs.' || c.relname, pg_temp.markdown(obj_description(c.oid, 'pg_class')),
-              (SELECT string_agg(format('| `%s` | %s | %s |', a.attname, pg_temp.type(a.atttypid, a.atttypmod), pg_temp.cell(col_description(c.oid, a.attnum))), E'\n' ORDER BY a.attnum)
+SELECT format(E'\n### %s\n\n%s\n\n%s', 'jobs.' || c.relname, pg_temp.markdown(obj_description(c.oid, 'pg_class')),
+              (SELECT string_agg(format('- `%s` %s: %s', a.attname, pg_temp.type(a.atttypid, a.atttypmod), pg_temp.markdown(col_description(c.oid, a.attnum))), E'\n' ORDER BY a.attnum)
                  FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))
   FROM pg_class c
  WHERE c.relnamespace = 'jobs'::regnamespace AND c.relkind = 'v'
@@ -129,7 +129,7 @@ SELECT format(E'\n### %s\n\n%s\n\n| column | type | |\n|---|---|---|\n%s', 'jobs
 \qecho
 \qecho '## Settings'
 \qecho
-\qecho 'Set them in postgresql.conf or with `ALTER SYSTEM`, for the whole server, and reload. The view `jobs.settings` shows the values in force.'
+\qecho 'See [configure](operations/configure.md).'
 \qecho
 \qecho '| setting | default | values | |'
 \qecho '|---|---|---|---|'
@@ -144,16 +144,15 @@ SELECT format('| `%s` | %s | %s | %s |', s.name,
 \qecho
 \qecho '## Types'
 \qecho
-\qecho 'Their columns are listed with the first function that returns them. In PL/pgSQL you can declare variables of these types.'
 
-SELECT format(E'\n### jobs.%s\n\n%s\n\n%s.', t.typname, pg_temp.markdown(obj_description(t.oid, 'pg_type')),
-              CASE WHEN t.typtype = 'e'
-                   THEN 'Values: ' || (SELECT string_agg(format('`%s`', e.enumlabel), ', ' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid)
-                   ELSE 'Returned by ' || (SELECT string_agg(format('`jobs.%s`', p.proname), ', ' ORDER BY p.proname) FROM pg_proc p WHERE p.prorettype = t.oid) END)
-  FROM pg_type t WHERE t.typnamespace = 'jobs'::regnamespace AND t.typcategory <> 'A'
-   -- Types of rows of tables.
-   AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c')
- ORDER BY t.typtype = 'c', t.typname;
+SELECT format('`jobs.%s`: %s. %s', t.typname, string_agg(format('`%s`', e.enumlabel), ', ' ORDER BY e.enumsortorder),
+              pg_temp.markdown(obj_description(t.oid, 'pg_type')))
+  FROM pg_type t JOIN pg_enum e ON e.enumtypid = t.oid WHERE t.typnamespace = 'jobs'::regnamespace GROUP BY t.oid, t.typname ORDER BY t.typname;
+
+\qecho
+SELECT format('Types of results, whose columns are listed with the first function that returns them: %s. In PL/pgSQL you can declare variables of these types.',
+              string_agg(format('`jobs.%s`', t.typname), ', ' ORDER BY t.typname))
+  FROM pg_type t JOIN pg_class c ON c.oid = t.typrelid WHERE t.typnamespace = 'jobs'::regnamespace AND c.relkind = 'c';
 
 \qecho
 \qecho '## Tables'

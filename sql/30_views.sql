@@ -62,12 +62,12 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
   ) p, (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
 COMMENT ON VIEW jobs.jobs IS
   'One row per job. args, meta, progress and output are null without SELECT on jobs.job, as for a viewer (jobs.grant_viewer).';
-COMMENT ON COLUMN jobs.jobs.id IS 'Id of the job; later jobs have larger ids.';
+COMMENT ON COLUMN jobs.jobs.id IS 'Later jobs have larger ids.';
 COMMENT ON COLUMN jobs.jobs.state IS 'Current state.';
 COMMENT ON COLUMN jobs.jobs.queue IS 'Queue that it is fetched from.';
 COMMENT ON COLUMN jobs.jobs.kind IS 'What to do.';
 COMMENT ON COLUMN jobs.jobs.priority IS 'Within a queue, the lowest number is fetched first.';
-COMMENT ON COLUMN jobs.jobs.attempt IS 'Number of attempts so far, without snoozed and released ones.';
+COMMENT ON COLUMN jobs.jobs.attempt IS 'Attempts so far, without snoozed and released ones.';
 COMMENT ON COLUMN jobs.jobs.max_attempts IS 'Maximum number of attempts.';
 COMMENT ON COLUMN jobs.jobs.args IS 'Arguments, as inserted or updated.';
 COMMENT ON COLUMN jobs.jobs.meta IS 'Further data, as inserted or updated; defaults to {}.';
@@ -98,7 +98,7 @@ SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker, (SELECT j.kind F
   FROM jobs.error e;
 COMMENT ON VIEW jobs.errors IS 'Every failed attempt.';
 COMMENT ON COLUMN jobs.errors.job_id IS 'Id of the job.';
-COMMENT ON COLUMN jobs.errors.attempt IS 'Number of the failed attempt.';
+COMMENT ON COLUMN jobs.errors.attempt IS 'Number of the attempt, from 1.';
 COMMENT ON COLUMN jobs.errors.at IS 'When it failed.';
 COMMENT ON COLUMN jobs.errors.error IS 'Text of the error, from the worker or the rescue.';
 COMMENT ON COLUMN jobs.errors.details IS 'Details from the worker, such as type, code and trace. Without a worker, type is timeout, lease_expired, expired or too_long.';
@@ -203,20 +203,20 @@ SELECT COALESCE(COALESCE(h.worker, w.worker), c.worker) AS worker, COALESCE(h.ru
   FULL JOIN jobs.worker_command c ON c.worker = COALESCE(h.worker, w.worker);
 COMMENT ON VIEW jobs.workers IS 'Workers that hold jobs, have a command, or have called jobs.worker_beat: idle ones too, and lost ones for a day.';
 COMMENT ON COLUMN jobs.workers.worker IS 'Name that the worker fetches with.';
-COMMENT ON COLUMN jobs.workers.running IS 'Number of jobs that it holds.';
+COMMENT ON COLUMN jobs.workers.running IS 'Jobs that it holds.';
 COMMENT ON COLUMN jobs.workers.job_ids IS 'Ids of these jobs.';
 COMMENT ON COLUMN jobs.workers.queues IS 'Queues that it registered; without a beat, the queues of its jobs.';
 COMMENT ON COLUMN jobs.workers.kinds IS 'Kinds of the jobs that it holds.';
 COMMENT ON COLUMN jobs.workers.oldest_attempted_at IS 'When its oldest running attempt began.';
 COMMENT ON COLUMN jobs.workers.next_lease_expires_at IS 'When its first lease expires.';
 COMMENT ON COLUMN jobs.workers.last_lease_expires_at IS 'When its last lease expires.';
-COMMENT ON COLUMN jobs.workers.expired IS 'Number of its expired leases that are not rescued yet.';
-COMMENT ON COLUMN jobs.workers.cancel_requested IS 'Number of its jobs with a cancel request.';
+COMMENT ON COLUMN jobs.workers.expired IS 'Its expired leases that are not rescued yet.';
+COMMENT ON COLUMN jobs.workers.cancel_requested IS 'Its jobs with a cancel request.';
 COMMENT ON COLUMN jobs.workers.status IS 'lost: the latest beat is more than 60 seconds old; else the command, quiet or stop; else busy if it holds jobs, or idle.';
 COMMENT ON COLUMN jobs.workers.first_seen_at IS 'Time of its first beat; null: none.';
 COMMENT ON COLUMN jobs.workers.last_seen_at IS 'Time of its latest beat, exact to 3 seconds.';
-COMMENT ON COLUMN jobs.workers.concurrency IS 'Number of jobs that it runs at a time.';
-COMMENT ON COLUMN jobs.workers.busy IS 'Number of these that are taken; the same as running.';
+COMMENT ON COLUMN jobs.workers.concurrency IS 'Most jobs that it runs at a time.';
+COMMENT ON COLUMN jobs.workers.busy IS 'The same as running.';
 COMMENT ON COLUMN jobs.workers.version IS 'version in info.';
 COMMENT ON COLUMN jobs.workers.info IS 'Further data that it registered.';
 COMMENT ON COLUMN jobs.workers.command IS 'Command of an operator, quiet or stop, even if the worker is lost; null: none.';
@@ -299,13 +299,13 @@ COMMENT ON VIEW jobs.maintenance IS
   'Maintenance tasks: the latest run, the latest error and totals of each, and whether maintenance is paused.';
 COMMENT ON COLUMN jobs.maintenance.task IS 'Name of the task, as in jobs.maintain().';
 COMMENT ON COLUMN jobs.maintenance.last_run_at IS 'When it ran last; null: never.';
-COMMENT ON COLUMN jobs.maintenance.rows IS 'Number of rows that this run handled.';
+COMMENT ON COLUMN jobs.maintenance.rows IS 'Rows that this run handled.';
 COMMENT ON COLUMN jobs.maintenance.duration IS 'Duration of this run.';
 COMMENT ON COLUMN jobs.maintenance.last_error IS 'Latest error, even if later runs succeeded.';
 COMMENT ON COLUMN jobs.maintenance.last_error_at IS 'When that error occurred.';
-COMMENT ON COLUMN jobs.maintenance.failures IS 'Number of failures since the latest success.';
-COMMENT ON COLUMN jobs.maintenance.rows_total IS 'Number of rows handled in total.';
-COMMENT ON COLUMN jobs.maintenance.failures_total IS 'Number of failures in total.';
+COMMENT ON COLUMN jobs.maintenance.failures IS 'Failures since the latest success.';
+COMMENT ON COLUMN jobs.maintenance.rows_total IS 'Rows handled in total.';
+COMMENT ON COLUMN jobs.maintenance.failures_total IS 'Failures in total.';
 COMMENT ON COLUMN jobs.maintenance.paused_at IS 'When maintenance was paused, the same for each task; null: it is not.';
 COMMENT ON COLUMN jobs.maintenance.paused_by IS 'Role that paused it.';
 
@@ -323,7 +323,7 @@ COMMENT ON COLUMN jobs.audit.application_name IS 'application_name of the sessio
 COMMENT ON COLUMN jobs.audit.action IS 'Function that was called, or "clock put back".';
 COMMENT ON COLUMN jobs.audit.target IS 'Id of the job, or name of the kind, queue, periodic job, worker or role; null: a filter, or maintenance.';
 COMMENT ON COLUMN jobs.audit.arguments IS 'Other arguments, including defaults but not nulls. args and meta are true if given; the key of a limit is left out without SELECT on jobs.job.';
-COMMENT ON COLUMN jobs.audit.jobs IS 'Number of jobs changed; null: not about jobs.';
+COMMENT ON COLUMN jobs.audit.jobs IS 'Jobs changed; null: not about jobs.';
 COMMENT ON COLUMN jobs.audit.reason IS 'Reason given to the call.';
 
 -- The call loads the library, and so its settings, if it is not preloaded.

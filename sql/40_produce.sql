@@ -33,10 +33,10 @@ RETURNS jobs.insert_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'insert_wrapper';
 COMMENT ON FUNCTION jobs.insert(text, jsonb, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, boolean) IS
-$$Inserts one job, as part of your transaction. Returns the new job (replaced_id: the newest job that it replaces), or the existing job with unique_skipped_as_duplicate true.
+$$Inserts one job in your transaction. Returns the new job (replaced_id: the newest job that it replaces), or the existing job with unique_skipped_as_duplicate true.
 The job is pending if you set pending, scheduled if scheduled_at is in the future, else available.
 Options default to those of the kind (jobs.define_kind), then to queue 'default', priority 1 (the lowest number runs first), max_attempts 25, timeout 1 minute (-1 second: no limit), retry 'river'.
-unique_opts is a uniqueness policy in River's terms or another system's: {"oban": ..}, {"faktory": ..}, {"ojs": ..}. It decides whether a duplicate is skipped, is rejected, or replaces or updates the existing job.
+unique_opts is a uniqueness policy, also {"oban": ..}, {"faktory": ..} or {"ojs": ..}. A duplicate is skipped, is rejected, or replaces or updates the existing job.
 retry is the delay after a failed attempt:
 - "river": (previous errors + 1)^4 s, 10 % more or less
 - "oban": 15 + 2^n s, up to 10 % more; n is the attempt or, if max_attempts exceeds 20, attempt / max_attempts * 20
@@ -47,9 +47,8 @@ An object can have "after_lease", the delay after an expired lease.
 Errors:
 - 23505: a duplicate is rejected
 - 54000: the queue is full (max_waiting of jobs.configure_queue); DETAIL is {"depth": .., "bound": ..}
-- JB001: another cell takes the job; DETAIL is {"cell": .., "queue": ..}, HINT the address of the cell
 - 54000: args and meta, tags, retry or unique_opts are longer than jobs.max_payload as text
-- 22004, 22023, 25006, 40001$$;
+- JB001: another cell takes the job$$;
 
 CREATE FUNCTION jobs.insert_many(
   jobs jsonb)
@@ -58,7 +57,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'insert_many_wrapper';
 COMMENT ON FUNCTION jobs.insert_many(jsonb) IS
 $$Inserts an array of jobs, each an object with the parameters of jobs.insert, in one atomic statement. Returns a row per element, in order (ord from 1).
-Of duplicates within the array, the first one wins.
+Of duplicates in the array, the first one wins.
 Errors: as jobs.insert, with the index of the element, from 1, in DETAIL; 40P01 (over unique keys, or jobs that are replaced or updated).$$;
 
 CREATE FUNCTION jobs.insert_batch(
@@ -70,7 +69,7 @@ RETURNS SETOF jobs.batch_insert_result
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'insert_batch_wrapper';
 COMMENT ON FUNCTION jobs.insert_batch(text, jsonb[], jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, boolean) IS
-$$Inserts a job of one kind for each element of args, all with the same options, in one atomic statement. Returns a row per element, in order (ord from 1).
+$$Inserts a job for each element of args, all with the same options, in one atomic statement. Returns a row per element, in order (ord from 1).
 Errors: as jobs.insert_many.$$;
 
 CREATE FUNCTION jobs.unique_key(

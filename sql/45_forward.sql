@@ -19,8 +19,7 @@ RETURNS SETOF uuid
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'forwarded_open_wrapper';
 COMMENT ON FUNCTION jobs.forwarded_open(uuid) IS
-$$Returns the keys that jobs.forward has taken from an outbox, of rows that the outbox may still have. For pgjobs forward, which asks the outbox when it connects.
-Errors: 22004.$$;
+$$Returns the keys that jobs.forward has taken from an outbox, of rows that the outbox may still have. For pgjobs forward, which asks the outbox when it connects.$$;
 
 CREATE FUNCTION jobs.forward_report(
   source uuid, address text, waiting bigint, oldest_at timestamptz, refused bigint)
@@ -29,4 +28,4 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'forward_report_wrapper';
 COMMENT ON FUNCTION jobs.forward_report(uuid, text, bigint, timestamptz, bigint) IS
 $$Records the state of an outbox for jobs.health() and jobs.metrics(): where it is, how many rows wait, since when the oldest (null: none waits), and how many were refused. For pgjobs forward, which reports every 15 seconds. An outbox that is not reported for jobs.retention_forwarded is removed.
-Errors: 22023 (negative number, invalid address), 22004, 25006, 40001.$$;
+Errors: 22023 (negative number, invalid address).$$;

@@ -28,14 +28,13 @@ RETURNS SETOF jobs.fetched_job
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'fetch_wrapper';
 COMMENT ON FUNCTION jobs.fetch(text, integer, text, interval, text[], integer, interval) IS
-$$Returns up to max_jobs (1 to 10000) available jobs of a queue, and makes them running: the lowest priority number first, then in the order in which they became available. Due jobs are included even if maintenance has not moved them yet. Commit at once.
+$$Returns up to max_jobs (1 to 10000) available or due jobs of a queue, and makes them running: the lowest priority number first, then in the order in which they became available. Commit at once.
 - token: new for each attempt, and required by later calls about it
 - worker: 1 to 127 characters, no control characters; defaults to application_name, then to the process id
 - lease: how long the server waits for a heartbeat, at most until the deadline (start + timeout); defaults to the job's timeout, then to 1 hour
 - kinds: fetches only these
 - min_jobs (1 to max_jobs): returns nothing until so many jobs can start, or the oldest has been available for linger (null: no limit)
-A job whose args, meta and tags exceed 768 MB of text cannot be returned: it is discarded with an error of type too_long.
-Errors: 22004, 22023, 25006, 40001.$$;
+A job whose args, meta and tags exceed 768 MB of text cannot be returned: it is discarded with an error of type too_long.$$;
 
 CREATE FUNCTION jobs.fetch_any(
   queues text[], max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
@@ -55,7 +54,7 @@ AS 'MODULE_PATHNAME', 'wait_wrapper';
 COMMENT ON PROCEDURE jobs.wait(text, interval) IS
 $$Returns when a job of the queue may be ready to fetch, at the latest after timeout (0: at once). Another worker can get the job first.
 While waiting it holds no snapshot, transaction id or table lock. It ends the transaction: call it on its own, in autocommit mode. Without preload it polls ten times a second.
-Errors: 25001 (inside a transaction block), 22004, 22023, 25006 (on a standby).$$;
+Errors: 25001 (inside a transaction block), 25006 (on a standby).$$;
 
 CREATE PROCEDURE jobs.wait_any(
   queues text[], timeout interval DEFAULT '30 s', worker text DEFAULT NULL)
@@ -63,8 +62,8 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_any_wrapper';
 COMMENT ON PROCEDURE jobs.wait_any(text[], interval, text) IS
 $$As jobs.wait, for several queues (at most 10000).
-With worker, the name that the worker fetches with, it also returns on a request: one of the worker's jobs is to be cancelled (see jobs.heartbeat), or the worker gets a command (see jobs.worker_beat). Only requests since the call began, or since the session's last call for this worker, count. Without preload it polls for them once a second.
-Jobs do not end the wait of a worker with the command quiet or stop. With no queues, it waits for requests alone.
+With worker, the name that the worker fetches with, it also returns on a request: one of the worker's jobs is to be cancelled, or the worker gets a command (see jobs.worker_beat). Only requests since the call began, or since the session's last call for this worker, count. Without preload it polls for them once a second.
+A worker with the command quiet or stop waits for requests alone, as with no queues.
 Errors: as jobs.wait.$$;
 
 CREATE PROCEDURE jobs.wait_for(
@@ -72,8 +71,8 @@ CREATE PROCEDURE jobs.wait_for(
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'wait_for_wrapper';
 COMMENT ON PROCEDURE jobs.wait_for(bigint[], interval, text) IS
-$$Returns when all of the jobs (at most 10000) are over or, with want => 'any', one of them, at the latest after timeout (0: at once). A job is over when it is completed, cancelled or discarded, or does not exist: it was deleted, pruned or never committed. jobs.results returns the outcomes.
-ids can be empty, unordered and repeated. For locks, autocommit mode and preload, see jobs.wait. On a standby it polls 10 times a second.
+$$Returns when all of the jobs (at most 10000) are over or, with want => 'any', one of them, at the latest after timeout (0: at once). A job is over when it is final or does not exist: it was deleted, pruned or never committed. jobs.results returns the outcomes.
+ids can be empty, unordered and repeated. Call it as jobs.wait. On a standby it polls 10 times a second.
 Errors: as jobs.wait but for 25006; 22023 (want is neither all nor any).$$;
 
 CREATE TYPE jobs.job_result AS (
@@ -97,7 +96,7 @@ $$Returns the outcomes of jobs (at most 10000): a row per id, in order (ord from
 - output: what jobs.complete was given; null without SELECT on jobs.job
 - error: the text of the latest failed attempt; null without SELECT on jobs.errors
 - finalized_at: when the job became final; null if it is not
-Works on a standby. Errors: 22004, 22023.$$;
+Works on a standby.$$;
 
 CREATE FUNCTION jobs.complete(
   id bigint, token bigint, output jsonb DEFAULT NULL)
@@ -111,7 +110,7 @@ Errors:
 - 55000, DETAIL already_finished: another finishing call has used the token
 - 55000, DETAIL lease_lost: the token is not that of the current attempt
 - 54000: output is longer than jobs.max_payload as text
-- P0002, 22004, 25006, 40001$$;
+- P0002$$;
 
 CREATE TYPE jobs.batch_complete_result AS (
   id    bigint,
@@ -130,7 +129,7 @@ $$Completes many jobs (at most 10000), each independently of the others, with it
 - done: this token completed the job, now or by an earlier complete, complete_many or finish_many
 - state: the current state; null if the job does not exist
 If another transaction has a job locked, the call waits; jobs.finish_many does not.
-Errors: 22004 (ids, tokens), 22023 (arrays of different lengths), 54000 (an output longer than jobs.max_payload), 25006, 40001.$$;
+Errors: 22004 (ids, tokens), 22023 (arrays of different lengths), 54000 (an output longer than jobs.max_payload).$$;
 
 CREATE TYPE jobs.finish_result AS (
   state        jobs.state,
@@ -167,7 +166,7 @@ $$Fails the attempts of many jobs (at most 10000) as jobs.fail does, each indepe
 - done: this token failed the job, now or by an earlier fail, fail_many or finish_many
 - state, scheduled_at: those after the failure; if not done, the current state, null if the job does not exist
 If another transaction has a job locked, the call waits; jobs.finish_many does not.
-Errors: 22004 (ids, tokens, errors), 22023 (arrays of different lengths, negative retry_in), 54000 (details longer than jobs.max_payload), 25006, 40001.$$;
+Errors: 22004 (ids, tokens, errors), 22023 (arrays of different lengths, negative retry_in), 54000 (details longer than jobs.max_payload).$$;
 
 CREATE TYPE jobs.batch_finish_result AS (
   ord          integer,
@@ -191,7 +190,7 @@ $$Finishes many attempts (at most 10000), each in its own way and independently 
 - snooze: delay
 - release
 - cancel: reason (optional). The worker cancels its own job, as by jobs.cancel and jobs.release in one
-The others act as the functions of these names. Durations are seconds, ISO 8601 or Postgres interval text. JSON null means absent, except for output.
+Durations are seconds, ISO 8601 or Postgres interval text. JSON null means absent, except for output.
 Returns a row per result, in order (ord from 1). Of results with the same id and token, the first one counts.
 - done: this result, sent now or before, finished the attempt
 - state, scheduled_at: those after the attempt; if not done, the current state, null if the job does not exist
@@ -200,8 +199,7 @@ Errors change nothing and name the element in DETAIL:
 - 22023: not an array, an unknown member or do, a member of another do, a wrong type, negative delay or retry_in
 - 22004: no id, token, do, error or delay
 - 54000: output or details longer than jobs.max_payload
-- 40P01: only in a transaction with several calls for many jobs
-- 25006, 40001$$;
+- 40P01: only in a transaction with several calls for many jobs$$;
 
 CREATE FUNCTION jobs.snooze(
   id bigint, token bigint, delay interval)
@@ -235,14 +233,14 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat(bigint, bigint, interval, jsonb) IS
 $$Renews the lease of a running job, at most to the deadline, and records progress unless it is null. lease defaults to that of the fetch. Returns both times, and cancel_requested: whether the worker should stop.
-Never waits: while another transaction, such as an open jobs.cancel, has the job locked, the call returns the old lease and records no progress. The lease is renewed when that transaction ends.
+Never waits: while another transaction has the job locked, the call returns the old lease and records no progress. The lease is renewed when that transaction ends.
 Errors:
 - 55000, DETAIL already_finished: a finishing call has used the token
 - 55000, DETAIL lease_lost: the token is not that of the current attempt
 - 55000, DETAIL deadline_exceeded: the deadline has passed
 - 22023: lease is not positive
 - 54000: progress is longer than jobs.max_payload as text
-- P0002, 22004, 25006, 40001$$;
+- P0002$$;
 
 CREATE FUNCTION jobs.cancel(
   id bigint, reason text DEFAULT NULL, force boolean DEFAULT false)
@@ -252,7 +250,7 @@ AS 'MODULE_PATHNAME', 'cancel_wrapper';
 COMMENT ON FUNCTION jobs.cancel(bigint, text, boolean) IS
 $$Cancels a job that is not final. Returns the state.
 A running job keeps running with cancel_requested_at set; its worker is told at the next heartbeat and on channel jobs. With force it is cancelled at once, and its worker's later calls are refused. A second request only changes the reason. A final job is unaffected.
-Errors: P0002, 22004, 25006, 40001.$$;
+Errors: P0002.$$;
 
 CREATE FUNCTION jobs.retry(
   id bigint, reset boolean DEFAULT false, reason text DEFAULT NULL)
@@ -261,7 +259,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'retry_wrapper';
 COMMENT ON FUNCTION jobs.retry(bigint, boolean, text) IS
 $$Makes a scheduled, retryable, pending or final job available. Returns the state. If no attempts are left, max_attempts grows by 1. reset sets attempt to 0 and keeps the errors. An available or running job is unaffected.
-Errors: P0002, 22004, 25006, 40001.$$;
+Errors: P0002.$$;
 
 CREATE FUNCTION jobs.delete(
   id bigint, reason text DEFAULT NULL)
@@ -270,7 +268,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'delete_wrapper';
 COMMENT ON FUNCTION jobs.delete(bigint, text) IS
 $$Deletes a job that is not running, and its errors. Returns the state that the job had.
-Errors: 55000 (the job is running), P0002, 22004, 25006, 40001.$$;
+Errors: 55000 (the job is running), P0002.$$;
 
 CREATE TYPE jobs.batch_heartbeat_result AS (
   id               bigint,
@@ -287,7 +285,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'heartbeat_many_wrapper';
 COMMENT ON FUNCTION jobs.heartbeat_many(bigint[], bigint[], interval) IS
 $$Renews the leases of many jobs (at most 10000) as jobs.heartbeat does. Returns a row per job, in order; all but id are null if the token is not current or the deadline has passed. Never waits.
-Errors: 22004, 22023 (arrays of different lengths, lease not positive), 25006, 40001.$$;
+Errors: 22023 (arrays of different lengths, lease not positive).$$;
 
 CREATE FUNCTION jobs.activate(
   id bigint, reason text DEFAULT NULL)
@@ -296,7 +294,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'activate_wrapper';
 COMMENT ON FUNCTION jobs.activate(bigint, text) IS
 $$Makes a pending job available, or scheduled if its scheduled_at is in the future. Returns the state.
-Errors: 55000 (the job is not pending), P0002, 22004, 25006, 40001.$$;
+Errors: 55000 (the job is not pending), P0002.$$;
 
 CREATE FUNCTION jobs.update(
   id bigint, args jsonb DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL,
@@ -306,9 +304,9 @@ RETURNS jobs.state
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'update_wrapper';
 COMMENT ON FUNCTION jobs.update(bigint, jsonb, text, integer, timestamptz, integer, text[], jsonb, interval, jsonb, timestamptz, text) IS
-$$Changes a job that is neither running nor final. Returns the state. Null leaves a field unchanged. The unique key does not change.
+$$Changes a job that is neither running nor final. Returns the state. Null leaves a field unchanged, and the unique key never changes.
 A new scheduled_at makes the job scheduled or available, but a pending job stays pending. Setting queue or priority moves an available job to the end of that lane, even if the value is the same.
-Errors: 55000 (the job is running or final), 22023 and 54000 as jobs.insert (args and meta together, even if only one changes), P0002, 22004, 25006, 40001.$$;
+Errors: 55000 (the job is running or final), 22023 and 54000 as jobs.insert (args and meta together, even if only one changes), P0002.$$;
 
 CREATE FUNCTION jobs.cancel_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
@@ -319,7 +317,7 @@ AS 'MODULE_PATHNAME', 'cancel_many_wrapper';
 COMMENT ON FUNCTION jobs.cancel_many(text, text, jobs.state[], text, interval, integer, text) IS
 $$Cancels the jobs that match all filters as jobs.cancel does, the oldest first, at most max_jobs (1 to 10000). Returns how many. Running jobs with a cancel request are left out.
 A null filter matches every job; older_than is the age since created_at. At least one filter is required: to match all jobs, pass all states.
-Errors: 22023 (no filter, negative older_than), 22004, 25006, 40001, 40P01.$$;
+Errors: 22023 (no filter, negative older_than), 40P01.$$;
 
 CREATE FUNCTION jobs.retry_many(
   queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,

@@ -9,15 +9,15 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'define_limit_wrapper';
 COMMENT ON FUNCTION jobs.define_limit(text, jsonb, text[], text[], integer, integer, interval, boolean, text) IS
 $$Limits how many jobs run at a time, or start within a period. A job is under every limit that covers its queue and kind, and starts when all of them have room. Counts from the commit: jobs that run count, and none is stopped.
-- name: without a slash; an earlier limit of that name is replaced, and its overrides and paused keys stay if by is the same
-- by: what makes a job's key, such as {"by_args": ["tenant"]}; each key has the whole limit for itself. by_args: paths, or true for all args; by_meta: paths; by_kind, by_queue: true. Jobs that lack a path share a key. Null: one limit for all jobs together
+- name: without a slash. Replaces a limit of that name, whose overrides and paused keys stay if by is the same
+- by: what makes a job's key, such as {"by_args": ["tenant"]}; each key has the whole limit for itself. by_args: paths, or true for all args; by_meta: paths; by_kind, by_queue: true. Jobs that lack a path share a key. Null: one limit for all jobs
 - queues, kinds: what it covers; null means all
 - concurrency: how many jobs can run at a time, across all workers (1 to 10000)
 - rate, rate_period: how many jobs can start within any period of this length (1 to 100000); both or neither
 - per_cell: whether the limit counts in each cell alone, which a limit of a spread queue must unless by contains the path
 Errors:
 - 22023: neither concurrency nor rate, an empty list, a field of by that is not known, a spread queue
-- 22004, 25006, 40001, 40P01, JB001 (the cell is retired)$$;
+- 40P01, JB001 (the cell is retired)$$;
 
 CREATE FUNCTION jobs.override_limit(
   name text, key jsonb, concurrency integer DEFAULT NULL, rate integer DEFAULT NULL, rate_period interval DEFAULT NULL,
@@ -26,12 +26,12 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'override_limit_wrapper';
 COMMENT ON FUNCTION jobs.override_limit(text, jsonb, integer, integer, interval, text) IS
-$$Sets the whole limit of one key, such as a customer of a larger plan: a concurrency or rate that is null is no limit for it. All null: the key is limited as the others again.
+$$Sets the whole limit of one key: a null concurrency or rate is no limit. All null: removes the override.
 key is as in jobs.limit_keys, such as {"args": {"tenant": "acme"}}; if by is one path, its value will do ('"acme"'), unless that is an object. The key need not have jobs yet.
 Errors:
 - P0002: no such limit
 - 22023: the limit has no keys (by), or the key does not fit it; as jobs.define_limit
-- 22004, 25006, 40001, 40P01, JB001$$;
+- 40P01$$;
 
 CREATE FUNCTION jobs.pause_limit(
   name text, key jsonb DEFAULT NULL, reason text DEFAULT NULL)
@@ -58,7 +58,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'drop_limit_wrapper';
 COMMENT ON FUNCTION jobs.drop_limit(text, text) IS
 $$Removes a limit, with its overrides and pauses. Returns true if it existed.
-Errors: 22004, 22023, 25006, 40001, 40P01, JB001.$$;
+Errors: 40P01.$$;
 
 -- Held jobs are counted along scheduled_held; only the first of each lane is looked at, so that a
 -- million of one key cost little.

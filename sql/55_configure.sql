@@ -16,8 +16,7 @@ RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'undefine_kind_wrapper';
 COMMENT ON FUNCTION jobs.undefine_kind(text, text) IS
-$$Removes the defaults of a kind. Returns true if it had any. Existing jobs are unaffected.
-Errors: 22004, 22023, 25006, 40001.$$;
+$$Removes the defaults of a kind. Returns true if it had any. Existing jobs are unaffected.$$;
 
 CREATE FUNCTION jobs.pause_queue(
   queue text, reason text DEFAULT NULL)
@@ -25,8 +24,7 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'pause_queue_wrapper';
 COMMENT ON FUNCTION jobs.pause_queue(text, text) IS
-$$Pauses a queue: fetches return nothing from it until jobs.resume_queue. Running jobs, inserts and maintenance are unaffected. The queue need not exist yet. Has no effect if it is already paused.
-Errors: 22004, 22023, 25006, 40001.$$;
+$$Pauses a queue: fetches return nothing from it until jobs.resume_queue. Running jobs, inserts and maintenance are unaffected. The queue need not exist yet. Has no effect if it is already paused.$$;
 
 CREATE FUNCTION jobs.resume_queue(
   queue text, reason text DEFAULT NULL)
@@ -34,8 +32,7 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'resume_queue_wrapper';
 COMMENT ON FUNCTION jobs.resume_queue(text, text) IS
-$$Resumes a paused queue. Has no effect if it is not paused.
-Errors: 22004, 22023, 25006, 40001.$$;
+$$Resumes a paused queue. Has no effect if it is not paused.$$;
 
 CREATE FUNCTION jobs.configure_queue(
   queue text, concurrency integer DEFAULT NULL, rate integer DEFAULT NULL, rate_period interval DEFAULT NULL,
@@ -51,8 +48,8 @@ $$Sets all limits of a queue; null means no limit or, for retention, the default
 - retention_..: how long final jobs are kept; -1 second: forever
 - max_waiting, the bound: how many jobs can be available, scheduled, retryable or pending
 A fetch can return fewer jobs than the limits allow. Running jobs count towards a new concurrency; started jobs do not count towards a new rate.
-An insert beyond the bound fails with 54000, DETAIL {"depth": waiting jobs, counted up to the bound, "bound": ..}; a batch fails as a whole. Duplicates do not count. A periodic job is retried every second. Retry, fail, snooze, release and update are never refused.
-Errors: 22004, 22023, 25006, 40001, 40P01 (with a transaction that configures or pauses several queues).$$;
+An insert beyond the bound fails with 54000, DETAIL {"depth": waiting jobs, counted up to the bound, "bound": ..}; a batch fails as a whole. Duplicates do not count. A periodic job is retried every second. Nothing else is refused.
+Errors: 40P01 (with a transaction that configures or pauses several queues).$$;
 
 CREATE FUNCTION jobs.reset_queue(
   queue text, reason text DEFAULT NULL)
@@ -60,5 +57,4 @@ RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'reset_queue_wrapper';
 COMMENT ON FUNCTION jobs.reset_queue(text, text) IS
-$$Removes a queue's settings, so that it has no limits and the default retention. Returns true if the queue had settings. A paused queue stays paused.
-Errors: 22004, 22023, 25006, 40001.$$;
+$$Removes a queue's settings, so that it has no limits and the default retention. Returns true if the queue had settings. A paused queue stays paused.$$;

@@ -21,7 +21,7 @@ Replaces a definition of the same name as a whole, after its elapsed ticks are h
 - time_zone: a name from pg_timezone_names; offsets such as UTC+3 and abbreviations are refused
 - missed: what happens to ticks that are more than 60 seconds late because neither server nor worker ran. once: the latest gets a job; skip: none does
 - other options: as jobs.insert; null: the default at the tick
-Each tick inserts one job, regardless of workers, restarts and failovers, or none if it is a duplicate or cannot be inserted; jobs.periodic shows why.
+Each tick inserts one job, or none if it is a duplicate or cannot be inserted; jobs.periodic shows why.
 Errors: as jobs.insert; 22023 (invalid cron, time_zone or missed).$$;
 
 CREATE FUNCTION jobs.unschedule(
@@ -30,8 +30,7 @@ RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'unschedule_wrapper';
 COMMENT ON FUNCTION jobs.unschedule(text, text) IS
-$$Removes a periodic job. Returns true if it existed. Jobs that it has inserted are unaffected.
-Errors: 22004, 22023, 25006, 40001.$$;
+$$Removes a periodic job. Returns true if it existed. Jobs that it has inserted are unaffected.$$;
 
 CREATE FUNCTION jobs.pause_periodic(
   name text, reason text DEFAULT NULL)
@@ -40,7 +39,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'pause_periodic_wrapper';
 COMMENT ON FUNCTION jobs.pause_periodic(text, text) IS
 $$Pauses a periodic job until jobs.resume_periodic. An elapsed tick that has no job yet gets none. Jobs that it has inserted are unaffected. Has no effect if it is already paused.
-Errors: P0002 (no such name), 22004, 22023, 25006, 40001.$$;
+Errors: P0002 (no such name).$$;
 
 CREATE FUNCTION jobs.resume_periodic(
   name text, reason text DEFAULT NULL)

@@ -7,9 +7,9 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'worker_beat_wrapper';
 COMMENT ON FUNCTION jobs.worker_beat(text, text[], integer, jsonb) IS
 $$Returns the worker's command: run, quiet (fetch nothing, let running jobs end) or stop (likewise, then exit).
-Registers the worker, by the name that it fetches with, for jobs.workers: its queues (at most 10000), how many jobs it runs at a time, and info, an object whose version has its own column. Replaces earlier values; an identical call within 3 seconds writes nothing.
-Call it at least every 30 seconds; after 60 seconds the worker counts as lost. It does not renew leases: see jobs.heartbeat.
-Errors: 22023 (concurrency below 1, invalid name, info not an object), 54000 (info longer than jobs.max_payload), 22004, 25006, 40001.$$;
+Registers the worker, by the name that it fetches with, in jobs.workers: its queues (at most 10000), how many jobs it runs at a time, and info, an object whose version has its own column. Replaces earlier values; an identical call within 3 seconds writes nothing.
+Call it at least every 30 seconds; after 60 seconds the worker counts as lost. It does not renew leases.
+Errors: 22023 (concurrency below 1, invalid name, info not an object), 54000 (info longer than jobs.max_payload).$$;
 
 CREATE FUNCTION jobs.worker_leave(
   worker text)
@@ -17,8 +17,7 @@ RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'worker_leave_wrapper';
 COMMENT ON FUNCTION jobs.worker_leave(text) IS
-$$Removes a worker from jobs.workers: the last call of a worker that stops. Returns true if the worker had called jobs.worker_beat. Has no effect while the worker holds jobs: it counts as lost 60 seconds after its last beat. A command of the worker is still shown.
-Errors: 22004, 22023, 25006, 40001.$$;
+$$Removes a worker from jobs.workers: the last call of a worker that stops. Returns true if the worker had called jobs.worker_beat. Has no effect while the worker holds jobs. A command of the worker is still shown.$$;
 
 CREATE FUNCTION jobs.quiet_worker(
   worker text, reason text DEFAULT NULL)
@@ -26,9 +25,8 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'quiet_worker_wrapper';
 COMMENT ON FUNCTION jobs.quiet_worker(text, text) IS
-$$Stops a worker from fetching until jobs.resume_worker: its fetches return nothing, and jobs.worker_beat returns quiet. Running jobs and heartbeats are unaffected. The worker, by the name that it fetches with, need not have called jobs.worker_beat. Has no effect if it is already quiet.
-The command survives restarts, and dumps include it. Maintenance removes it once the worker runs no jobs, and has neither fetched nor called jobs.worker_beat for 30 days.
-Errors: 22004, 22023, 25006, 40001.$$;
+$$Stops a worker, by the name that it fetches with, from fetching until jobs.resume_worker: its fetches return nothing, and jobs.worker_beat returns quiet. Running jobs and heartbeats are unaffected. The worker need not have called jobs.worker_beat. Has no effect if it is already quiet.
+The command survives restarts and dumps, until the worker has run no jobs, fetched nothing and not called jobs.worker_beat for 30 days.$$;
 
 CREATE FUNCTION jobs.stop_worker(
   worker text, reason text DEFAULT NULL)

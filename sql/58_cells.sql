@@ -10,7 +10,7 @@ $$Makes this database a cell with a number from 0 to 1023. From the commit on, i
 Waits for transactions that insert jobs; inserts wait for the commit.
 Errors:
 - 55000: a job has an id of another cell, or this cell has given out ids
-- 22004, 22023, 25006, 40P01, JB001$$;
+- 40P01$$;
 
 CREATE FUNCTION jobs.place_queue(
   queue text, cell integer, reason text DEFAULT NULL)
@@ -23,7 +23,7 @@ Waits for transactions that insert jobs; inserts wait for the commit. An insert 
 Errors:
 - 55000: this database has no cell number
 - 55006: jobs of the queue, final ones included, are in this cell, and it would no longer be their own; DETAIL says how many
-- 22004, 22023, 25006, 40001, 40P01, JB001 (the cell is retired)$$;
+- 40P01, JB001 (the cell is retired)$$;
 
 CREATE FUNCTION jobs.spread_queue(
   queue text, by jsonb, cells integer[], reason text DEFAULT NULL)
@@ -53,10 +53,9 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'set_cell_address_wrapper';
 COMMENT ON FUNCTION jobs.set_cell_address(integer, text, uuid, text) IS
-$$Sets the address of a cell, which is the HINT of refusals, and its identity. Programs read both in jobs.cells; this database itself connects to no cell. A null identity leaves it as it is.
+$$Sets the address of a cell, which is the HINT of refusals, and its identity (null: unchanged), which programs read in jobs.cells.
 Errors:
-- 55000: this database has no cell number, or is this cell and has another identity
-- 22004, 22023, 25006, 40001, JB001$$;
+- 55000: this database has no cell number, or is this cell and has another identity$$;
 
 CREATE FUNCTION jobs.retire_cell(
   moved_to text, reason text DEFAULT NULL)
@@ -65,8 +64,8 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'retire_cell_wrapper';
 COMMENT ON FUNCTION jobs.retire_cell(text, text) IS
 $$Retires this cell: from the commit on, every call that writes fails with JB001, DETAIL {"cell": .., "retired": true}, HINT moved_to, also those that finish running jobs. Maintenance stops. Reading is unaffected. On a retired cell it sets moved_to.
-Waits for transactions that have called a function that writes; such calls wait for the commit, so that nothing is written after it.
-Errors: 55000 (this database has no cell number), 22004, 22023, 25006, 40001, 40P01.$$;
+Waits for transactions that have called a function that writes; such calls wait for the commit.
+Errors: 55000 (this database has no cell number), 40P01.$$;
 
 CREATE FUNCTION jobs.reinstate_cell(
   reason text DEFAULT NULL)
@@ -74,8 +73,8 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'reinstate_cell_wrapper';
 COMMENT ON FUNCTION jobs.reinstate_cell(text) IS
-$$Has a retired cell take writes again. Make sure first that no other copy of the cell does. A copy of a cell, restored from a dump into another database or server or upgraded by pg_upgrade, is retired until then, and gets a new identity. A standby that takes over is no such copy. Has no effect if the cell is not retired.
-Errors: 55000 (this database has no cell number), 22023, 25006, 40001.$$;
+$$Makes a retired cell take writes again. Make sure first that no other copy of the cell does. A copy, restored from a dump into another database or server or upgraded by pg_upgrade, gets a new identity. Has no effect if the cell is not retired.
+Errors: 55000 (this database has no cell number).$$;
 
 CREATE FUNCTION jobs.cell_for(
   kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
@@ -99,8 +98,7 @@ RETURNS boolean
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'takes_queue_wrapper';
 COMMENT ON FUNCTION jobs.takes_queue(text) IS
-$$Returns true if jobs of the queue live in this database: all of them, or some if the queue is spread. A database without a cell number takes every queue.
-Errors: 22004, 22023.$$;
+$$Returns true if jobs of the queue live in this database: all of them, or some if the queue is spread. A database without a cell number takes every queue.$$;
 
 -- Intervals in binary form: as text they depend on the session's settings.
 CREATE FUNCTION jobs.settings_digest() RETURNS text

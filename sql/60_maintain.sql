@@ -14,22 +14,19 @@ $$Runs every maintenance task once. Returns a row per task. A task that fails, o
 - prune: deletes final jobs after their retention, by_period and window; rows of jobs.audit after jobs.retention_audit; keys of jobs.forward, and outboxes, after jobs.retention_forwarded; workers not seen for a day; commands of workers not seen for 30 days
 - claims: removes keys that no job needs
 - statistics: counts long tables, and writes the minutes of jobs.history
-Work beyond one transaction is left to the next call. While maintenance is paused or the database is being restored, nothing is done. error says so in both cases.
-Errors: 25006.$$;
+Work beyond one transaction is left to the next call. While maintenance is paused or the database is being restored, nothing is done. error says so.$$;
 
 CREATE FUNCTION jobs.pause_maintenance(reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
 COMMENT ON FUNCTION jobs.pause_maintenance(text) IS
-$$Pauses maintenance of this database, by the background worker and by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance in progress: a round of the background worker, or a transaction that has called jobs.maintain(). Takes effect at commit.
-Errors: 25006.$$;
+$$Pauses maintenance of this database, also by jobs.maintain(), until jobs.resume_maintenance(). Waits for maintenance in progress: a round of the background worker, or a transaction that has called jobs.maintain(). Takes effect at commit.$$;
 
 CREATE FUNCTION jobs.resume_maintenance(reason text DEFAULT NULL) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'resume_maintenance_wrapper';
 COMMENT ON FUNCTION jobs.resume_maintenance(text) IS
-$$Resumes maintenance after jobs.pause_maintenance().
-Errors: 25006.$$;
+$$Resumes maintenance after jobs.pause_maintenance().$$;
 
 CREATE FUNCTION jobs.installed() RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

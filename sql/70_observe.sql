@@ -10,33 +10,33 @@ AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$Returns what needs attention: a row per finding, the worst first; no row if all is well. severity is critical, warning or info. hint has a command that shows the cause or fixes it. The findings:
 - worker_not_running: the background worker does not run here, and jobs.maintain() was not called for 10 minutes (5 if no process is left for the worker)
-- no_place: more than 256 databases of the server have the extension, so that the background worker visits this one only every 5 seconds
+- no_place: more than 256 databases have the extension; the background worker visits this one every 5 seconds
 - maintenance_paused: by whom and since when
 - restoring: maintenance waits for pg_restore
 - maintenance_failing: the latest run of a task failed, with the error
 - old_snapshot: a transaction, replication slot or standby keeps vacuum from removing dead rows
-- oldest_available: how long the oldest available job of an unpaused queue has waited (see jobs.queues.oldest_available_at)
+- oldest_available: how long the oldest available job of an unpaused queue has waited
 - discarded: jobs discarded in the last hour
 - mostly_failing: a kind or queue with at least 10 failed attempts in the last 10 minutes, and more than completed jobs; with the newest error. Not reported if completed jobs are kept for a shorter time
 - running_long: jobs that have run for at least a minute, 10 times the p95 of the latest jobs of their kind, and longer than any of these
 - queue_paused: a paused queue with jobs to fetch; info, or warning after an hour
 - limit_paused: a paused limit, or key of a limit, that holds jobs; info, or warning after an hour. Without SELECT on jobs.job the key is left out
-- key_blocked: a discarded job blocks a key that has jobs waiting, in a queue with a strict order; warning
+- key_blocked: a discarded job blocks a key of a strict order that has jobs waiting
 - no_worker: an unpaused queue whose jobs have waited for 5 minutes, with no fetch for as long
-- lost_worker: a worker that holds jobs and was not seen for a minute, and when its last lease ends
-- periodic_failed: a periodic job whose latest tick has no job because of an error
-- forward_behind: an outbox with rows that have waited for 5 minutes, or that pgjobs forward has not reported for as long (critical from an hour)
+- lost_worker: a worker that holds jobs and was not seen for a minute
+- periodic_failed: the latest tick of a periodic job has no job because of an error
+- forward_behind: an outbox with rows that have waited for 5 minutes, or not reported for as long (critical from an hour)
 - forward_refused: an outbox with rows that this queue refused
-- clock_moved: stored times are more than a minute ahead of the clock, or were corrected within the last day; how many, by how much
+- clock_moved: stored times are more than a minute ahead of the clock, or were corrected within the last day
 - expired_leases: running jobs not rescued within a minute of the end of their lease
-- cell_retired: this cell refuses all writes, since it has moved, or is a copy
-- cell_unreplicated: this database has a cell number, and synchronous_standby_names is empty
-- placements_differ: a queue that this cell does not take has jobs here, or a periodic job that inserts into it
+- cell_retired: this cell refuses all writes
+- cell_unreplicated: synchronous_standby_names is empty in a cell
+- placements_differ: a queue that this cell does not take has jobs or periodic jobs here
 - bloat: a table with more dead than live rows
 - lock_wait: a session that waits for a unique key, and for whom
 - table_changed: a change to a table that makes calls slower, or an unfinished index
-- foreign_right: a right to write, TRIGGER, REFERENCES or CREATE on the extension's objects that another role than the owner has
-- foreign_trigger: a trigger or rule that is not the extension's; it also makes calls slower
+- foreign_right: another role than the owner has the right to write, TRIGGER, REFERENCES or CREATE on the extension's objects
+- foreign_trigger: a trigger or rule that is not the extension's
 - foreign_owner: an object whose owner is not the extension's
 The parameters are thresholds: the age of a snapshot and of an available job (critical from 12 times that), the wait for a key (critical from 60 times) and the number of dead rows. Null turns a finding off.
 Works on a standby, for what is visible there. Errors: 22023 (negative parameter).$$;
@@ -46,9 +46,9 @@ RETURNS TABLE (metric text, type text, labels jsonb, value double precision, hel
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'metrics_wrapper';
 COMMENT ON FUNCTION jobs.metrics() IS
-$$Returns all metrics, for Prometheus and others: type (gauge or counter), labels as a JSON object, value (times in seconds) and help, its meaning.
-At most jobs.metrics_max_series rows are by limit, queue and kind. The busiest limits and queues have their own rows, as do pairs of queue and kind while there is room or in place of idle ones; the rest is summed as (others). Histograms without measurements are left out.
-Counters without labels are server statistics: they include what was rolled back, and restart when statistics are reset. Counters by queue and kind, and the histograms jobs_wait_seconds and jobs_run_seconds, are those of jobs.history since the server started.$$;
+$$Returns all metrics: type (gauge or counter), labels as a JSON object, value (times in seconds) and help, its meaning.
+At most jobs.metrics_max_series rows are by limit, queue and kind; the rest is summed as (others). Histograms without measurements are left out.
+Counters without labels are server statistics: they include rollbacks, and restart when statistics are reset. Counters by queue and kind, and the histograms jobs_wait_seconds and jobs_run_seconds, are those of jobs.history since the server started.$$;
 
 CREATE FUNCTION jobs.history(
   queue text DEFAULT NULL, kind text DEFAULT NULL, since interval DEFAULT '1 hour', step interval DEFAULT '1 minute')
@@ -131,15 +131,14 @@ BEGIN ATOMIC
   SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM jobs.job_seq s;
 END;
 COMMENT ON FUNCTION jobs.last_id() IS
-$$Returns a number that no job's id exceeds, even in open transactions; 0: there was no job yet. It finds the newest jobs at no cost: WHERE id > jobs.last_id() - 1000. Works on a standby.$$;
+$$Returns a number that no job's id exceeds, even in open transactions; 0: there was no job yet. For the newest jobs: WHERE id > jobs.last_id() - 1000. Works on a standby.$$;
 
 CREATE FUNCTION jobs.show(id bigint) RETURNS text
 LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'show_wrapper';
 COMMENT ON FUNCTION jobs.show(bigint) IS
-$$Returns the story of a job as text for people: what it is and carries, its history in the session's time zone, and what comes next. In psql, end the statement with \g (format=unaligned tuples_only).
-It shows what you can see in the views: no args, meta, progress and output to a viewer. The format can change; programs read jobs.jobs and jobs.errors.
-Errors: P0002, 22004.$$;
+$$Returns the story of a job as text for people, in the session's time zone, without args, meta, progress and output for a viewer. In psql, end the statement with \g (format=unaligned tuples_only). The format can change.
+Errors: P0002.$$;
 
 -- Not SECURITY DEFINER: it checks whether the caller can see args before it switches to the owner.
 CREATE FUNCTION jobs.explain(id bigint)
@@ -157,4 +156,4 @@ $$Returns why a job is not running, or since when it is: a row per reason, the d
 - kind not asked for: no fetch from the queue in the last 5 minutes asked for this kind. Unknown without preload, and of fetches before the server started
 - behind n jobs: a fetch takes n jobs before it; at most 10000 are counted
 - next: the next fetch from the queue returns it
-The cost does not depend on how many jobs wait. Works on a standby. Errors: P0002, 22004.$$;
+The cost does not depend on how many jobs wait. Works on a standby. Errors: P0002.$$;
