@@ -41,10 +41,7 @@ SELECT s.n, s.title, s.intro, f.name::name AS name, f.place FROM section s, unne
 CREATE FUNCTION pg_temp.markdown(comment text) RETURNS text LANGUAGE sql AS $$
   SELECT regexp_replace(regexp_replace(COALESCE(comment, 'NO COMMENT'), '([\\`*<])', '\\\1', 'g'), '\n(?!- )', E'\n\n', 'g')
 $$;
--- A COMMENT as Markdown within a row of a table.
-CREATE FUNCTION pg_temp.cell(comment text) RETURNS text LANGUAGE sql AS $$
-  SELECT replace(replace(pg_temp.markdown(comment), '|', '\|'), E'\n\n', '<br>')
-$$;
+
 -- Short names of types, as people write them.
 CREATE FUNCTION pg_temp.type(type oid, typmod integer DEFAULT -1) RETURNS text LANGUAGE sql AS $$
   SELECT replace(replace(format_type(type, typmod), 'timestamp with time zone', 'timestamptz'), 'double precision', 'float8')
@@ -131,14 +128,11 @@ SELECT format(E'\n### %s\n\n%s\n\n%s', 'jobs.' || c.relname, pg_temp.markdown(ob
 \qecho
 \qecho 'See [configure](operations/configure.md).'
 \qecho
-\qecho '| setting | default | values | |'
-\qecho '|---|---|---|---|'
 
-SELECT format('| `%s` | %s | %s | %s |', s.name,
+SELECT format('- `%s` = %s (%s): %s', s.name,
               CASE WHEN s.boot_val = '' THEN 'empty' ELSE s.boot_val || COALESCE(' ' || s.unit, '') END ||
               CASE s.unit WHEN 's' THEN format(' (%s)', justify_hours(make_interval(secs => s.boot_val::integer))) ELSE '' END,
-              CASE s.vartype WHEN 'bool' THEN 'on, off' WHEN 'enum' THEN array_to_string(s.enumvals, ', ') WHEN 'integer' THEN s.min_val || ' to ' || s.max_val ELSE s.vartype END,
-              pg_temp.cell(s.short_desc || COALESCE(' ' || NULLIF(s.extra_desc, ''), '')))
+              CASE s.vartype WHEN 'bool' THEN 'on, off' WHEN 'enum' THEN array_to_string(s.enumvals, ', ') WHEN 'integer' THEN s.min_val || ' to ' || s.max_val ELSE s.vartype END,              pg_temp.markdown(s.short_desc || COALESCE(' ' || NULLIF(s.extra_desc, ''), '')))
   FROM pg_settings s WHERE s.name LIKE 'jobs.%' AND (SELECT jobs.is_preloaded()) IS NOT NULL ORDER BY s.name;
 
 \qecho

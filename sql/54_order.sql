@@ -9,10 +9,10 @@ AS 'MODULE_PATHNAME', 'order_queue_wrapper';
 COMMENT ON FUNCTION jobs.order_queue(text, jsonb, boolean, text, boolean, jsonb, text) IS
 $$Sets the order of a queue by key: strict, fair, or both. Replaces an earlier order and takes effect at commit. Waits for open transactions that have started or ended jobs; such calls wait for this one.
 - by: what makes a job's key, as in jobs.define_limit; null removes the order
-- strict: jobs of a key start in the order in which they became available (ties by id), regardless of priority, each after the previous one is final. A job that has started keeps its turn while it waits for a retry, and after a snooze or release; a job inserted with a future scheduled_at has no turn until it is due; a final job that is retried comes last
-- on_discard: what follows when a job that has started is discarded, in a strict order. continue: the next job starts; block: no job of the key starts until jobs.unblock, or until the discarded job is retried or deleted
+- strict: jobs of a key start in the order in which they became available (ties by id), regardless of priority, each after the previous one is final, its retries included
+- on_discard: what follows when a job that has started is discarded. continue: the next job starts; block: no job of the key starts until jobs.unblock, or until the discarded job is retried or deleted
 - fair: keys that have jobs ready to start at the most urgent priority share the starts by weight
-- weights: weights of keys in a fair order, such as {"acme": 3}; must be between 0.001 and 1000, default 1. Name a key by its value if by is one path, otherwise by its JSON
+- weights: such as {"acme": 3}; between 0.001 and 1000, default 1. Name a key by its value if by is one path, otherwise by its JSON
 Errors:
 - 22023: neither strict nor fair; block without strict; an unknown on_discard; weights without fair, out of range, or for a key that does not fit by; a null by with other settings; an unknown field of by; a spread queue whose path is not in by
 - 40P01, JB001 (the queue lives in another cell)$$;

@@ -17,7 +17,7 @@ AS 'MODULE_PATHNAME', 'schedule_wrapper';
 COMMENT ON FUNCTION jobs.schedule(text, text, text, jsonb, text, jsonb, text, integer, integer, text[], jsonb, interval, jsonb, text, text) IS
 $$Defines a periodic job: each tick inserts one job as jobs.insert does, with the tick as scheduled_at. Returns outcome (created, changed or unchanged) and the next tick (null: paused).
 Replaces a definition of the same name as a whole, after its elapsed ticks are handled. A paused one stays paused. An identical definition has no effect.
-- cron: minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly, @monthly, @yearly; or every and a fixed duration (every 90 seconds), counted from 0001-01-01 00:00 UTC, without time_zone. Days can be L (last day of the month), 15W (nearest weekday), 5L (last Friday) and 1#2 (second Monday)
+- cron: minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly, @monthly, @yearly; or every and a fixed duration (every 90 seconds), counted from 0001-01-01 00:00 UTC. Days can be L (last day of the month), 15W (nearest weekday), 5L (last Friday) and 1#2 (second Monday)
 - time_zone: a name from pg_timezone_names; offsets such as UTC+3 and abbreviations are refused
 - missed: what happens to ticks that are more than 60 seconds late because neither server nor worker ran. once: the latest gets a job; skip: none does
 - other options: as jobs.insert; null: the default at the tick

@@ -9,18 +9,18 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'health_wrapper';
 COMMENT ON FUNCTION jobs.health(interval, interval, interval, bigint) IS
 $$Returns what needs attention: a row per finding, the worst first; no row if all is well. severity is critical, warning or info. hint has a command that shows the cause or fixes it. The findings:
-- worker_not_running: the background worker does not run here, and jobs.maintain() was not called for 10 minutes (5 if no process is left for the worker)
+- worker_not_running: no background worker, and no jobs.maintain() for 10 minutes (5 if no process is left for the worker)
 - no_place: more than 256 databases have the extension; the background worker visits this one every 5 seconds
 - maintenance_paused: by whom and since when
 - restoring: maintenance waits for pg_restore
-- maintenance_failing: the latest run of a task failed, with the error
-- old_snapshot: a transaction, replication slot or standby keeps vacuum from removing dead rows
+- maintenance_failing: the latest run of a task failed
+- old_snapshot: a transaction, slot or standby keeps vacuum from removing dead rows
 - oldest_available: how long the oldest available job of an unpaused queue has waited
 - discarded: jobs discarded in the last hour
-- mostly_failing: a kind or queue with at least 10 failed attempts in the last 10 minutes, and more than completed jobs; with the newest error. Not reported if completed jobs are kept for a shorter time
-- running_long: jobs that have run for at least a minute, 10 times the p95 of the latest jobs of their kind, and longer than any of these
-- queue_paused: a paused queue with jobs to fetch; info, or warning after an hour
-- limit_paused: a paused limit, or key of a limit, that holds jobs; info, or warning after an hour. Without SELECT on jobs.job the key is left out
+- mostly_failing: a kind or queue with at least 10 failed attempts in the last 10 minutes, and more than completed jobs. Not reported if completed jobs are kept for a shorter time
+- running_long: jobs that have run for at least a minute, 10 times the p95 of their kind, and longer than any of the latest
+- queue_paused: a paused queue with jobs to fetch; a warning after an hour
+- limit_paused: a paused limit, or key, that holds jobs; a warning after an hour. Without SELECT on jobs.job the key is left out
 - key_blocked: a discarded job blocks a key of a strict order that has jobs waiting
 - no_worker: an unpaused queue whose jobs have waited for 5 minutes, with no fetch for as long
 - lost_worker: a worker that holds jobs and was not seen for a minute
@@ -149,11 +149,11 @@ COMMENT ON FUNCTION jobs.explain(bigint) IS
 $$Returns why a job is not running, or since when it is: a row per reason, the decisive one first, from one snapshot. detail is the reason in words, until is when it ends by itself (null: unknown), by_ids are the jobs that it is about, at most 10. reason is one of:
 - wrong cell: its queue lives in another cell, or this one is retired
 - final, expired, pending, scheduled, retryable, queue paused
-- running: with worker, lease (also in until), deadline, cancel request and, with SELECT on jobs.job, progress
+- running: until is the end of the lease
 - queue limit: the queue's concurrency is reached; by_ids are the running jobs
 - queue rate: until is the next start
-- no worker: no worker has fetched from the queue for 5 minutes, or since all of them are quiet
-- kind not asked for: no fetch from the queue in the last 5 minutes asked for this kind. Unknown without preload, and of fetches before the server started
+- no worker: no worker has fetched from the queue for 5 minutes, or all of them are quiet
+- kind not asked for: no fetch in the last 5 minutes asked for this kind. Unknown without preload, and of fetches before the server started
 - behind n jobs: a fetch takes n jobs before it; at most 10000 are counted
-- next: the next fetch from the queue returns it
+- next: the next fetch returns it
 The cost does not depend on how many jobs wait. Works on a standby. Errors: P0002.$$;
