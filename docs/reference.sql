@@ -13,14 +13,16 @@ SET intervalstyle = 'postgres';
 -- in any section", and the test fails.
 CREATE TEMP TABLE section (n integer, title text, intro text, functions text[]);
 INSERT INTO section VALUES
-  (1, 'Produce', 'A producer inserts jobs. [uniqueness.md](uniqueness.md) describes unique jobs.',   '{insert,insert_many,insert_batch,wait_for,results,unique_key,explain_unique,ojs_manifest}'),
+  (1, 'Produce', 'A producer inserts jobs. [uniqueness.md](uniqueness.md) describes unique jobs.',
+   '{insert,insert_many,insert_batch,wait_for,results,unique_key,explain_unique,ojs_manifest}'),
   (2, 'Work', 'A worker fetches jobs and finishes each with its token: see [worker-in-sql.md](worker-in-sql.md).',
    '{fetch,fetch_any,wait,wait_any,heartbeat,heartbeat_many,complete,complete_many,finish_many,fail,fail_many,snooze,release,worker_beat,worker_leave}'),
   (3, 'Manage jobs', 'These need no token.',
    '{cancel,retry,activate,update,delete,cancel_many,retry_many,delete_many}'),
   (4, 'Kinds, queues and workers', 'Defaults of kinds, settings of queues and commands for workers.',
    '{define_kind,undefine_kind,configure_queue,reset_queue,pause_queue,resume_queue,quiet_worker,stop_worker,resume_worker}'),
-  (5, 'Limits and order', 'See [limits.md](limits.md) and [order.md](order.md). A queue''s own limits are set by jobs.configure_queue.',   '{define_limit,override_limit,pause_limit,resume_limit,drop_limit,order_queue,unblock}'),
+  (5, 'Limits and order', 'See [limits.md](limits.md) and [order.md](order.md). A queue''s own limits are set by jobs.configure_queue.',
+   '{define_limit,override_limit,pause_limit,resume_limit,drop_limit,order_queue,unblock}'),
   (6, 'Periodic jobs', 'See [periodic.md](periodic.md).',
    '{schedule,unschedule,pause_periodic,resume_periodic,run_periodic}'),
   (7, 'Cells', 'Several databases that share the queues: see [cells.md](cells.md).',
@@ -30,7 +32,8 @@ INSERT INTO section VALUES
   (9, 'Maintain', 'The background worker does this by itself.',
    '{maintain,pause_maintenance,resume_maintenance}'),
   (10, 'Access', 'Nothing is granted to PUBLIC. Grants can be combined: see [security.md](security.md#roles).',
-   '{grant_producer,grant_worker,grant_viewer,grant_application,grant_operator,grant_admin,revoke}'),  (11, 'Internal', 'Called by views, by `pgjobs forward` and by the install script: ',
+   '{grant_producer,grant_worker,grant_viewer,grant_application,grant_operator,grant_admin,revoke}'),
+  (11, 'Internal', 'Called by views, by `pgjobs forward` and by the install script: ',
    '{count_queues,forward,forward_report,forwarded_open,idle_runs,installed,is_copy_of_cell,is_preloaded,order_key,order_weight,settings_digest,takes_queue}');
 
 CREATE TEMP VIEW listed AS
@@ -105,7 +108,8 @@ WITH placed AS (
     FROM signature s FULL JOIN listed l ON l.name = s.proname
 )
 SELECT CASE WHEN place = min(place) OVER (PARTITION BY n) THEN format(E'\n### %s\n\n%s\n', title, intro) ELSE '' END ||
-       format(E'\n#### jobs.%s\n\n```text\n%s\n```\n\n%s', name, COALESCE(signature, 'THERE IS NO SUCH FUNCTION'), pg_temp.markdown(comment))  FROM placed WHERE n <> 11 ORDER BY n, place;
+       format(E'\n#### jobs.%s\n\n```text\n%s\n```\n\n%s', name, COALESCE(signature, 'THERE IS NO SUCH FUNCTION'), pg_temp.markdown(comment))
+  FROM placed WHERE n <> 11 ORDER BY n, place;
 
 SELECT format(E'\n### %s\n\n%s%s.', l.title, l.intro,
               string_agg(CASE WHEN s.oid IS NULL THEN 'NO SUCH FUNCTION ' ELSE '' END || format('`jobs.%s`', l.name), ', ' ORDER BY l.place))
@@ -132,7 +136,8 @@ SELECT format(E'\n### %s\n\n%s\n\n%s', 'jobs.' || c.relname, pg_temp.markdown(ob
 SELECT format('- `%s` = %s (%s): %s', s.name,
               CASE WHEN s.boot_val = '' THEN 'empty' ELSE s.boot_val || COALESCE(' ' || s.unit, '') END ||
               CASE s.unit WHEN 's' THEN format(' (%s)', justify_hours(make_interval(secs => s.boot_val::integer))) ELSE '' END,
-              CASE s.vartype WHEN 'bool' THEN 'on, off' WHEN 'enum' THEN array_to_string(s.enumvals, ', ') WHEN 'integer' THEN s.min_val || ' to ' || s.max_val ELSE s.vartype END,              pg_temp.markdown(s.short_desc || COALESCE(' ' || NULLIF(s.extra_desc, ''), '')))
+              CASE s.vartype WHEN 'bool' THEN 'on, off' WHEN 'enum' THEN array_to_string(s.enumvals, ', ') WHEN 'integer' THEN s.min_val || ' to ' || s.max_val ELSE s.vartype END,
+              pg_temp.markdown(s.short_desc || COALESCE(' ' || NULLIF(s.extra_desc, ''), '')))
   FROM pg_settings s WHERE s.name LIKE 'jobs.%' AND (SELECT jobs.is_preloaded()) IS NOT NULL ORDER BY s.name;
 
 \qecho

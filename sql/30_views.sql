@@ -143,7 +143,7 @@ SELECT c.queue,
            AND s.queue NOT IN (SELECT f.queue FROM counted f) AND NOT EXISTS (SELECT FROM jobs.kept_queue k WHERE k.queue = s.queue)) c
   LEFT JOIN jobs.queue q ON q.queue = c.queue;
 COMMENT ON VIEW jobs.queues IS
-  'Queues that have jobs or settings: their jobs by state, since when the oldest available job has waited, pause and limits. Up to 10,000 jobs of a group of states (available; scheduled, retryable and pending; running; final) are counted on each read. For more, the counts are from maintenance: estimated lists the states, counted_at is the time. With more than 10,000 queues, all counts and ages are from maintenance, and a new queue appears at the next count.';
+  'Queues that have jobs or settings. Up to 10,000 jobs of a group of states (available; scheduled, retryable and pending; running; final) are counted on each read. For more, the counts are from maintenance: estimated lists the states, counted_at is the time. With more than 10,000 queues, all counts and ages are from maintenance.';
 COMMENT ON COLUMN jobs.queues.queue IS 'Name of the queue.';
 COMMENT ON COLUMN jobs.queues.available IS 'Jobs that can be fetched now.';
 COMMENT ON COLUMN jobs.queues.scheduled IS 'Jobs that are due later.';
@@ -315,7 +315,7 @@ SELECT a.at, a.role, a.login_role, a.application_name, a.action, a.target,
        a.jobs, a.reason
   FROM jobs.audit_record a;
 COMMENT ON VIEW jobs.audit IS
-  'Every change made by a managing call, recorded in the call''s transaction. Calls that failed, were rolled back or changed nothing have no row, and neither have calls of producers and workers. The action "clock put back" means that maintenance corrected times ahead of the clock. Kept for jobs.retention_audit.';
+  'Every change made by a managing call, recorded in the call''s transaction. Calls that changed nothing, and those of producers and workers, have no row. The action "clock put back" means that maintenance corrected times ahead of the clock. Kept for jobs.retention_audit.';
 COMMENT ON COLUMN jobs.audit.at IS 'When the call was made.';
 COMMENT ON COLUMN jobs.audit.role IS 'Role that the session acted as: that of SET ROLE, or the login role.';
 COMMENT ON COLUMN jobs.audit.login_role IS 'Role that the session logged in as (session_user); SET ROLE does not change it.';
