@@ -14,7 +14,7 @@ $$Limits how many jobs run at a time, or start within a period. A job is under e
 - queues, kinds: what it covers; null means all
 - concurrency: how many jobs can run at a time, across all workers (1 to 10000)
 - rate, rate_period: how many jobs can start within any period of this length (1 to 100000); both or neither
-- per_cell: whether the limit counts in each cell alone, which a limit of a spread queue must unless by contains the path
+- per_cell: the limit counts in each cell alone; needed for a spread queue unless by contains the path
 Errors:
 - 22023: neither concurrency nor rate, an empty list, a field of by that is not known, a spread queue
 - 40P01, JB001 (the cell is retired)$$;
@@ -27,7 +27,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'override_limit_wrapper';
 COMMENT ON FUNCTION jobs.override_limit(text, jsonb, integer, integer, interval, text) IS
 $$Sets the whole limit of one key: a null concurrency or rate is no limit. All null: removes the override.
-key is as in jobs.limit_keys, such as {"args": {"tenant": "acme"}}; if by is one path, its value will do ('"acme"'), unless that is an object. The key need not have jobs yet.
+key is as in jobs.limit_keys, such as {"args": {"tenant": "acme"}}, or, if by is one path, its value ('"acme"'), unless that is an object. The key need not have jobs yet.
 Errors:
 - P0002: no such limit
 - 22023: the limit has no keys (by), or the key does not fit it; as jobs.define_limit

@@ -24,7 +24,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'unblock_wrapper';
 COMMENT ON FUNCTION jobs.unblock(text, jsonb, text) IS
 $$Returns the id of the discarded job that blocked the key (jobs.order_queue with on_discard => 'block'), or null if the key was not blocked. Unblocks the key, so that its next job can start. The discarded job does not change.
-- key: as jobs.order_keys shows it. If by is one path, you can pass the value alone ('"acme"'), unless the value is an object
+- key: as in jobs.override_limit
 Errors:
 - 22023: the key does not fit the order
 - JB001 (the queue lives in another cell)$$;

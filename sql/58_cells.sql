@@ -19,7 +19,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'place_queue_wrapper';
 COMMENT ON FUNCTION jobs.place_queue(text, integer, text) IS
 $$Places a queue in one cell, which alone takes its jobs. '*' stands for every queue that is named nowhere. Replaces an earlier placement. Call it in every cell.
-Waits for transactions that insert jobs; inserts wait for the commit. An insert that was judged by the earlier placement fails with 40001.
+Waits for transactions that insert jobs; inserts wait for the commit, or fail with 40001.
 Errors:
 - 55000: this database has no cell number
 - 55006: jobs of the queue, final ones included, are in this cell, and it would no longer be their own; DETAIL says how many
@@ -32,7 +32,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'spread_queue_wrapper';
 COMMENT ON FUNCTION jobs.spread_queue(text, jsonb, integer[], text) IS
 $$Spreads a queue over cells by one path of args or meta: {"by_args": ["tenant"]} or {"by_meta": ["tenant"]}. A job lives in cells[1 + hash % n], where hash is the first 8 bytes of the SHA-256 of the canonical JSON of the value, as an unsigned big-endian number. Replaces an earlier placement. Call it in every cell, with the same list.
-Inserts must have the path (null is a value), and unique policies must contain it: all args, the path, or one that leads there.
+Inserts must have the path (null is a value), and unique policies must contain it.
 Errors:
 - 22023: by is not one path; cells is empty or lists a cell twice
 - 55000: this database has no cell number, the queue has a concurrency or rate, or a limit covers it without containing the path (jobs.define_limit), or its order does not contain it

@@ -64,8 +64,8 @@ $$Returns what happened to jobs, by step, queue and kind, up to the latest commi
 - step: whole minutes; at is a multiple of it in UTC
 - inserted, completed, discarded, cancelled: jobs
 - started, failed: attempts, by the queue and kind with which they were fetched. A snoozed or released attempt counts as started only
-- wait_p50, wait_p95, wait_p99: percentiles of the wait of started attempts: since the job was due, inserted, retried, activated or released, or its queue was resumed, whichever is latest
-- run_p50, run_p95, run_p99: percentiles of the duration of completed, failed and cancelled attempts
+- wait_p..: percentiles of the wait of started attempts, since jobs.queues.oldest_available_at
+- run_p..: percentiles of the duration of completed, failed and cancelled attempts
 Percentiles are accurate to within a quarter, or 256 microseconds; null: no attempts.
 Minutes are kept for jobs.retention_history. A restart or crash of the server loses those that maintenance has not written yet, usually the last one or two. Works on a standby, for what was written.
 Errors: 22004 (since, step), 22023 (invalid name, since not positive, step not whole minutes).$$;
@@ -121,7 +121,7 @@ $$Returns the current activity, for \watch in psql: a row for all queues, then o
 - available, running, scheduled, retryable: jobs, as in jobs.queues
 - oldest: how long the oldest available job has waited
 - workers: how many hold jobs
-- completed_per_s: over the last minute, or the part of it with the latest 10,000; jobs kept for less than a minute may be missing
+- completed_per_s: over the last minute, or the part of it with the latest 10,000
 - failed_per_s: failed attempts over the last minute, at most 10,000 counted
 - note: paused, full (concurrency is reached), how many jobs limits hold, estimated (some counts are older, see jobs.queues)$$;
 
