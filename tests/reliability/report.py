@@ -15,7 +15,7 @@ import textwrap
 LEFT_OUT = {
     "completed one by one", "completed together", "failed", "leases that were lost", "released", "replaced",
     "sessions lost", "snoozed", "refused or rolled back", "skipped as duplicates", "cancelled", "answers lost to workers",
-    "tokens refused in a new session", "files of the worker, by quarters", "files of the session, by quarters",
+    "completions, acknowledged", "tokens refused in a new session", "files of the worker, by quarters", "files of the session, by quarters",
     "plans of the session, by quarters", "memory in the session's contexts, by quarters", "seed", "of them with an error",
     "kinds of calls, half of them failing", "rounds of calls in the session that stays",
 }
