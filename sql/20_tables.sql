@@ -385,12 +385,13 @@ CREATE TABLE jobs.turn (
   job_id     bigint  NOT NULL,
   is_blocked boolean NOT NULL,
   queue      text    COLLATE "C" NOT NULL,
-  key        jsonb   NOT NULL,
+  key        text    COLLATE "C" NOT NULL,
   CONSTRAINT turn_pkey PRIMARY KEY (gate, job_id)
 ) WITH (vacuum_truncate = off);
 CREATE INDEX turn_job ON jobs.turn (job_id);
 COMMENT ON TABLE jobs.turn IS 'Jobs whose turn it is in queues with a strict order: a row for each key that has such a job. Keys that had several when the order was set have more.';
 COMMENT ON COLUMN jobs.turn.gate IS 'Gate of the job''s key (limit_key_rule.gate) in the order.';
+COMMENT ON COLUMN jobs.turn.key IS 'Canonical text of the key.';
 COMMENT ON COLUMN jobs.turn.is_blocked IS 'Whether the job was discarded and blocks its key.';
 
 -- Of jobs that run, so it is dumped with running.

@@ -64,7 +64,7 @@ SELECT o.queue, CASE WHEN v.sees_payload THEN o.key END AS key, o.waiting, o.run
              SELECT r.queues[1], jobs.order_key(r.by, r.queues[1], j.kind, j.args, j.meta)::jsonb, 0, 1, NULL
                FROM jobs.running w JOIN jobs.job j ON j.id = w.job_id WHERE COALESCE(w.queue, j.queue) = r.queues[1]
              UNION ALL
-             SELECT t.queue, t.key, 0, 0, t.job_id FROM jobs.turn t WHERE t.queue = r.queues[1] AND t.is_blocked) k
+             SELECT t.queue, t.key::jsonb, 0, 0, t.job_id FROM jobs.turn t WHERE t.queue = r.queues[1] AND t.is_blocked) k
      WHERE r.is_strict IS NOT NULL
      GROUP BY k.queue, k.key, r.by, r.is_fair, r.weights
   ) o, (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);

@@ -288,7 +288,7 @@ plans! {
                 LATERAL (SELECT count(*) AS jobs FROM (SELECT FROM jobs.scheduled s WHERE s.gate = ANY (p.gates) LIMIT 1001) x) w
           WHERE w.jobs > 0 ORDER BY p.paused_at, p.name";
     KEYS_BLOCKED(BOOL) =
-        "SELECT t.queue, CASE WHEN $1 THEN t.key::text END AS key, t.job_id, w.jobs
+        "SELECT t.queue, CASE WHEN $1 THEN t.key::jsonb::text END AS key, t.job_id, w.jobs
            FROM (SELECT * FROM jobs.turn t WHERE t.is_blocked ORDER BY t.queue, t.job_id LIMIT 1000) t,
                 LATERAL (SELECT count(*) AS jobs FROM (SELECT FROM jobs.scheduled s WHERE s.gate = t.gate LIMIT 1001) x) w
           WHERE w.jobs > 0";

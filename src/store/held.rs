@@ -111,7 +111,7 @@ impl OnInsert {
         if gates.iter().all(Gates::is_empty) {
             return OnInsert::default();
         }
-        let waiting = Waiting::open();
+        let waiting = Waiting::open(&rules);
         let mut known = Known::of(&rules, waiting.as_ref());
         let judge_one = |((_, job), gates): (&(i64, &NewJob), Gates)| {
             let common = &job.common;
@@ -196,8 +196,8 @@ impl<'a> Known<'a> {
         let look = &mut self.look;
         self.in_lane.entry(gate).or_insert_with(|| match look {
             _ if most > MOST_IN_LANE => 0,
-            _ if has_turns && turns::is_taken(gate) => most,
-            Some(look) => look.in_lane(gate, most),
+            Some(look) => look.in_lane(gate, most, has_turns),
+            None if has_turns && turns::is_taken(gate) => most,
             None => IN_LANE.execute(&[big(gate), big(most as i64)]),
         })
     }

@@ -147,7 +147,7 @@ impl Room {
         let rule = &rules[gate.rule];
         let setting = rule.setting_of(gate.id);
         let mut room = Room { left: most, free_at: None, latest: None };
-        if rule.order.as_ref().is_some_and(|order| order.is_strict) && turns::is_taken(gate.id) {
+        if rule.is_strict() && turns::is_taken(gate.id) {
             room.left = 0;
         }
         if rule.is_paused_for(gate.id) {
@@ -202,8 +202,7 @@ pub fn admit(
     now: i64,
 ) -> (Vec<Result<Permit, usize>>, Vec<Turn>) {
     let is_order = |gate: &Gate| rules[gate.rule].order.is_some();
-    let is_strict =
-        |gate: &Gate| rules[gate.rule].order.as_ref().is_some_and(|order| order.is_strict);
+    let is_strict = |gate: &Gate| rules[gate.rule].is_strict();
     let strict_of = |job: &Covered| job.gates.first().filter(|gate| is_strict(gate)).is_some();
     let gates = jobs.iter().flat_map(|job| &job.gates);
     let gates = gates.filter(|gate| !is_order(gate) || is_strict(gate));
@@ -214,12 +213,15 @@ pub fn admit(
         let running = Running::open();
         let mut running = running.look();
         let (mut permits, mut starts) = (Vec::new(), Vec::new());
+        let tables = jobs.iter().any(strict_of).then(turns::Tables::open);
         let ordered = jobs.iter().zip(seqs).filter(|(job, _)| strict_of(job));
-        let mut starters =
-            Starters::of(queue, ordered.map(|(job, seq)| (&job.gates[0], *seq, job.id)));
+        let ordered = ordered.map(|(job, seq)| (&job.gates[0], *seq, job.id));
+        let mut starters = tables.as_ref().map(|tables| Starters::of(queue, tables, ordered));
         let mut admit_one = |(job, seq): (_, &i64)| -> Result<Permit, usize> {
             let job: &Covered = job;
-            if strict_of(job) && !starters.take(&job.gates[0], *seq, job.id) {
+            if let Some(starters) = starters.as_mut().filter(|_| strict_of(job))
+                && !starters.take(&job.gates[0], *seq, job.id)
+            {
                 return Err(0);
             }
             let limits = || job.limits(rules);
@@ -249,7 +251,7 @@ pub fn admit(
         drop(running);
         fault::pause(Fault::PermitOutOfTurn);
         write(&permits, &starts);
-        (admitted, starters.write())
+        (admitted, starters.map_or(Vec::new(), Starters::write))
     })
 }
 

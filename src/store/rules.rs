@@ -98,6 +98,11 @@ impl Rule {
         has(&self.queues, queue)
     }
 
+    /// Whether it is a strict order.
+    pub fn is_strict(&self) -> bool {
+        self.order.as_ref().is_some_and(|order| order.is_strict)
+    }
+
     /// Whether jobs of a queue that is spread by this could be under it in several cells.
     pub fn spans_cells(&self, queue: &str, by: &Dimension) -> bool {
         let is_within = self.by.as_ref().is_some_and(|own| own.contains(by));

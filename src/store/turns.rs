@@ -13,11 +13,12 @@ use std::collections::{HashMap, HashSet};
 use jobs_core::order;
 
 use super::direct::permits::Waiting;
+use super::direct::turns::{LookAtPlaces, LookAtTaken, Places, Taken};
 use super::fetch::Picked;
 use super::held::{self, Held, Judged, Known};
 use super::permits::{self, Covered, Gate};
 use super::queue::Queue;
-use super::rules::{self, Order, Rule, WINDOW};
+use super::rules::{self, Rule, WINDOW};
 use super::spi::{Snapshot, Tuples, Value, big, bigs, column, plans, text};
 use super::types::*;
 use super::{config_cache, direct, effects};
@@ -61,7 +62,7 @@ impl Turns {
 
 /// Whether a job has the turn at a gate, or may not have it yet, as far as anybody can know.
 pub fn is_taken(gate: i64) -> bool {
-    direct::turns::is_taken(gate, 0)
+    Taken::open().look().is_taken(gate, 0)
 }
 
 /// The turns that jobs have.
@@ -83,9 +84,24 @@ fn turn(rows: &Tuples, row: usize) -> Option<Turn> {
     })
 }
 
+/// What [`Starters`] look at.
+pub struct Tables {
+    taken: Taken,
+    /// `None`: use statements.
+    places: Option<Places>,
+}
+
+impl Tables {
+    pub fn open() -> Tables {
+        Tables { taken: Taken::open(), places: Places::open() }
+    }
+}
+
 /// Who may start in a strict order, for a fetch whose turn it is at the gates.
 pub struct Starters<'a> {
     queue: &'a Queue,
+    taken: LookAtTaken<'a>,
+    places: Option<LookAtPlaces<'a>>,
     /// By gate: who comes first of those that the fetch has taken out of their lanes.
     first: HashMap<i64, (i64, i64)>,
     own: Vec<Turn>,
@@ -95,7 +111,11 @@ pub struct Starters<'a> {
 
 impl<'a> Starters<'a> {
     /// Of these jobs: their gates, positions and ids.
-    pub fn of(queue: &'a Queue, jobs: impl Iterator<Item = (&'a Gate, i64, i64)>) -> Starters<'a> {
+    pub fn of(
+        queue: &'a Queue,
+        tables: &'a Tables,
+        jobs: impl Iterator<Item = (&'a Gate, i64, i64)>,
+    ) -> Starters<'a> {
         let mut first = HashMap::new();
         let mut ids = Vec::new();
         for (gate, seq, id) in jobs {
@@ -103,8 +123,9 @@ impl<'a> Starters<'a> {
             let first = first.entry(gate.id).or_insert((seq, id));
             *first = (*first).min((seq, id));
         }
-        let own = if ids.is_empty() { Vec::new() } else { of(&ids) };
-        Starters { queue, first, own, given: Vec::new(), ended: Vec::new() }
+        let (taken, places) = (tables.taken.look(), tables.places.as_ref().map(Places::look));
+        let (given, ended) = Default::default();
+        Starters { queue, taken, places, first, own: of(&ids), given, ended }
     }
 
     /// Whether it is a job's turn; then it has it from now on.
@@ -121,13 +142,14 @@ impl<'a> Starters<'a> {
             return true;
         }
         let is_given = self.given.iter().any(|(given, _)| given.id == gate.id);
-        let by_statement =
-            || IS_BEHIND.execute(&[big(gate.id), big(seq), big(id), self.queue.arg()]) > 0;
-        let is_behind =
-            || direct::turns::is_behind(gate.id, self.queue, seq, id).unwrap_or_else(by_statement);
+        let (queue, places) = (self.queue, &mut self.places);
+        let mut is_behind = || match places {
+            Some(places) => places.is_behind(gate.id, queue, seq, id),
+            None => IS_BEHIND.execute(&[big(gate.id), big(seq), big(id), queue.arg()]) > 0,
+        };
         let may_start = !is_given
             && self.first.get(&gate.id) == Some(&(seq, id))
-            && !direct::turns::is_taken(gate.id, id)
+            && !self.taken.is_taken(gate.id, id)
             && !is_behind();
         if may_start {
             self.given.push((gate, id));
@@ -137,10 +159,11 @@ impl<'a> Starters<'a> {
 
     /// Writes the turns that were given; the others are ended afterwards.
     pub fn write(self) -> Vec<Turn> {
-        if !self.given.is_empty() {
-            give(&self.given, self.queue);
+        let Starters { queue, given, ended, .. } = self;
+        if !given.is_empty() {
+            give(&given, queue);
         }
-        self.ended
+        ended
     }
 }
 
@@ -173,15 +196,11 @@ pub fn end(turns: &[Turn]) {
     held::hand_over(&turns.iter().map(|turn| (turn.gate, 1)).collect());
 }
 
-fn strict(rules: &[Rule]) -> impl Iterator<Item = &Order> {
-    rules.iter().filter_map(|rule| rule.order.as_ref()).filter(|order| order.is_strict)
-}
-
 /// Jobs are final, or are gone: their keys' turns pass on, except from those discarded ones that
 /// block them.
 pub(super) fn over(ids: impl Iterator<Item = i64>, are_discarded: bool) {
     let rules = config_cache::rules();
-    if strict(&rules).next().is_none() {
+    if !rules.iter().any(Rule::is_strict) {
         return;
     }
     let turns = of(&ids.collect::<Vec<_>>());
@@ -203,7 +222,7 @@ pub(super) fn over(ids: impl Iterator<Item = i64>, are_discarded: bool) {
 /// another key or queue by now, and of those that ran at the same time when the order was set.
 pub(super) fn returned(ids: impl Iterator<Item = i64>) {
     let rules = config_cache::rules();
-    if strict(&rules).next().is_none() {
+    if !rules.iter().any(Rule::is_strict) {
         return;
     }
     let turns = of(&ids.collect::<Vec<_>>());
@@ -216,10 +235,13 @@ pub(super) fn returned(ids: impl Iterator<Item = i64>) {
         let job = covered.iter().find(|job| job.id == turn.job_id);
         job.is_some_and(|job| job.gates.iter().any(|gate| gate.id == turn.gate))
     };
-    let is_over = |turn: &Turn| {
-        turn.is_blocked || !has_gate(turn) || direct::turns::is_taken(turn.gate, turn.job_id)
-    };
-    end(&turns.into_iter().filter(is_over).collect::<Vec<_>>());
+    let taken = Taken::open();
+    let mut taken = taken.look();
+    let mut is_over =
+        |turn: &Turn| turn.is_blocked || !has_gate(turn) || taken.is_taken(turn.gate, turn.job_id);
+    let ended: Vec<_> = turns.into_iter().filter(|turn| is_over(turn)).collect();
+    drop(taken);
+    end(&ended);
 }
 
 /// Removes the turn of the discarded job that blocks a gate; the job.
@@ -244,9 +266,7 @@ pub fn order_changed(queue: &Queue, keeps_turns: bool, keeps_blocked: bool) {
     CLEAR.execute(&[queue.arg(), Some(keeps_turns.into()), Some(keeps_blocked.into())]);
     let rules = rules::all(Snapshot::Latest);
     let rule = order_of(&rules, queue);
-    if !keeps_turns
-        && rule.and_then(|rule| rule.order.as_ref()).is_some_and(|order| order.is_strict)
-    {
+    if !keeps_turns && rule.is_some_and(Rule::is_strict) {
         // Those that run come first. Of others that have started the first of a key has its turn.
         let started = STARTED.run(&[queue.arg()], |rows| {
             let job = |row| {
@@ -282,7 +302,7 @@ pub fn repair(rules: &[Rule], most: i64) -> bool {
         settle_by(rules, &queue, &rest);
         has_more |= rest.len() as i64 >= most;
     }
-    if strict(rules).next().is_some() {
+    if rules.iter().any(Rule::is_strict) {
         end(&LEFT.list(&[big(most)], turn));
     }
     has_more
@@ -324,7 +344,7 @@ fn settle_by(rules: &[Rule], queue: &Queue, places: &[(i16, i64)]) {
         (0..rows.len()).map(|row| found(rules, rows, row, queue)).collect::<Vec<_>>()
     });
     // Scans that are used beside the rows of a statement would not outlive it.
-    let waiting = Waiting::open();
+    let waiting = Waiting::open(rules);
     let mut known = Known::of(rules, waiting.as_ref());
     let (mut held, mut placed, mut turns) = (Vec::new(), Vec::new(), HashMap::new());
     for Found { gate, is_in_turn, is_in, job } in found {
@@ -458,7 +478,7 @@ plans! {
          SELECT FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = $4 AND s.seq < $2 AND $2 >= 0 LIMIT 1";
     GIVE(INT8S, INT8S, TEXTS, TEXT) =
         "INSERT INTO jobs.turn (gate, job_id, is_blocked, queue, key)
-         SELECT t.gate, t.job_id, false, $4, t.key::jsonb FROM unnest($1, $2, $3) AS t(gate, job_id, key)";
+         SELECT t.gate, t.job_id, false, $4, t.key FROM unnest($1, $2, $3) AS t(gate, job_id, key)";
     BLOCK(INT8S) = "UPDATE jobs.turn SET is_blocked = true WHERE job_id = ANY ($1)";
     END(INT8S, INT8S) =
         "DELETE FROM jobs.turn t USING unnest($1, $2) AS e(gate, job_id) WHERE t.gate = e.gate AND t.job_id = e.job_id";

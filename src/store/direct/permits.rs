@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use pgrx::pg_sys::{Datum, Oid};
 
 use super::shapes::{self, job, limit_start, permit, ready, scheduled};
+use super::turns::{LookAtTaken, Taken};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::row::Row;
 use crate::pg::scan::{Key, Scan, Seen};
@@ -15,6 +16,7 @@ use crate::pg::transaction;
 use crate::store::held::{Held, Way};
 use crate::store::permits::{self, PermitRow, Start};
 use crate::store::queue::Queue;
+use crate::store::rules::Rule;
 use crate::store::spi::{Value, big, text};
 use crate::store::turns::Turns;
 
@@ -328,21 +330,25 @@ const MOST_LOOKED_AT: usize = 200;
 pub struct Waiting {
     held: Table,
     lanes: Table,
+    /// Where there are strict orders.
+    taken: Option<Taken>,
     seen: Seen,
 }
 
 impl Waiting {
     /// `None`: use statements.
-    pub fn open() -> Option<Waiting> {
+    pub fn open(rules: &[Rule]) -> Option<Waiting> {
         let held = Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_HELD)?;
         let lanes = Table::open_to_read(&shapes::READY, &shapes::READY_GATE)?;
-        Some(Waiting { held, lanes, seen: Seen::dirty() })
+        let taken = rules.iter().any(Rule::is_strict).then(Taken::open);
+        Some(Waiting { held, lanes, taken, seen: Seen::dirty() })
     }
 
     pub fn look(&self) -> LookAtWaiting<'_> {
         LookAtWaiting {
             held: self.held.scan(&shapes::SCHEDULED_HELD, &self.seen, 3),
             lanes: self.lanes.scan(&shapes::READY_GATE, &self.seen, 1),
+            taken: self.taken.as_ref().map(Taken::look),
         }
     }
 }
@@ -350,6 +356,7 @@ impl Waiting {
 pub struct LookAtWaiting<'a> {
     held: Scan<'a>,
     lanes: Scan<'a>,
+    taken: Option<LookAtTaken<'a>>,
 }
 
 impl LookAtWaiting<'_> {
@@ -358,8 +365,12 @@ impl LookAtWaiting<'_> {
         self.held.first(&keys_of(gate, queue, kind))?.small(scheduled::PRIORITY)
     }
 
-    /// How many jobs of a gate are in a lane, up to so many.
-    pub fn in_lane(&mut self, gate: i64, most: usize) -> usize {
+    /// How many jobs of a gate are in a lane, or have the turn, up to so many.
+    pub fn in_lane(&mut self, gate: i64, most: usize, has_turns: bool) -> usize {
+        let taken = self.taken.as_mut().filter(|_| has_turns);
+        if taken.is_some_and(|taken| taken.is_taken(gate, 0)) {
+            return most;
+        }
         self.lanes.find(&[Key::big(1, gate)]);
         let mut count = 0;
         while count < most && self.lanes.next().is_some() {

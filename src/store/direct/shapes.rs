@@ -140,7 +140,7 @@ tables! {
         JOB_ID: INT8 not null,
         IS_BLOCKED: BOOL not null,
         QUEUE: TEXT not null,
-        KEY: JSONB not null,
+        KEY: TEXT not null,
     } key c"turn_pkey" (GATE, JOB_ID)
         TURN_JOB c"turn_job" (JOB_ID);
 

@@ -1,9 +1,8 @@
 //! Turns in strict orders, and positions in fair ones, without statements.
 
 use super::shapes::{self, ready, scheduled, turn};
-use crate::pg::jsonb::Jsonb;
 use crate::pg::row::{NewRow, Row};
-use crate::pg::scan::{Key, Seen};
+use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::Table;
 use crate::pg::transaction;
 use crate::shmem::floors::Lane;
@@ -13,19 +12,37 @@ use crate::store::queue::Queue;
 use crate::store::spi::{Value, big, text};
 use crate::store::turns::Turn;
 
-/// Whether another job than this one has the turn at a gate, be it of a transaction that is still
-/// open, which no statement can see. So this has no gate.
-pub fn is_taken(gate: i64, but: i64) -> bool {
-    let table = Table::open_as_it_is_to_read(&shapes::TURN);
-    let seen = Seen::dirty();
-    let mut scan = table.scan(&shapes::TURN.key, &seen, 1);
-    scan.find(&[Key::big(1, gate)]);
-    while let Some(row) = scan.next() {
-        if row.big(turn::JOB_ID) != Some(but) {
-            return true;
-        }
+/// The turns that are taken.
+pub struct Taken {
+    table: Table,
+    seen: Seen,
+}
+
+impl Taken {
+    pub fn open() -> Taken {
+        Taken { table: Table::open_as_it_is_to_read(&shapes::TURN), seen: Seen::dirty() }
     }
-    false
+
+    pub fn look(&self) -> LookAtTaken<'_> {
+        LookAtTaken(self.table.scan(&shapes::TURN.key, &self.seen, 1))
+    }
+}
+
+pub struct LookAtTaken<'a>(Scan<'a>);
+
+impl LookAtTaken<'_> {
+    /// Whether another job than this one has the turn at a gate, be it of a transaction that is
+    /// still open, which no statement can see. So this has no gate.
+    pub fn is_taken(&mut self, gate: i64, but: i64) -> bool {
+        let LookAtTaken(scan) = self;
+        scan.find(&[Key::big(1, gate)]);
+        while let Some(row) = scan.next() {
+            if row.big(turn::JOB_ID) != Some(but) {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 /// The turns that jobs have; `None`: use a statement.
@@ -56,7 +73,7 @@ pub fn give(turns: &[(&Gate, i64)], queue: &Queue) -> Option<()> {
             (turn::JOB_ID, big(*job_id)),
             (turn::IS_BLOCKED, Some(false.into())),
             (turn::QUEUE, text(queue.name())),
-            (turn::KEY, Some(Jsonb::from_text(gate.key.as_deref().unwrap_or("{}")).datum())),
+            (turn::KEY, text(gate.key.as_deref().unwrap_or("{}"))),
         ])
     }));
     transaction::make_visible();
@@ -102,25 +119,49 @@ fn take(turns: &[Turn], instead: impl Fn(&Table, &Row) -> Option<NewRow>) -> Opt
     Some(())
 }
 
-/// Whether another job of a gate comes before one in its lane, or is held before it; `None`: use a
-/// statement.
-pub fn is_behind(gate: i64, queue: &Queue, seq: i64, id: i64) -> Option<bool> {
-    let lanes = Table::open_to_read(&shapes::READY, &shapes::READY_GATE)?;
-    let held = Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_HELD)?;
-    transaction::make_visible();
-    let seen = Seen::latest();
-    let mut scan = lanes.scan(&shapes::READY_GATE, &seen, 2);
-    scan.find(&[Key::big(1, gate), Key::big_to(2, seq)]);
-    while let Some(row) = scan.next() {
-        if row.big(ready::SEQ).zip(row.big(ready::JOB_ID)) < Some((seq, id)) {
-            return Some(true);
+/// The places of jobs that wait.
+pub struct Places {
+    lanes: Table,
+    held: Table,
+    seen: Seen,
+}
+
+impl Places {
+    /// `None`: use statements.
+    pub fn open() -> Option<Places> {
+        let lanes = Table::open_to_read(&shapes::READY, &shapes::READY_GATE)?;
+        let held = Table::open_to_read(&shapes::SCHEDULED, &shapes::SCHEDULED_HELD)?;
+        transaction::make_visible();
+        Some(Places { lanes, held, seen: Seen::latest() })
+    }
+
+    pub fn look(&self) -> LookAtPlaces<'_> {
+        LookAtPlaces {
+            lanes: self.lanes.scan(&shapes::READY_GATE, &self.seen, 2),
+            held: self.held.scan(&shapes::SCHEDULED_HELD, &self.seen, 4),
         }
     }
-    let mut scan = held.scan(&shapes::SCHEDULED_HELD, &seen, 4);
-    let [gate, queue, kind] = super::permits::keys_of(gate, queue, "");
-    let first = scan.first(&[gate, queue, kind, Key::small(4, 0)]);
-    // The position of a turn says nothing of when the job became available.
-    Some(first.is_some_and(|row| seq >= 0 && row.big(scheduled::SEQ) < Some(seq)))
+}
+
+pub struct LookAtPlaces<'a> {
+    lanes: Scan<'a>,
+    held: Scan<'a>,
+}
+
+impl LookAtPlaces<'_> {
+    /// Whether another job of a gate comes before one in its lane, or is held before it.
+    pub fn is_behind(&mut self, gate: i64, queue: &Queue, seq: i64, id: i64) -> bool {
+        self.lanes.find(&[Key::big(1, gate), Key::big_to(2, seq)]);
+        while let Some(row) = self.lanes.next() {
+            if row.big(ready::SEQ).zip(row.big(ready::JOB_ID)) < Some((seq, id)) {
+                return true;
+            }
+        }
+        let [gate, queue, kind] = super::permits::keys_of(gate, queue, "");
+        let first = self.held.first(&[gate, queue, kind, Key::small(4, 0)]);
+        // The position of a turn says nothing of when the job became available.
+        first.is_some_and(|row| seq >= 0 && row.big(scheduled::SEQ) < Some(seq))
+    }
 }
 
 /// The last turn of a gate's jobs in their lane; `None`: use a statement.

@@ -94,7 +94,7 @@ CREATE TABLE jobs.turn (
   job_id     bigint  NOT NULL,
   is_blocked boolean NOT NULL,
   queue      text    COLLATE "C" NOT NULL,
-  key        jsonb   NOT NULL,
+  key        text    COLLATE "C" NOT NULL,
   CONSTRAINT turn_pkey PRIMARY KEY (gate, job_id)
 ) WITH (vacuum_truncate = off);
 CREATE INDEX turn_job ON jobs.turn (job_id);
