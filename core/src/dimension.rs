@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::Invalid;
 use crate::canonical::{Events, Writer, absent, write};
-use crate::given::{Given, wrong_type};
+use crate::given::Given;
 use crate::key::Key;
 use crate::paths::{self, Paths};
 use crate::policy::{Part, Policy};
@@ -34,10 +34,7 @@ const RULE: &str =
 impl Dimension {
     /// Reads `{"by_args": ["tenant"]}` or `{"by_meta": ["tenant"]}`, with a single path.
     pub fn parse(by: &Value) -> Result<Dimension, Invalid> {
-        let Value::Object(object) = by else {
-            return Err(wrong_type("by", by, RULE));
-        };
-        let given = Given::new("by", "field", object, &["by_args", "by_meta"])?;
+        let given = Given::of("by", by, &["by_args", "by_meta"], RULE)?;
         let [args, meta] = ["by_args", "by_meta"].map(|field| given.strings(field, RULE));
         let (of_meta, list) = match (args?, meta?) {
             (Some(list), None) => (false, list),

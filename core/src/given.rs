@@ -38,6 +38,19 @@ impl<'a> Given<'a> {
         }
     }
 
+    /// [`Given::new`] of a value that is to be an object of fields, as `rule` says.
+    pub fn of(
+        name: &'static str,
+        value: &'a Value,
+        known: &[&str],
+        rule: &str,
+    ) -> Result<Self, Invalid> {
+        let Value::Object(object) = value else {
+            return Err(wrong_type(name, value, rule));
+        };
+        Self::new(name, "field", object, known)
+    }
+
     /// The object's name in messages.
     pub fn name(&self) -> &'static str {
         self.name

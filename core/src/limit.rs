@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::Invalid;
 use crate::canonical::{Events, Listed, Writer, write};
 use crate::dimension::Dimension;
-use crate::given::{Given, wrong_type};
+use crate::given::Given;
 use crate::key::{self, Key, Parts};
 use crate::paths;
 use crate::policy::{self, Part, Policy};
@@ -27,10 +27,7 @@ const RULE: &str = "by must be an object of by_args, by_meta, by_kind or by_queu
 impl By {
     /// Reads `{"by_args": ["tenant"]}` and the like, with one field at least.
     pub fn parse(by: &Value) -> Result<By, Invalid> {
-        let Value::Object(object) = by else {
-            return Err(wrong_type("by", by, RULE));
-        };
-        let given = Given::new("by", "field", object, &FIELDS)?;
+        let given = Given::of("by", by, &FIELDS, RULE)?;
         let policy = Policy {
             by_args: policy::by_args(&given)?.optional(),
             by_meta: policy::by_meta(&given)?.optional(),

@@ -16,7 +16,7 @@ mod oban;
 mod ojs;
 mod on_conflict;
 
-use crate::given::{Given, ROOT, together, word_for, wrong_type};
+use crate::given::{Given, ROOT, together, word_for};
 pub(crate) use native::{by_args, by_meta};
 pub use on_conflict::{Field, Fields, OnConflict, Replace, Updates};
 
@@ -144,16 +144,11 @@ const HOLD_UNTIL: [(&str, HoldUntil); 2] =
 /// A field that is null or false counts as left out (but `wait`, where false says something).
 /// Durations in text go through `read`.
 pub fn parse(value: &Value, read: ReadInterval) -> Result<Option<Policy>, Invalid> {
-    let Value::Object(object) = value else {
-        return Err(wrong_type(
-            ROOT,
-            value,
-            "unique_opts must be an object such as {\"by_args\": true}; {} means not unique.",
-        ));
-    };
+    const RULE: &str =
+        "unique_opts must be an object such as {\"by_args\": true}; {} means not unique.";
     let native = native::fields();
     let known = [&native[..], &COMMON, &DIALECTS].concat();
-    let given = Given::new(ROOT, "field", object, &known)?;
+    let given = Given::of(ROOT, value, &known, RULE)?;
     let on_conflict = on_conflict::parse(&given)?;
     let wait = given.bool("wait")?.unwrap_or(true);
 

@@ -15,14 +15,8 @@ pub(super) fn parse(
     value: &Value,
     on_conflict: Option<OnConflict>,
 ) -> Result<Option<Policy>, Invalid> {
-    let Value::Object(object) = value else {
-        return Err(wrong_type(
-            "faktory",
-            value,
-            "faktory must be an object such as {\"unique_for\": 600}.",
-        ));
-    };
-    let given = Given::new("faktory", "field", object, &["unique_for", "unique_until"])?;
+    const RULE: &str = "faktory must be an object such as {\"unique_for\": 600}.";
+    let given = Given::of("faktory", value, &["unique_for", "unique_until"], RULE)?;
     let until = given.word("unique_until", &HOLD_UNTIL)?;
     if let Some(value) = given.get("unique_for").filter(|value| !value.is_number()) {
         return Err(wrong_type(

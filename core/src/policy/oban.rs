@@ -14,21 +14,13 @@ use crate::state::{State, States};
 const OPTIONS: [&str; 6] = ["period", "fields", "keys", "states", "timestamp", "replace"];
 
 /// What a job can be compared by.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Dimension {
-    Worker,
-    Queue,
-    Args,
-    Meta,
-}
-
-const FIELDS: [(&str, Dimension); 4] = [
-    ("worker", Dimension::Worker),
-    ("queue", Dimension::Queue),
-    ("args", Dimension::Args),
-    ("meta", Dimension::Meta),
+const FIELDS: [(&str, Field); 4] = [
+    ("worker", Field::Kind),
+    ("queue", Field::Queue),
+    ("args", Field::Args),
+    ("meta", Field::Meta),
 ];
-const DEFAULT_FIELDS: [Dimension; 3] = [Dimension::Worker, Dimension::Queue, Dimension::Args];
+const DEFAULT_FIELDS: [Field; 3] = [Field::Kind, Field::Queue, Field::Args];
 
 const STATES: [(&str, State); 8] = [
     ("available", State::Available),
@@ -120,29 +112,29 @@ pub(super) fn parse(value: &Value, on_conflict: Option<OnConflict>) -> Result<Po
 }
 
 /// One job for each value of these fields, of which args and meta may be reduced to some members.
-fn compared_by(fields: &[Dimension], keys: Option<&Paths>) -> Policy {
+fn compared_by(fields: &[Field], keys: Option<&Paths>) -> Policy {
     let part = |dimension| match (fields.contains(&dimension), keys) {
         (false, _) => Part::None,
         (true, None) => Part::All,
         (true, Some(keys)) => Part::Optional(keys.clone()),
     };
     Policy {
-        by_args: part(Dimension::Args),
-        by_meta: part(Dimension::Meta),
-        by_queue: fields.contains(&Dimension::Queue),
-        exclude_kind: !fields.contains(&Dimension::Worker),
+        by_args: part(Field::Args),
+        by_meta: part(Field::Meta),
+        by_queue: fields.contains(&Field::Queue),
+        exclude_kind: !fields.contains(&Field::Kind),
         ..Policy::default()
     }
 }
 
 /// An empty list is Oban's default and means that all members count.
-fn keys(given: &Given, fields: &[Dimension]) -> Result<Option<Paths>, Invalid> {
+fn keys(given: &Given, fields: &[Field]) -> Result<Option<Paths>, Invalid> {
     const RULE: &str = "oban.keys must be a list of top-level members of args and meta.";
     let keys = given.strings("keys", RULE)?.unwrap_or_default();
     if keys.is_empty() {
         return Ok(None);
     }
-    if fields.contains(&Dimension::Args) || fields.contains(&Dimension::Meta) {
+    if fields.contains(&Field::Args) || fields.contains(&Field::Meta) {
         return Paths::of_members(&keys, "oban.keys").map(Some);
     }
     Err(Invalid::new(

@@ -2,32 +2,19 @@
 
 use serde_json::Value;
 
-use super::on_conflict::{OJS_WORDS, OnConflict, either};
+use super::on_conflict::{Field, OJS_WORDS, OnConflict, either};
 use super::{Part, Policy, Window, WindowFrom};
 use crate::Invalid;
-use crate::given::{Given, wrong_type};
+use crate::given::Given;
 use crate::interval::{Interval, ReadInterval, iso_8601_only};
 use crate::paths::Paths;
 use crate::state::{State, States};
 
 const FIELDS: [&str; 6] = ["keys", "args_keys", "meta_keys", "period", "states", "on_conflict"];
 
-/// What a job can be compared by.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Dimension {
-    /// Always counts, asked for or not.
-    Type,
-    Queue,
-    Args,
-    Meta,
-}
-
-const DIMENSIONS: [(&str, Dimension); 4] = [
-    ("type", Dimension::Type),
-    ("queue", Dimension::Queue),
-    ("args", Dimension::Args),
-    ("meta", Dimension::Meta),
-];
+/// What a job can be compared by. The type always counts, asked for or not.
+const DIMENSIONS: [(&str, Field); 4] =
+    [("type", Field::Kind), ("queue", Field::Queue), ("args", Field::Args), ("meta", Field::Meta)];
 
 const STATES: [(&str, State); 8] = [
     ("available", State::Available),
@@ -54,14 +41,8 @@ pub(super) fn parse(
     on_conflict: Option<OnConflict>,
     read: ReadInterval,
 ) -> Result<Policy, Invalid> {
-    let Value::Object(object) = value else {
-        return Err(wrong_type(
-            "ojs",
-            value,
-            "ojs must be an object such as {\"keys\": [\"type\", \"args\"]}.",
-        ));
-    };
-    let given = Given::new("ojs", "field", object, &FIELDS)?;
+    const RULE: &str = "ojs must be an object such as {\"keys\": [\"type\", \"args\"]}.";
+    let given = Given::of("ojs", value, &FIELDS, RULE)?;
     given.not_empty(&["states"])?;
     given.not_twice(&["keys", "args_keys", "meta_keys", "states"])?;
     let keys = given.words("keys", "dimension", &DIMENSIONS)?;
@@ -71,7 +52,7 @@ pub(super) fn parse(
     Ok(Policy {
         by_args: by_args(&given, &keys)?,
         by_meta: by_meta(&given, &keys)?,
-        by_queue: keys.contains(&Dimension::Queue),
+        by_queue: keys.contains(&Field::Queue),
         by_state: states.map_or(DEFAULT_STATES, |states| States::of(&states)),
         window: period(&given, read)?.map(|length| Window { length, from: WindowFrom::CreatedAt }),
         on_conflict: either(on_conflict, own, "ojs.on_conflict")?
@@ -82,20 +63,20 @@ pub(super) fn parse(
 }
 
 /// No keys mean all args.
-fn by_args(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
-    let members = members(given, "args_keys", "args", Dimension::Args, dimensions)?;
+fn by_args(given: &Given, dimensions: &[Field]) -> Result<Part, Invalid> {
+    let members = members(given, "args_keys", "args", Field::Args, dimensions)?;
     Ok(match members {
         Some(members) => Part::Members(members),
-        None if dimensions.contains(&Dimension::Args) => Part::All,
+        None if dimensions.contains(&Field::Args) => Part::All,
         None => Part::None,
     })
 }
 
 /// All of meta is never meant: it has what differs from job to job.
-fn by_meta(given: &Given, dimensions: &[Dimension]) -> Result<Part, Invalid> {
-    match members(given, "meta_keys", "meta", Dimension::Meta, dimensions)? {
+fn by_meta(given: &Given, dimensions: &[Field]) -> Result<Part, Invalid> {
+    match members(given, "meta_keys", "meta", Field::Meta, dimensions)? {
         Some(members) => Ok(Part::Optional(members)),
-        None if dimensions.contains(&Dimension::Meta) => Err(Invalid::new(
+        None if dimensions.contains(&Field::Meta) => Err(Invalid::new(
             "ojs.keys",
             "meta in ojs.keys requires ojs.meta_keys",
             "ojs.meta_keys lists the members of meta that make a job unique.",
@@ -111,8 +92,8 @@ fn members(
     given: &Given,
     field: &str,
     word: &str,
-    dimension: Dimension,
-    dimensions: &[Dimension],
+    dimension: Field,
+    dimensions: &[Field],
 ) -> Result<Option<Paths>, Invalid> {
     let path = given.path(field);
     let rule = format!("{path} must be a list of top-level members of {word}.");

@@ -7,7 +7,7 @@ use super::backoff::{
 };
 use super::{Attempts, Backoff, Delay, Retry, Strategy, length, non_retryable};
 use crate::Invalid;
-use crate::given::{Given, wrong_type};
+use crate::given::Given;
 use crate::interval::{ReadInterval, iso_8601_only};
 
 const NAME: &str = "retry.ojs";
@@ -38,14 +38,8 @@ const DEFAULT_ATTEMPTS: i32 = 3;
 
 /// Reads the policy; what is left out is as the specification has it.
 pub(super) fn parse(value: &Value, read: ReadInterval) -> Result<Retry, Invalid> {
-    let Value::Object(object) = value else {
-        return Err(wrong_type(
-            NAME,
-            value,
-            "retry.ojs must be an object such as {\"max_attempts\": 5, \"initial_interval\": \"PT1S\"}.",
-        ));
-    };
-    let given = Given::new(NAME, "field", object, &FIELDS)?;
+    const RULE: &str = "retry.ojs must be an object such as {\"max_attempts\": 5, \"initial_interval\": \"PT1S\"}.";
+    let given = Given::of(NAME, value, &FIELDS, RULE)?;
     given.word("on_exhaustion", &ON_EXHAUSTION)?;
     let strategy = given.word("backoff_strategy", &STRATEGIES)?;
     let duration = |field| {

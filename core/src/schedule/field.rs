@@ -32,23 +32,13 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-const fn field(
-    name: &'static str,
-    from: u16,
-    to: u16,
-    names: &'static [&'static str],
-    days: Days,
-) -> Field {
-    Field { name, from, to, names, days }
-}
-
 /// The five fields in order.
 pub(super) const FIELDS: [Field; 5] = [
-    field("minute", 0, 59, &[], Days::No),
-    field("hour", 0, 23, &[], Days::No),
-    field("day of month", 1, 31, &[], Days::OfMonth),
-    field("month", 1, 12, &MONTHS, Days::No),
-    field("day of week", 0, 7, &WEEKDAYS, Days::OfWeek),
+    Field { name: "minute", from: 0, to: 59, names: &[], days: Days::No },
+    Field { name: "hour", from: 0, to: 23, names: &[], days: Days::No },
+    Field { name: "day of month", from: 1, to: 31, names: &[], days: Days::OfMonth },
+    Field { name: "month", from: 1, to: 12, names: &MONTHS, days: Days::No },
+    Field { name: "day of week", from: 0, to: 7, names: &WEEKDAYS, days: Days::OfWeek },
 ];
 
 /// Every number.
