@@ -17,8 +17,10 @@ pub fn canonical(mut events: Listed, paths: Option<&Paths>) -> Result<String, Fl
 }
 
 /// The rows of a table in text, a line each: what stands between bars. What a row lacks is empty.
+/// Lines that begin with two slashes are comments.
 pub fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
-    let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = table.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.map(|line| {
         let mut columns = line.split('|').map(str::trim);
         let row = std::array::from_fn(|_| columns.next().unwrap_or_default());

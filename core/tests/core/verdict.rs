@@ -13,18 +13,12 @@ use proptest::sample::select;
 
 /// A job that is there, inserted and due at the time that is its id, kept for ever.
 fn holder(id: i64, state: State) -> Holder {
-    Holder {
-        id,
-        job: Some(Job {
-            state,
-            created_at: id,
-            scheduled_at: id,
-            finalized_at: i64::MAX,
-            queue: 0,
-            kept_until: i64::MIN,
-        }),
-        holds: false,
-    }
+    at(id, state, [id, id, i64::MAX])
+}
+
+fn at(id: i64, state: State, [created_at, scheduled_at, finalized_at]: [i64; 3]) -> Holder {
+    let job = Job { state, created_at, scheduled_at, finalized_at, queue: 0, kept_until: i64::MIN };
+    Holder { id, job: Some(job), holds: false }
 }
 
 fn holding(holder: Holder) -> Holder {
@@ -85,18 +79,7 @@ fn the_newest_that_conflicts_is_answered_with() {
 
 #[test]
 fn only_younger_jobs_conflict() {
-    let job = |created_at, scheduled_at| Holder {
-        id: 1,
-        job: Some(Job {
-            state: State::Running,
-            created_at,
-            scheduled_at,
-            finalized_at: i64::MAX,
-            queue: 0,
-            kept_until: i64::MIN,
-        }),
-        holds: false,
-    };
+    let job = at(1, State::Running, [10, 20, i64::MAX]);
     for (from, cutoff, conflicts) in [
         (WindowFrom::CreatedAt, 9, true),
         (WindowFrom::CreatedAt, 10, false),
@@ -110,14 +93,14 @@ fn only_younger_jobs_conflict() {
             ..Policy::default()
         };
         let expected = if conflicts { skip(1, State::Running) } else { Verdict::Insert };
-        assert_eq!(decide(&policy, &[job(10, 20)], Some(cutoff)), expected);
+        assert_eq!(decide(&policy, &[job], Some(cutoff)), expected);
         // A window that goes back beyond all time.
-        assert_eq!(decide(&policy, &[job(10, 20)], None), skip(1, State::Running));
+        assert_eq!(decide(&policy, &[job], None), skip(1, State::Running));
         // The window does not matter to a hold.
-        assert_eq!(decide(&policy, &[holding(job(10, 20))], Some(cutoff)), skip(1, State::Running));
+        assert_eq!(decide(&policy, &[holding(job)], Some(cutoff)), skip(1, State::Running));
     }
     // Without a window nothing is too old.
-    assert_eq!(decide(&Policy::default(), &[job(10, 20)], Some(99)), skip(1, State::Running));
+    assert_eq!(decide(&Policy::default(), &[job], Some(99)), skip(1, State::Running));
 }
 
 #[test]
@@ -170,7 +153,7 @@ fn replacing_cancels_all_that_conflict_and_are_not_final() {
 #[test]
 fn final_jobs_are_not_replaced() {
     let every = || by_state(&State::ALL);
-    for state in [State::Completed, State::Cancelled, State::Discarded] {
+    for state in State::FINAL {
         for except_schedule in [false, true] {
             let holders = [holder(1, state), holder(2, state), gone(3)];
             let skips = on_conflict(every(), replace(except_schedule, false));
@@ -266,26 +249,14 @@ fn folding_keeps_live_jobs_holds_and_the_newest_of_each_final_state() {
 
 #[test]
 fn folding_keeps_a_final_job_that_another_window_or_a_later_time_would_find() {
-    let job = |id, created_at, scheduled_at, finalized_at| Holder {
-        id,
-        job: Some(Job {
-            state: State::Completed,
-            created_at,
-            scheduled_at,
-            finalized_at,
-            queue: 0,
-            kept_until: i64::MIN,
-        }),
-        holds: false,
-    };
     for (older, kept) in [
-        (job(1, 10, 10, 10), false),
-        (job(1, 9, 9, 9), false),
-        (job(1, 11, 10, 10), true),
-        (job(1, 10, 11, 10), true),
-        (job(1, 10, 10, 11), true),
+        ([10, 10, 10], false),
+        ([9, 9, 9], false),
+        ([11, 10, 10], true),
+        ([10, 11, 10], true),
+        ([10, 10, 11], true),
     ] {
-        let holders = [older, job(2, 10, 10, 10)];
+        let holders = [at(1, State::Completed, older), at(2, State::Completed, [10; 3])];
         assert_eq!(fold(&holders).contains(&1), kept, "{older:?}");
         assert!(fold(&holders).contains(&2));
     }
@@ -296,8 +267,7 @@ fn folding_keeps_a_final_job_that_another_window_or_a_later_time_would_find() {
 fn a_key_that_is_cycled_stays_short() {
     let mut holders = Vec::new();
     for id in 0..1000 {
-        let finals = [State::Completed, State::Cancelled, State::Discarded];
-        holders.push(holder(id, finals[id as usize % 3]));
+        holders.push(holder(id, State::FINAL[id as usize % 3]));
         let kept = fold(&holders);
         holders.retain(|holder| kept.contains(&holder.id));
         assert!(holders.len() <= 3);
