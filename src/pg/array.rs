@@ -1,9 +1,9 @@
 //! One-dimensional arrays, built from and taken apart into datums.
 
-use std::ffi::CStr;
-
 use pgrx::FromDatum;
 use pgrx::pg_sys::{self, Datum, Oid};
+
+use super::text;
 
 /// An array datum of the given element type; `None` is a null element.
 pub fn build(element: Oid, values: &[Option<Datum>]) -> Datum {
@@ -69,10 +69,7 @@ pub fn labels(array: Array) -> Vec<Option<String>> {
     // SAFETY: the array is one of an enum, whose output function gives the label.
     unsafe {
         let element = (*array.0).elemtype;
-        let label = |datum| {
-            let text = pg_sys::OidOutputFunctionCall(pg_sys::Oid::from(pg_sys::F_ENUM_OUT), datum);
-            CStr::from_ptr(text).to_string_lossy().into_owned()
-        };
+        let label = |datum| text::printed(pg_sys::F_ENUM_OUT, datum);
         elements(array, element).into_iter().map(|datum| datum.map(label)).collect()
     }
 }

@@ -1,12 +1,10 @@
 //! What the function that is being called was given, whatever its parameters are called.
 
-use std::ffi::CStr;
-
 use jobs_core::text::nfc;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid, SysCacheIdentifier};
 
 use super::role::called;
-use super::time;
+use super::{text, time};
 
 /// A call of a function that manages something.
 pub struct Call {
@@ -46,7 +44,7 @@ impl Call {
             let function: &pg_sys::FormData_pg_proc = &*pg_sys::GETSTRUCT(row).cast();
             let has_target = function.pronargs > function.pronargdefaults;
             let mut made = Call {
-                function: text(function.proname.data.as_ptr()),
+                function: text::copied(function.proname.data.as_ptr()),
                 target: None,
                 reason: None,
                 given: Vec::new(),
@@ -55,7 +53,7 @@ impl Call {
                 let Some(value) = pgrx::pg_getarg_datum(call, n) else {
                     continue;
                 };
-                let (name, of) = (text(*names.add(n)), *types.add(n));
+                let (name, of) = (text::copied(*names.add(n)), *types.add(n));
                 match name.as_str() {
                     _ if n == 0 && has_target => {
                         made.target = Some(nfc(&output(of, value)).into_owned())
@@ -91,12 +89,6 @@ fn output(of: Oid, value: Datum) -> String {
     // SAFETY: the value is of that type.
     unsafe {
         pg_sys::getTypeOutputInfo(of, &mut function, &mut is_varlena);
-        text(pg_sys::OidOutputFunctionCall(function, value))
+        text::printed(function, value)
     }
-}
-
-/// Text that ends with a zero byte.
-unsafe fn text(text: *const std::ffi::c_char) -> String {
-    // SAFETY: the callers' promise.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

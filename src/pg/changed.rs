@@ -9,6 +9,7 @@ use pgrx::pg_sys::{self, Oid};
 
 use super::index::{Index, Upkeep};
 use super::table::{MOST_COLUMNS, Shape, Table, members};
+use super::text::quoted;
 use super::versions;
 
 pub struct Difference {
@@ -199,10 +200,4 @@ unsafe fn indexes(
         }
     }
     invalid
-}
-
-/// A name as a statement needs it.
-unsafe fn quoted(name: *const std::ffi::c_char) -> String {
-    // SAFETY: a text of the server's that ends with a zero.
-    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name)) }.to_string_lossy().into_owned()
 }

@@ -11,7 +11,7 @@ use pgrx::pg_sys::{self, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
 
 use super::remembered::Remembered;
-use super::{catalog_rows, versions};
+use super::{catalog_rows, text, versions};
 
 /// The extension and its schema.
 const NAME: &CStr = c"jobs";
@@ -100,9 +100,8 @@ fn schema_of(extension: Oid) -> Option<(Oid, String)> {
     let look = |schema: &pg_sys::FormData_pg_namespace| {
         if found.is_none() && is_member(schema.oid, extension) {
             // SAFETY: names end with a zero byte.
-            let name =
-                unsafe { CStr::from_ptr(pg_sys::quote_identifier(schema.nspname.data.as_ptr())) };
-            found = Some((schema.oid, name.to_string_lossy().into()));
+            let name = unsafe { text::quoted(schema.nspname.data.as_ptr()) };
+            found = Some((schema.oid, name));
         }
     };
     // SAFETY: that is what the catalog has.

@@ -34,6 +34,7 @@ pub mod server;
 pub mod spi;
 pub mod subxact;
 pub mod table;
+pub mod text;
 pub mod time;
 pub mod transaction;
 pub mod versions;

@@ -1,11 +1,9 @@
 //! Acting as somebody else for a while.
 
-use std::ffi::CStr;
-
 use pgrx::pg_sys::{self, FunctionCallInfo, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
 
-use super::{catalog_rows, path};
+use super::{catalog_rows, path, text};
 
 /// Runs `work` with the rights of a role and nothing more: what others may have attached
 /// to the tables must not run as superuser, and no operator in a caller's schema may run at all.
@@ -57,7 +55,7 @@ pub fn caller() -> String {
         let name = pg_sys::GetUserNameFromId(role, true);
         match name.is_null() {
             true => role.to_u32().to_string(),
-            false => CStr::from_ptr(name).to_string_lossy().into_owned(),
+            false => text::copied(name),
         }
     }
 }

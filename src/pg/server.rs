@@ -1,10 +1,11 @@
 //! What a session knows of the server, its database and itself.
 
 use std::cell::RefCell;
-use std::ffi::CStr;
 use std::time::Duration;
 
 use pgrx::pg_sys::{self, Oid};
+
+use super::text;
 
 /// Whether the server loads its `shared_preload_libraries`, and not for `pg_upgrade`.
 pub fn is_preloading() -> bool {
@@ -87,8 +88,7 @@ pub fn statement_timeout() -> Option<Duration> {
 
 pub fn application_name() -> String {
     // SAFETY: a setting's text, never null.
-    let name = unsafe { CStr::from_ptr(pg_sys::application_name) };
-    name.to_string_lossy().into_owned()
+    unsafe { text::copied(pg_sys::application_name) }
 }
 
 /// A random number of the server's strong source, since a session can seed `random()`. Of those it

@@ -256,20 +256,40 @@ impl Plan {
     }
 
     /// Runs the statement and reads each of its rows; what comes of them but `None`.
-    pub fn list<T>(
+    pub fn list<T>(&self, args: &[Arg], read: impl FnMut(&Tuples, usize) -> Option<T>) -> Vec<T> {
+        self.list_as_of(Snapshot::Own, args, read)
+    }
+
+    /// [`Plan::list`], by what this snapshot shows.
+    pub fn list_as_of<T>(
         &self,
+        snapshot: Snapshot,
         args: &[Arg],
         mut read: impl FnMut(&Tuples, usize) -> Option<T>,
     ) -> Vec<T> {
-        self.run(args, |rows| {
-            let read = |row| read(rows, row);
-            (0..rows.len()).filter_map(read).collect()
+        self.run_as_of(snapshot, args, |rows| {
+            (0..rows.len()).filter_map(|row| read(rows, row)).collect()
         })
     }
 
     /// Runs the statement and reads its rows.
     pub fn rows<T: Row>(&self, args: &[Arg]) -> Vec<T> {
-        self.list(args, |rows, row| Some(T::read(rows, row)))
+        self.rows_as_of(Snapshot::Own, args)
+    }
+
+    /// [`Plan::rows`], by what this snapshot shows.
+    pub fn rows_as_of<T: Row>(&self, snapshot: Snapshot, args: &[Arg]) -> Vec<T> {
+        self.list_as_of(snapshot, args, |rows, row| Some(T::read(rows, row)))
+    }
+
+    /// Runs the statement and reads its first row, if there is one.
+    pub fn row<T: Row>(&self, args: &[Arg]) -> Option<T> {
+        self.row_as_of(Snapshot::Own, args)
+    }
+
+    /// [`Plan::row`], by what this snapshot shows.
+    pub fn row_as_of<T: Row>(&self, snapshot: Snapshot, args: &[Arg]) -> Option<T> {
+        self.first_as_of(snapshot, args, |rows| T::read(rows, 0))
     }
 
     /// Runs the statement and reads its first row, if there is one.

@@ -12,14 +12,15 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
 
-use super::{report, versions};
+use super::report;
+use super::transaction::Count;
 
 /// As many as a transaction keeps.
 const MOST_KEPT: u32 = 48;
 
 thread_local! {
-    /// The transaction that kept one last, and how many it has kept.
-    static KEPT: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    /// How many the transaction has kept.
+    static KEPT: Count = const { Count::none() };
     /// How many are for others.
     static RESERVED: Cell<u32> = const { Cell::new(0) };
 }
@@ -27,7 +28,7 @@ thread_local! {
 /// Whether the transaction under way should keep one more. Who does without where it should not is
 /// slower, or leaves something to the next transaction.
 pub fn has_room() -> bool {
-    kept() + RESERVED.get() < MOST_KEPT
+    KEPT.with(Count::get) + RESERVED.get() < MOST_KEPT
 }
 
 /// While it lives there is less room: so many are for what comes later.
@@ -44,11 +45,6 @@ impl Drop for Reserve {
     fn drop(&mut self) {
         RESERVED.set(0);
     }
-}
-
-fn kept() -> u32 {
-    let (transaction, kept) = KEPT.get();
-    if transaction == versions::local_transaction() { kept } else { 0 }
 }
 
 /// Runs `work` in a subtransaction; on an error everything it did is rolled back and the error
@@ -69,7 +65,7 @@ fn attempt_and_keep<T>(
 ) -> Result<T, Box<CaughtError>> {
     // SAFETY: the sequence of PL/pgSQL's exception blocks.
     unsafe {
-        let kept = kept();
+        let kept = KEPT.with(Count::get);
         let context = pg_sys::CurrentMemoryContext;
         let owner = pg_sys::CurrentResourceOwner;
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
@@ -85,13 +81,12 @@ fn attempt_and_keep<T>(
             let has_written =
                 pg_sys::GetCurrentTransactionIdIfAny() != pg_sys::InvalidTransactionId;
             pg_sys::ReleaseCurrentSubTransaction();
-            let kept = self::kept() + u32::from(has_written);
-            KEPT.set((versions::local_transaction(), kept));
+            KEPT.with(|kept| kept.set(kept.get() + u32::from(has_written)));
         } else {
             pg_sys::RollbackAndReleaseCurrentSubTransaction();
             report::renew();
             // With those that were in it.
-            KEPT.set((versions::local_transaction(), kept));
+            KEPT.with(|count| count.set(kept));
         }
         pg_sys::MemoryContextSwitchTo(context);
         pg_sys::CurrentResourceOwner = owner;

@@ -1,12 +1,12 @@
 //! Times and durations: timestamps are microseconds since 2000-01-01 UTC, as the server counts.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 use jobs_core::interval::Interval;
 use pgrx::pg_sys::{self, Datum};
 use pgrx::{FromDatum, IntoDatum};
 
-use super::versions;
+use super::{text, versions};
 
 const FIELDS: usize = pg_sys::MAXDATEFIELDS as usize;
 const WORK: usize = 256;
@@ -103,12 +103,14 @@ fn from_server(span: &pg_sys::Interval) -> Interval {
 
 /// A duration as the session prints it.
 pub fn show(duration: Interval) -> String {
-    print(pg_sys::F_INTERVAL_OUT, interval_datum(duration))
+    // SAFETY: the function of that type.
+    unsafe { text::printed(pg_sys::F_INTERVAL_OUT, interval_datum(duration)) }
 }
 
 /// A timestamp as the session prints it.
 pub fn show_at(at: i64) -> String {
-    print(pg_sys::F_TIMESTAMPTZ_OUT, Datum::from(at))
+    // SAFETY: the function of that type.
+    unsafe { text::printed(pg_sys::F_TIMESTAMPTZ_OUT, Datum::from(at)) }
 }
 
 /// A timestamp to the millisecond, in the session's time zone, whatever its `DateStyle`.
@@ -135,16 +137,7 @@ pub fn json_at(at: i64) -> String {
     unsafe {
         let (of, own_zone) = (pg_sys::TIMESTAMPTZOID, std::ptr::null());
         pg_sys::JsonEncodeDateTime(text.as_mut_ptr(), Datum::from(at), of, own_zone);
-        CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
-    }
-}
-
-/// What the output function of its type makes of a value.
-fn print(function: u32, value: Datum) -> String {
-    // SAFETY: the callers give the function of the value's type, which returns a text.
-    unsafe {
-        let text = pg_sys::OidOutputFunctionCall(pg_sys::Oid::from(function), value);
-        CStr::from_ptr(text).to_string_lossy().into_owned()
+        text::copied(text.as_ptr())
     }
 }
 

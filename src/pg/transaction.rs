@@ -70,33 +70,20 @@ pub fn with_latest_snapshot<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Something that a transaction does only so many times.
-pub struct AtMost {
-    times: u32,
-    /// The last transaction that did it, and how many times.
-    done: Cell<(u32, u32)>,
-}
+/// How often the transaction under way has done something: the last one that did it, and how often.
+pub struct Count(Cell<(u32, u32)>);
 
-impl AtMost {
-    pub const fn new(times: u32) -> AtMost {
-        AtMost { times, done: Cell::new((0, 0)) }
+impl Count {
+    pub const fn none() -> Count {
+        Count(Cell::new((0, 0)))
     }
 
-    /// Whether this transaction may do it once more.
-    pub fn may(&self) -> bool {
-        self.count() < self.times
+    pub fn get(&self) -> u32 {
+        let (last, count) = self.0.get();
+        if last == versions::local_transaction() { count } else { 0 }
     }
 
-    /// Whether this transaction may do it once more; counts it.
-    pub fn once_more(&self) -> bool {
-        let (may, count) = (self.may(), self.count());
-        let transaction = versions::local_transaction();
-        self.done.set((transaction, count + u32::from(may)));
-        may
-    }
-
-    fn count(&self) -> u32 {
-        let (last, done) = self.done.get();
-        if last == versions::local_transaction() { done } else { 0 }
+    pub fn set(&self, count: u32) {
+        self.0.set((versions::local_transaction(), count));
     }
 }

@@ -69,17 +69,17 @@ pub fn passes_over(queue: &Queue, kind: &str, now: i64) -> Option<i64> {
 
 /// When each of these queues was fetched from last, by the jobs that run and those that ended last.
 fn fetched_by_jobs(snapshot: Snapshot, queues: &[&str]) -> HashMap<String, i64> {
-    FETCHED_BY_JOBS.run_as_of(snapshot, &[texts(queues)], |rows| {
-        let read = |row| rows.get(row, "queue").zip(rows.get(row, "at"));
-        (0..rows.len()).filter_map(read).collect()
-    })
+    let fetched = FETCHED_BY_JOBS.list_as_of(snapshot, &[texts(queues)], |rows, row| {
+        rows.get(row, "queue").zip(rows.get(row, "at"))
+    });
+    fetched.into_iter().collect()
 }
 
 /// Those of these queues of which somebody who may fetch has a job, and its lease has not run out.
 fn at_work(snapshot: Snapshot, queues: &[&str], now: i64) -> HashSet<String> {
-    AT_WORK.run_as_of(snapshot, &[texts(queues), big(now)], |rows| {
-        (0..rows.len()).filter_map(|row| rows.get(row, "queue")).collect()
-    })
+    let args = [texts(queues), big(now)];
+    let queues = AT_WORK.list_as_of(snapshot, &args, |rows, row| rows.get(row, "queue"));
+    queues.into_iter().collect()
 }
 
 plans! {

@@ -2,29 +2,25 @@
 
 use pgrx::pg_sys::Oid;
 
-use super::spi::{Tuples, plans};
+use super::spi::{plans, rows};
 
-#[derive(Clone, Copy)]
-pub struct Extension {
-    pub oid: Oid,
-    pub owner: Oid,
+rows! {
+    #[derive(Clone, Copy)]
+    pub struct Extension {
+        pub oid: Oid,
+        pub owner: Oid,
+    }
 }
 
 /// `None` if the database does not have it.
 pub fn find() -> Option<Extension> {
-    let extension = |rows: &Tuples| {
-        Some(Extension { oid: rows.get(0, "oid")?, owner: rows.get(0, "extowner")? })
-    };
-    FIND.first(&[], extension).flatten()
+    FIND.row(&[])
 }
 
 pub fn database() -> String {
     DATABASE.value(&[]).expect("it has a name")
 }
 
-plans! {
-    FIND() of_catalogs = "SELECT e.oid, e.extowner FROM pg_catalog.pg_extension e WHERE e.extname = 'jobs'";
-}
 /// The settings that were made of this database or of the role of this session, and what each is by
 /// the server's configuration: the last that its files say, or else the built-in default. Those of
 /// other modules, and what is logged, stay: who set them means this session, too. A transaction's
@@ -34,6 +30,8 @@ pub fn settings_of_database() -> Vec<(String, String)> {
 }
 
 plans! {
+    FIND() of_catalogs =
+        "SELECT e.oid, e.extowner AS owner FROM pg_catalog.pg_extension e WHERE e.extname = 'jobs'";
     SETTINGS() of_catalogs =
         "SELECT s.name,
                 COALESCE((SELECT f.setting FROM pg_catalog.pg_file_settings f

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use jobs_core::dimension::Dimension;
 
 use super::direct::shapes;
-use super::spi::{self, Snapshot, Tuples, big, column, plans, text};
+use super::spi::{self, Snapshot, Tuples, big, column, plans, rows, text};
 use super::types::*;
 use super::{config_cache, run_log};
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
@@ -111,10 +111,9 @@ pub(super) fn here(seen: Snapshot) -> Option<Here> {
     };
     let here =
         HERE.first_as_of(seen, &[big(server::system()), big(server::database_number())], own)?;
-    let placements = PLACEMENTS.run_as_of(seen, &[], |rows| {
-        (0..rows.len()).map(|row| (rows.given(row, "queue"), placement(rows, row))).collect()
-    });
-    Some(Here { placements, ..here })
+    let placements = PLACEMENTS
+        .list_as_of(seen, &[], |rows, row| Some((rows.given(row, "queue"), placement(rows, row))));
+    Some(Here { placements: placements.into_iter().collect(), ..here })
 }
 
 fn placement(rows: &Tuples, row: usize) -> Rc<Placement> {
@@ -231,32 +230,23 @@ pub fn count_jobs(queue: Option<&str>) -> i64 {
     count.unwrap_or(0)
 }
 
-/// What decides where a job lives.
-pub struct Subject {
-    pub id: i64,
-    pub queue: String,
-    pub args: Jsonb,
-    pub meta: Option<Jsonb>,
-}
-
-fn subject(rows: &Tuples, row: usize) -> Subject {
-    Subject {
-        id: rows.given(row, "id"),
-        queue: rows.given(row, "queue"),
-        args: rows.given(row, "args"),
-        meta: rows.get(row, "meta"),
+rows! {
+    /// What decides where a job lives.
+    pub struct Subject {
+        pub id: i64,
+        pub queue: String,
+        pub args: Jsonb,
+        pub meta: Option<Jsonb>,
     }
 }
 
 /// Jobs of a queue with higher ids, up to so many.
 pub fn jobs_behind(queue: &str, id: i64, limit: i64) -> Vec<Subject> {
-    JOBS_BEHIND.run_as_of(Snapshot::Latest, &[text(queue), big(id), big(limit)], |rows| {
-        (0..rows.len()).map(|row| subject(rows, row)).collect()
-    })
+    JOBS_BEHIND.rows_as_of(Snapshot::Latest, &[text(queue), big(id), big(limit)])
 }
 
 pub fn job(id: i64) -> Option<Subject> {
-    JOB.first(&[big(id)], |rows| subject(rows, 0))
+    JOB.row(&[big(id)])
 }
 
 /// Why nothing is maintained here, if that is because the cell is retired. Otherwise it can be

@@ -120,6 +120,15 @@ fn rewrite_running(plan: &Plan, args: &[Arg]) {
     plan.value(args).into_iter().for_each(leases::noted);
 }
 
+// The columns, and what they become: as they are, where a parameter is null.
+fn new_values() -> (String, String) {
+    let columns = changed::NAMES[1..].iter().map(|name| name.to_lowercase());
+    let columns: Vec<String> = columns.collect();
+    let value = |(n, column)| format!("COALESCE(${n}, {column})");
+    let values: Vec<String> = (2..).zip(&columns).map(value).collect();
+    (columns.join(", "), values.join(", "))
+}
+
 plans! {
     FORGET_SCHEDULE_RUNNING(INT8) =
         "UPDATE jobs.running SET scheduled_at = NULL WHERE job_id = $1 AND scheduled_at IS NOT NULL RETURNING lease_expires_at";
@@ -133,17 +142,6 @@ plans! {
           WHERE job_id = $1 AND token = $2
             AND (cancel_requested_at IS NULL OR cancel_reason IS DISTINCT FROM COALESCE($4, cancel_reason))
          RETURNING lease_expires_at, worker";
-}
-
-// The columns, and what they become: as they are, where a parameter is null.
-fn new_values() -> (String, String) {
-    let columns = changed::NAMES[1..].iter().map(|name| name.to_lowercase());
-    let columns: Vec<String> = columns.collect();
-    let value = |(n, column)| format!("COALESCE(${n}, {column})");
-    let values: Vec<String> = (2..).zip(&columns).map(value).collect();
-    (columns.join(", "), values.join(", "))
-}
-plans! {
     REWRITE[changed::TYPES] =
         "UPDATE jobs.job SET ({columns}) = ROW ({values}) WHERE id = $1 RETURNING args, meta",
         columns = new_values().0,

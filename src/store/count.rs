@@ -8,7 +8,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::columns::parameters;
-use super::spi::{Plan, Row, Snapshot, Tuples, big, column, plans, rows, text};
+use super::spi::{Plan, Snapshot, Tuples, big, column, plans, rows, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{lock, time};
@@ -126,7 +126,7 @@ impl StateTable {
     }
 
     pub fn kept(&self, snapshot: Snapshot) -> Option<KeptCounts> {
-        KEPT.first_as_of(snapshot, &[text(self.name)], |rows| KeptCounts::read(rows, 0))
+        KEPT.row_as_of(snapshot, &[text(self.name)])
     }
 
     /// Rows inserted and deleted so far, by the server's statistics.
@@ -221,10 +221,8 @@ fn sum(rows: &Tuples) -> Counts {
 /// Since when the jobs wait that are next in their lanes, the oldest of each queue, as the calling
 /// statement sees it.
 pub fn oldest_available() -> Vec<(String, i64)> {
-    OLDEST.run_as_of(Snapshot::Callers, &[], |rows| {
-        (0..rows.len())
-            .filter_map(|row| Some((rows.get(row, "queue")?, rows.get(row, "since")?)))
-            .collect()
+    OLDEST.list_as_of(Snapshot::Callers, &[], |rows, row| {
+        rows.get(row, "queue").zip(rows.get(row, "since"))
     })
 }
 

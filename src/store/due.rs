@@ -146,10 +146,10 @@ fn noted_ends(leases: &[Lease]) -> HashMap<i64, i64> {
         column(AT, leases, |lease| big(lease.lease_expires_at)),
     ];
     // Also of those that came since this transaction took its snapshot.
-    NOTED_ENDS.run_as_of(Snapshot::Latest, &args, |rows| {
-        let end = |row| Some((rows.get(row, "job_id")?, rows.get(row, "goes_on_until")?));
-        (0..rows.len()).filter_map(end).collect()
-    })
+    let ends = NOTED_ENDS.list_as_of(Snapshot::Latest, &args, |rows, row| {
+        rows.get(row, "job_id").zip(rows.get(row, "goes_on_until"))
+    });
+    ends.into_iter().collect()
 }
 
 /// Deletes up to so many notes of heartbeats that say nothing any more; whether there may be more.

@@ -160,17 +160,14 @@ fn waiting(job: &Job, now: i64, sees_payload: bool) -> Waiting {
     let quiet = workers::quiet_for(queue)
         .filter(|quiet| is_left || quiet.are_all && is_left_since(quiet.commanded_at));
     let seen = Snapshot::Callers;
-    let limits = QUEUE.first_as_of(seen, &[queue.arg(), big(now)], |rows| Limits::read(rows, 0));
+    let limits: Option<Limits> = QUEUE.row_as_of(seen, &[queue.arg(), big(now)]);
     let args = [big(job.id), big(now), Some(Datum::from(sees_payload))];
-    let held_by = || HELD_BY.first_as_of(seen, &args, |rows| HeldBy::read(rows, 0));
-    let held_by = permits::are_here().then(held_by).flatten();
-    let order = || ORDER.first_as_of(seen, &[args[0], args[2]], |rows| Order::read(rows, 0));
-    let order = permits::are_here().then(order).flatten();
+    let held_by = || HELD_BY.row_as_of(seen, &args);
+    let held_by: Option<HeldBy> = permits::are_here().then(held_by).flatten();
+    let order = || ORDER.row_as_of(seen, &[args[0], args[2]]);
+    let order: Option<Order> = permits::are_here().then(order).flatten();
     let is_held = held_by.is_some() || order.is_some();
-    let in_front = || {
-        let args = [big(job.id), big(now)];
-        IN_FRONT.first_as_of(seen, &args, |rows| InFront::read(rows, 0))
-    };
+    let in_front = || IN_FRONT.row_as_of(seen, &args[..2]);
     Waiting {
         is_due,
         limits: limits.unwrap_or_default(),

@@ -11,7 +11,7 @@ use super::fetch::DEFAULT_LEASE;
 use super::history::Over;
 use super::permits::Permit;
 use super::place::{self, TakenRow};
-use super::spi::{Arg, Tuples, big, bigs, column, plans};
+use super::spi::{Arg, Row, Tuples, big, bigs, column, plans};
 use super::types::*;
 use super::{direct, effects, retention};
 use crate::pg::jsonb::Jsonb;

@@ -358,14 +358,12 @@ fn add_copies(copies: Vec<Counted>, begin: impl Fn(i64) -> i64, to: &mut CountsB
 /// each with the transaction that has written it.
 fn written(counted: &[Counted]) -> HashMap<i64, u32> {
     let first = counted.iter().map(|counted| counted.minute).min();
-    let entry = |rows: &Tuples, row| {
+    let from = [big(first.unwrap_or(i64::MAX))];
+    let entries = ENTRIES.list_as_of(Snapshot::Callers, &from, |rows, row| {
         let made_by: Oid = rows.get(row, "xmin")?;
         Some((rows.get(row, "entry")?, made_by.to_u32()))
-    };
-    let from = [big(first.unwrap_or(i64::MAX))];
-    ENTRIES.run_as_of(Snapshot::Callers, &from, |rows| {
-        (0..rows.len()).filter_map(|row| entry(rows, row)).collect()
-    })
+    });
+    entries.into_iter().collect()
 }
 
 /// Adds rows of a time, a queue, a kind and counts.

@@ -1,7 +1,6 @@
 //! The objects that the extension consists of: whose each is, and what others may do with it.
 
-use super::privileges::execute;
-use super::spi::plans;
+use super::spi::{plans, run_text};
 use crate::pg::extension::by_hand;
 use crate::pg::transaction;
 
@@ -64,7 +63,7 @@ pub fn keep_to_the_owner() {
         Some((text("from_whom")?, rights?, is_granted))
     });
     for (from, rights, is_granted) in granted {
-        let revoke = || execute(&format!("REVOKE {rights} ON {from} CASCADE"));
+        let revoke = || run_text(&format!("REVOKE {rights} ON {from} CASCADE"));
         // What a script leaves of the rights to an object is noted as what the extension comes
         // with. Where others keep what they were granted, that would leave it out of dumps.
         if is_granted { by_hand(revoke) } else { revoke() }

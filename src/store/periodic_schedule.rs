@@ -5,7 +5,7 @@ use pgrx::pg_sys::Datum;
 
 use super::columns::columns;
 use super::config::Options;
-use super::spi::{Tuples, big, plans, text, texts};
+use super::spi::{Row, Tuples, big, plans, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -125,12 +125,12 @@ pub fn remove(name: &str) -> bool {
 
 /// The definition of this name, locked.
 pub fn lock(name: &str) -> Option<Periodic> {
-    LOCK.first(&[text(name)], |rows| read(rows, 0))
+    LOCK.row(&[text(name)])
 }
 
 /// The definition of this name, locked, unless somebody else has it locked.
 pub fn lock_free(name: &str) -> Option<Periodic> {
-    LOCK_FREE.first(&[text(name)], |rows| read(rows, 0))
+    LOCK_FREE.row(&[text(name)])
 }
 
 /// Brings the times of a definition forward that lie ahead of the clock.
@@ -144,7 +144,7 @@ pub fn cut(name: &str, defined_at: i64, last_run_at: Option<i64>, next_run_at: O
 }
 
 pub fn find(name: &str) -> Option<Definition> {
-    FIND.first(&[text(name)], |rows| read(rows, 0).definition)
+    FIND.row(&[text(name)]).map(|found: Periodic| found.definition)
 }
 
 pub fn names() -> Vec<String> {
@@ -153,8 +153,7 @@ pub fn names() -> Vec<String> {
 
 /// Definitions whose time has come, locked, but those that somebody else has locked, and these.
 pub fn due(now: i64, limit: i64, but: &[&str]) -> Vec<Periodic> {
-    let read = |rows: &Tuples, row| Some(read(rows, row));
-    DUE.list(&[big(now), big(limit), texts(but)], read)
+    DUE.rows(&[big(now), big(limit), texts(but)])
 }
 
 /// Notes that a tick was dealt with.
@@ -174,21 +173,23 @@ pub fn put_off(name: &str, next_run_at: Option<i64>, error: Option<&str>) {
     PUT_OFF.execute(&[text(name), next_run_at.map(Datum::from), error.and_then(text)]);
 }
 
-fn read(rows: &Tuples, row: usize) -> Periodic {
-    Periodic {
-        defined_at: rows.given(row, "defined_at"),
-        next_run_at: rows.get(row, "next_run_at"),
-        last_run_at: rows.get(row, "last_run_at"),
-        is_paused: rows.given(row, "is_paused"),
-        definition: Definition {
-            name: rows.given(row, "name"),
-            cron: rows.given(row, "cron"),
-            time_zone: rows.given(row, "time_zone"),
-            kind: rows.given(row, "kind"),
-            args: rows.given(row, "args"),
-            missed: Missed::of(&rows.given::<String>(row, "missed")).unwrap_or(Missed::Once),
-            options: Options::read(rows, row),
-        },
+impl Row for Periodic {
+    fn read(rows: &Tuples, row: usize) -> Periodic {
+        Periodic {
+            defined_at: rows.given(row, "defined_at"),
+            next_run_at: rows.get(row, "next_run_at"),
+            last_run_at: rows.get(row, "last_run_at"),
+            is_paused: rows.given(row, "is_paused"),
+            definition: Definition {
+                name: rows.given(row, "name"),
+                cron: rows.given(row, "cron"),
+                time_zone: rows.given(row, "time_zone"),
+                kind: rows.given(row, "kind"),
+                args: rows.given(row, "args"),
+                missed: Missed::of(&rows.given::<String>(row, "missed")).unwrap_or(Missed::Once),
+                options: Options::read(rows, row),
+            },
+        }
     }
 }
 

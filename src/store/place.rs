@@ -59,9 +59,8 @@ pub struct TakenRow {
     pub queue: Option<String>,
 }
 
-impl TakenRow {
-    /// Reads what a statement says of it.
-    pub(super) fn read(rows: &Tuples, row: usize) -> TakenRow {
+impl Row for TakenRow {
+    fn read(rows: &Tuples, row: usize) -> TakenRow {
         TakenRow {
             attempt: rows.given(row, "attempt"),
             scheduled_at: rows.find(row, "scheduled_at"),
@@ -79,7 +78,7 @@ impl TakenRow {
 
 /// Finds a job; `None` if there is none of this id.
 pub fn locate(id: i64) -> Option<Place> {
-    let found = LOCATE.first(&[big(id)], |rows| Place::read(rows, 0));
+    let found: Option<Place> = LOCATE.row(&[big(id)]);
     // A row of job that is in no place at all is no job: nothing could ever take it.
     found.filter(|place| place.state != State::Available || place.seq.is_some())
 }
@@ -105,7 +104,7 @@ impl Place {
             State::Scheduled | State::Pending | State::Retryable => &TAKE_SCHEDULED,
             State::Completed | State::Cancelled | State::Discarded => &TAKE_FINISHED,
         };
-        let row = plan.first(&self.row(), |rows| TakenRow::read(rows, 0))?;
+        let row = plan.row::<TakenRow>(&self.row())?;
         if self.state.is_final() {
             fail_if_changed(&[self.id]);
         }

@@ -3,21 +3,22 @@
 
 use pgrx::pg_sys::{Datum, Oid};
 
-use super::spi::{self, Plan, Tuples, plans, text, texts};
+use super::spi::{Plan, plans, rows, run_text, text, texts};
 use super::types::*;
 use crate::pg::role::as_role;
 
-/// A role, and its name as it stands in statements.
-pub struct Role {
-    pub oid: Oid,
-    /// Its name, quoted where necessary.
-    pub name: String,
+rows! {
+    /// A role, and its name as it stands in statements.
+    pub struct Role {
+        pub oid: Oid,
+        /// Its name, quoted where necessary.
+        pub name: String,
+    }
 }
 
 /// `None`: there is no such role.
 pub fn role(name: &str) -> Option<Role> {
-    let role = |rows: &Tuples| Some(Role { oid: rows.get(0, "oid")?, name: rows.get(0, "name")? });
-    ROLE.first(&[text(name)], role).flatten()
+    ROLE.row(&[text(name)])
 }
 
 pub fn roles() -> Vec<String> {
@@ -38,7 +39,7 @@ fn grant_each(role: &Role, which: &Plan, names: &str) {
     let names: Vec<&str> = names.split(' ').collect();
     for function in which.values::<String>(&[texts(&names)]) {
         let name = &role.name;
-        execute(&format!("GRANT EXECUTE ON ROUTINE {function} TO {name}"));
+        run_text(&format!("GRANT EXECUTE ON ROUTINE {function} TO {name}"));
     }
 }
 
@@ -46,33 +47,33 @@ fn grant_each(role: &Role, which: &Plan, names: &str) {
 /// in an internal error of Postgres' own. The lock is in nobody else's way but that of a VACUUM of
 /// this small table.
 pub fn one_at_a_time() {
-    execute("LOCK TABLE jobs.kind IN SHARE UPDATE EXCLUSIVE MODE");
+    run_text("LOCK TABLE jobs.kind IN SHARE UPDATE EXCLUSIVE MODE");
 }
 
 /// Lets a role see the schema, without which nothing else is of use, and declare things of its
 /// types.
 pub fn grant_schema(role: &Role) {
-    execute(&format!("GRANT USAGE ON SCHEMA jobs TO {}", role.name));
+    run_text(&format!("GRANT USAGE ON SCHEMA jobs TO {}", role.name));
     for of in TYPES.values::<String>(&[]) {
-        execute(&format!("GRANT USAGE ON TYPE {of} TO {}", role.name));
+        run_text(&format!("GRANT USAGE ON TYPE {of} TO {}", role.name));
     }
 }
 
 /// Lets a role read every view.
 pub fn grant_views(role: &Role) {
     for view in VIEWS.values::<String>(&[]) {
-        execute(&format!("GRANT SELECT ON {view} TO {}", role.name));
+        run_text(&format!("GRANT SELECT ON {view} TO {}", role.name));
     }
 }
 
 /// Lets a role read which cells there are and where queues live.
 pub fn grant_map(role: &Role) {
-    execute(&format!("GRANT SELECT ON jobs.cells, jobs.placements TO {}", role.name));
+    run_text(&format!("GRANT SELECT ON jobs.cells, jobs.placements TO {}", role.name));
 }
 
 /// Lets a role see what jobs carry, in the views too.
 pub fn grant_payload(role: &Role) {
-    execute(&format!("GRANT SELECT ON jobs.job TO {}", role.name));
+    run_text(&format!("GRANT SELECT ON jobs.job TO {}", role.name));
 }
 
 /// Takes everything away from a role, and what it has passed on. What somebody else granted has to
@@ -83,18 +84,13 @@ pub fn revoke(role: &Role) {
         Some((rows.get(row, "grantor")?, what))
     });
     for (grantor, what) in grants {
-        as_role(grantor, || execute(&format!("REVOKE ALL ON {what} FROM {} CASCADE", role.name)));
+        as_role(grantor, || run_text(&format!("REVOKE ALL ON {what} FROM {} CASCADE", role.name)));
     }
 }
 
 /// How many rights a role has. Granting adds to them, and revoking takes away.
 pub fn rights(role: &Role) -> Option<i64> {
     RIGHTS.value(&[Some(Datum::from(role.oid))])
-}
-
-/// Runs a statement that has names in it.
-pub(super) fn execute(statement: &str) {
-    spi::run_text(statement);
 }
 
 fn select_functions(which: &str) -> String {

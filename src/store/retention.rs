@@ -16,7 +16,7 @@ use jobs_core::state::State;
 
 use super::config::{self, Rare};
 use super::queue::Queue;
-use super::spi::{Snapshot, big, bigs, column, plans};
+use super::spi::{Snapshot, big, bigs, column, plans, rows};
 use super::types::*;
 use super::{config_cache, direct};
 use crate::pg::{lock, time};
@@ -95,12 +95,14 @@ pub fn note_change() {
     NOTE_CHANGE.execute(&[]);
 }
 
-/// A change whose final jobs are looked at.
-pub struct Change {
-    /// The transaction that made it.
-    pub made_by: i64,
-    /// The highest job id at that time.
-    pub after_id: i64,
+rows! {
+    /// A change whose final jobs are looked at.
+    pub struct Change {
+        /// The transaction that made it.
+        pub made_by: i64,
+        /// The highest job id at that time.
+        pub after_id: i64,
+    }
 }
 
 /// The changes that can be followed now: locked. Nobody goes by what was set before them any more.
@@ -111,9 +113,7 @@ pub fn changes() -> Vec<Change> {
     if is_told_everywhere() {
         SETTLE.execute(&[]);
     }
-    CHANGES.list(&[], |rows, row| {
-        Some(Change { made_by: rows.get(row, "made_by")?, after_id: rows.get(row, "after_id")? })
-    })
+    CHANGES.rows(&[])
 }
 
 /// Whether there are any.

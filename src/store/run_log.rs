@@ -125,12 +125,10 @@ pub(super) const RESTORING: &str =
                 AND a.application_name = 'pg_restore'
                 AND pg_catalog.pg_has_role(a.usesysid, (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = 'jobs.job'::pg_catalog.regclass), 'MEMBER'))";
 
+static MAINTENANCE_PAUSE: Name = Name::new(c"maintenance_pause");
+
 plans! {
     HAS_BEGUN() = "SELECT s.is_called FROM jobs.job_seq s";
-}
-
-static MAINTENANCE_PAUSE: Name = Name::new(c"maintenance_pause");
-plans! {
     PAUSED_BY() = "SELECT p.paused_by FROM jobs.maintenance_pause p";
     IS_BEING_RESTORED() = "SELECT {RESTORING}";
     FAILING() = "SELECT t.task FROM jobs.maintenance_task t WHERE t.failures > 0";

@@ -29,6 +29,9 @@ pub fn lines(id: i64) -> Vec<String> {
 /// in one text.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
+// How a time is shown.
+const TIME: &str = "'YYYY-MM-DD HH24:MI:SS.MS OF'";
+
 fn unless_too_long(parameter: &str, value: &str) -> String {
     format!("CASE WHEN {parameter} THEN '(too long to be shown)' ELSE {value} END")
 }
@@ -48,7 +51,7 @@ plans! {
          (5, '  meta ' || {meta}),
          (6, '')) h(n, line)
        UNION ALL
-       SELECT 2, h.at, h.n, to_char(h.at, 'YYYY-MM-DD HH24:MI:SS.MS OF  ') || h.line FROM j, LATERAL (VALUES
+       SELECT 2, h.at, h.n, to_char(h.at, {TIME}) || '  ' || h.line FROM j, LATERAL (VALUES
          (j.created_at, 1, 'inserted'),
          (j.attempted_at, 2, format('attempt %s begun by %s', j.attempt, j.worker)),
          (NULLIF(j.cancel_requested_at, j.finalized_at), 3, 'asked to stop' || COALESCE(': ' || j.cancel_reason, '')),
@@ -56,23 +59,23 @@ plans! {
             || COALESCE(', output ' || {output}, ''))) h(at, n, line)
         WHERE h.at IS NOT NULL
        UNION ALL
-       SELECT 2, e.at, 4, to_char(e.at, 'YYYY-MM-DD HH24:MI:SS.MS OF  ') || format('attempt %s failed: %s', e.attempt, e.error)
+       SELECT 2, e.at, 4, to_char(e.at, {TIME}) || '  ' || format('attempt %s failed: %s', e.attempt, e.error)
               || COALESCE(' (' || (e.details ->> 'type') || ')', '')
          FROM jobs.errors e WHERE e.job_id = $1
        UNION ALL
        SELECT 3, NULL, n.n, n.line FROM j, LATERAL (VALUES
          (1, CASE j.state
                WHEN 'available' THEN COALESCE('Held: ' || (SELECT x.detail FROM jobs.explain($1) x WHERE x.reason IN ('limit', 'limit paused') LIMIT 1), 'It waits to be fetched')
-               WHEN 'scheduled' THEN 'It is due at ' || to_char(j.scheduled_at, 'YYYY-MM-DD HH24:MI:SS.MS OF')
-               WHEN 'retryable' THEN 'It is tried again at ' || to_char(j.scheduled_at, 'YYYY-MM-DD HH24:MI:SS.MS OF')
+               WHEN 'scheduled' THEN 'It is due at ' || to_char(j.scheduled_at, {TIME})
+               WHEN 'retryable' THEN 'It is tried again at ' || to_char(j.scheduled_at, {TIME})
                WHEN 'pending' THEN 'It waits for jobs.activate'
-                 || CASE WHEN j.scheduled_at > clock_timestamp() THEN ', and is due at ' || to_char(j.scheduled_at, 'YYYY-MM-DD HH24:MI:SS.MS OF') ELSE '' END
-               WHEN 'running' THEN 'Its lease ends at ' || to_char(j.lease_expires_at, 'YYYY-MM-DD HH24:MI:SS.MS OF')
-                 || COALESCE(', its time at ' || to_char(j.deadline_at, 'YYYY-MM-DD HH24:MI:SS.MS OF'), ', its time is not limited')
+                 || CASE WHEN j.scheduled_at > clock_timestamp() THEN ', and is due at ' || to_char(j.scheduled_at, {TIME}) ELSE '' END
+               WHEN 'running' THEN 'Its lease ends at ' || to_char(j.lease_expires_at, {TIME})
+                 || COALESCE(', its time at ' || to_char(j.deadline_at, {TIME}), ', its time is not limited')
              END
              || CASE WHEN j.finalized_at IS NULL AND isfinite(j.expires_at) AND j.state <> 'running'
-                  THEN ', and expires at ' || to_char(j.expires_at, 'YYYY-MM-DD HH24:MI:SS.MS OF') ELSE '' END || '.'),
-         (2, (SELECT format('Its worker %s is lost, last seen at ', w.worker) || to_char(w.last_seen_at, 'YYYY-MM-DD HH24:MI:SS.MS OF') || '.'
+                  THEN ', and expires at ' || to_char(j.expires_at, {TIME}) ELSE '' END || '.'),
+         (2, (SELECT format('Its worker %s is lost, last seen at ', w.worker) || to_char(w.last_seen_at, {TIME}) || '.'
                 FROM jobs.workers w WHERE w.worker = j.worker AND w.status = 'lost' AND j.state = 'running')),
          (3, 'Progress: ' || {progress})) n(n, line))
      SELECT l.line, l.part = 2 AND l.n = 4 AS is_error FROM line l WHERE l.line IS NOT NULL ORDER BY l.part, l.at, l.n",

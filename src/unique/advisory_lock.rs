@@ -3,7 +3,7 @@
 
 use jobs_core::key::Key;
 
-use crate::pg::transaction::AtMost;
+use crate::pg::transaction::Count;
 use crate::pg::{guc, lock};
 use crate::settings;
 
@@ -12,23 +12,32 @@ use crate::settings;
 const PER_TRANSACTION: u32 = 16;
 
 thread_local! {
-    static LOCKS: AtMost = const { AtMost::new(PER_TRANSACTION) };
+    static LOCKS: Count = const { Count::none() };
 }
 
 /// Takes the lock on a key until the end of the transaction; whether somebody else had
 /// it, so that what was looked at before is stale.
 pub fn take(key: Key) -> bool {
-    LOCKS.with(AtMost::once_more) && !lock::advisory(id(key), true)
+    once_more() && !lock::advisory(id(key), true)
 }
 
 /// Takes the lock on a key if nobody else has it; whether it is free. There is to be room.
 pub fn try_take(key: Key) -> bool {
-    !LOCKS.with(AtMost::once_more) || lock::advisory(id(key), false)
+    !once_more() || lock::advisory(id(key), false)
 }
 
 /// Whether the transaction takes one more of these locks.
 pub fn has_room() -> bool {
-    LOCKS.with(AtMost::may)
+    LOCKS.with(Count::get) < PER_TRANSACTION
+}
+
+/// Whether there is room; counts it.
+fn once_more() -> bool {
+    let has_room = has_room();
+    if has_room {
+        LOCKS.with(|locks| locks.set(locks.get() + 1));
+    }
+    has_room
 }
 
 fn id(key: Key) -> i64 {

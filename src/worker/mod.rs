@@ -11,7 +11,4 @@ mod launcher;
 mod notify;
 mod process;
 
-/// Has the server start the launcher. Called while it starts.
-pub fn register() {
-    launcher::register();
-}
+pub use launcher::register;
