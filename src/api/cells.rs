@@ -5,6 +5,7 @@ use pgrx::datum::Uuid;
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
+use super::changed;
 use super::parameters::{Parameters, given};
 use crate::cell::{self, Home};
 use crate::check;
@@ -12,9 +13,8 @@ use crate::error::{Error, Result, or_raise};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
-use crate::shmem::commit::{self, Work};
 use crate::store::cells::{self as store, OTHERS};
-use crate::store::{audit, config_cache};
+use crate::store::config_cache;
 
 const LAST_CELL: i32 = 1023;
 
@@ -174,13 +174,6 @@ fn takes_queue(queue: Option<&str>) -> bool {
 #[pg_extern(sql = false)]
 fn is_copy_of_cell() -> bool {
     or_raise(|| Ok(store::is_copy()))
-}
-
-/// Has every session go by what was changed, and notes who did it.
-fn changed(fcinfo: FunctionCallInfo) {
-    config_cache::changed();
-    commit::wake_worker(Work::MayBeDue);
-    audit::note(fcinfo, None);
 }
 
 /// Changes where a queue lives, unless jobs that are here would live elsewhere; whether anything

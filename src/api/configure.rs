@@ -4,13 +4,13 @@ use jobs_core::interval::Interval;
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
+use super::changed;
 use super::parameters::{Parameters, given};
 use crate::cell;
 use crate::check;
 use crate::error::{Error, Result, or_raise};
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::{role, time};
-use crate::shmem::commit::{self, Work};
 use crate::store::config as store;
 use crate::store::config::{FOR_EVER, Kind, QueueSettings};
 use crate::store::queue::Queue;
@@ -79,9 +79,7 @@ fn pause_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
         check::managing(reason)?;
         let queue = own(queue)?;
         if store::pause(queue.name(), time::now(), &role::caller(), reason) {
-            config_cache::changed();
-            commit::wake_worker(Work::MayBeDue);
-            audit::note(fcinfo, None);
+            changed(fcinfo);
         }
         Ok(())
     })
@@ -93,10 +91,8 @@ fn resume_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallI
         check::managing(reason)?;
         let queue = own(queue)?;
         if store::resume(queue.name(), time::now()) {
-            config_cache::changed();
             effects::opened(&queue);
-            commit::wake_worker(Work::MayBeDue);
-            audit::note(fcinfo, None);
+            changed(fcinfo);
         }
         Ok(())
     })
@@ -149,7 +145,7 @@ fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
 }
 
 /// A queue of which jobs live in this cell.
-fn own(queue: Option<&str>) -> Result<Queue> {
+pub(super) fn own(queue: Option<&str>) -> Result<Queue> {
     let queue = check::queue(queue)?;
     cell::own_queue(queue.name()).map(|()| queue)
 }
@@ -167,10 +163,8 @@ fn set(queue: &Queue, settings: &QueueSettings, fcinfo: FunctionCallInfo) -> boo
         limits::set_slots(queue);
     }
     limits::set_starts(queue, settings.rate, time::now());
-    config_cache::changed();
     effects::opened(queue);
-    commit::wake_worker(Work::MayBeDue);
-    audit::note(fcinfo, None);
+    changed(fcinfo);
     true
 }
 

@@ -5,16 +5,15 @@ use jobs_core::limit::{By, gate};
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
-use super::configure;
+use super::{changed, configure};
 use crate::cell;
 use crate::check;
 use crate::error::{Error, Result, or_raise};
 use crate::pg::array::Array;
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::{role, time};
-use crate::shmem::commit::{self, Work};
 use crate::store::rules::{self as store, Key, Limit, Setting};
-use crate::store::{audit, config_cache, permits};
+use crate::store::{config_cache, permits};
 
 /// What stops jobs from starting, as a limit of 0 would.
 const PAUSE: &str = "jobs.pause_limit";
@@ -148,13 +147,6 @@ fn drop_limit(name: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallInfo
 fn covers_others(fcinfo: FunctionCallInfo) {
     permits::rules_changed();
     changed(fcinfo);
-}
-
-/// Has everything go by limits that were changed, and notes who did it.
-fn changed(fcinfo: FunctionCallInfo) {
-    config_cache::changed();
-    commit::wake_worker(Work::MayBeDue);
-    audit::note(fcinfo, None);
 }
 
 /// The names in a list, sorted and each once; one at least.

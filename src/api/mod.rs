@@ -27,3 +27,15 @@ mod work_manage;
 mod work_results;
 mod work_wait;
 mod workers;
+
+use pgrx::pg_sys::FunctionCallInfo;
+
+use crate::shmem::commit::{self, Work};
+use crate::store::{audit, config_cache};
+
+/// Has every session and the worker go by what was changed, and notes who did it.
+fn changed(call: FunctionCallInfo) {
+    config_cache::changed();
+    commit::wake_worker(Work::MayBeDue);
+    audit::note(call, None);
+}

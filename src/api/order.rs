@@ -7,11 +7,11 @@ use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 use serde_json::Value;
 
+use super::{changed, configure};
 use crate::cell;
 use crate::check;
 use crate::error::{Error, Result, or_raise};
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
-use crate::shmem::commit::{self, Work};
 use crate::store::rules::{self, Limit};
 use crate::store::{audit, config_cache, turns};
 
@@ -31,8 +31,7 @@ fn order_queue(
 ) {
     or_raise(|| {
         check::managing(reason)?;
-        let queue = check::queue(queue)?;
-        cell::own_queue(queue.name())?;
+        let queue = configure::own(queue)?;
         let by = by.filter(|by| !by.is_null()).map(|by| by.to_value("by")).transpose()?;
         let strict = check::given("strict", strict)?;
         let fair = check::given("fair", fair)?;
@@ -62,9 +61,7 @@ fn order_queue(
             None => rules::drop(&name),
         };
         turns::order_changed(&queue, keeps_turns, keeps_turns && on_discard == BLOCK);
-        config_cache::changed();
-        commit::wake_worker(Work::MayBeDue);
-        audit::note(fcinfo, None);
+        changed(fcinfo);
         cell::spans_none(&name)
     })
 }
@@ -128,8 +125,7 @@ fn unblock(
 ) -> Option<i64> {
     or_raise(|| {
         check::managing(reason)?;
-        let queue = check::queue(queue)?;
-        cell::own_queue(queue.name())?;
+        let queue = configure::own(queue)?;
         let key = check::given("key", key)?.to_value("key")?;
         let (rules, name) = (config_cache::rules(), rules::order_of(queue.name()));
         let Some(rule) = rules.iter().find(|rule| rule.name == name) else {

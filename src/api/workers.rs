@@ -3,15 +3,15 @@
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
+use super::changed;
 use crate::check;
 use crate::error::{Error, Result, or_raise};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{role, time};
 use crate::shmem::announce;
-use crate::shmem::commit::{self, Work};
+use crate::store::config_cache;
 use crate::store::workers::{self, Beat, Command};
-use crate::store::{audit, config_cache};
 
 #[pg_extern(sql = false)]
 fn worker_beat(
@@ -86,10 +86,8 @@ fn give(
         None => workers::resume(worker),
     };
     if is_new {
-        config_cache::changed();
         announce::requested(worker);
-        commit::wake_worker(Work::MayBeDue);
-        audit::note(fcinfo, None);
+        changed(fcinfo);
     }
     Ok(())
 }
