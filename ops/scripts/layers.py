@@ -79,7 +79,9 @@ FOLLOWS = {
     "lanes": r"put_\w+",
     "limits": "free|occupy|start",
     "notes": "release_holds",
+    "permits": "free",
     "tally": "count",
+    "turns": "over|returned",
 }
 DOORS = ("store/effects.rs", "store/history.rs", "store/lanes.rs")
 
