@@ -518,10 +518,7 @@ fn key_blocked(facts: &Facts) -> Vec<Finding> {
                 ),
                 None => ("a key".into(), format!("SELECT * FROM jobs.explain({id});")),
             };
-            let jobs = match one.jobs {
-                1 => "1 job is".into(),
-                jobs => up_to(jobs, COUNTED) + " jobs are",
-            };
+            let jobs = jobs_are(one.jobs);
             let detail = format!("discarded job {id} blocks {key} of queue {queue}; {jobs} held");
             Finding::new(Warning, detail, hint)
         },
@@ -533,12 +530,16 @@ fn key_blocked(facts: &Facts) -> Vec<Finding> {
 /// So many jobs do not start since something was paused.
 fn paused(what: &str, age: i64, by: &str, jobs: i64, are: &str, hint: String) -> Finding {
     let severity = if age > 60 * MINUTE { Warning } else { Info };
-    let jobs = match jobs {
+    let (age, jobs) = (duration(age), jobs_are(jobs));
+    let message = format!("{what} has been paused for {age}{by}; {jobs} {are}");
+    Finding::new(severity, message, hint)
+}
+
+fn jobs_are(jobs: i64) -> String {
+    match jobs {
         1 => "1 job is".into(),
         jobs => up_to(jobs, COUNTED) + " jobs are",
-    };
-    let message = format!("{what} has been paused for {}{by}; {jobs} {are}", duration(age));
-    Finding::new(severity, message, hint)
+    }
 }
 
 fn lost_worker(facts: &Facts) -> Vec<Finding> {
