@@ -170,14 +170,7 @@ impl Filter {
 
 /// A LIKE pattern that only this text matches.
 pub(crate) fn like_literal(text: &str) -> String {
-    let mut pattern = String::new();
-    for character in text.chars() {
-        if "\\%_".contains(character) {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern
+    text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_")
 }
 
 #[cfg(test)]

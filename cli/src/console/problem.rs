@@ -68,16 +68,15 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "Not allowed", message).hint(hint)
     }
 
+    /// What may be there again after so many seconds.
+    fn unavailable(retry_after: u16, title: &'static str, message: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, title, message);
+        Self { retry_after: Some(retry_after), ..problem }
+    }
+
     /// The server is silent.
     pub(crate) fn no_answer() -> Self {
-        Self {
-            retry_after: Some(2),
-            ..Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Database unavailable",
-                "Postgres did not answer in time.",
-            )
-        }
+        Self::unavailable(2, "Database unavailable", "Postgres did not answer in time.")
     }
 
     pub(crate) fn too_many_attempts(wait: u16) -> Self {
@@ -89,23 +88,13 @@ impl Problem {
 
     /// All connections of the role are in use.
     pub(crate) fn busy() -> Self {
-        Self {
-            retry_after: Some(5),
-            ..Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Console busy",
-                "All connections of this role are in use.",
-            )
-        }
+        Self::unavailable(5, "Console busy", "All connections of this role are in use.")
     }
 
     /// All connections of the console are in use.
     pub(crate) fn all_busy(most: usize) -> Self {
         let message = format!("All {most} database connections of the console are in use.");
-        Self {
-            retry_after: Some(5),
-            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "Console busy", message)
-        }
+        Self::unavailable(5, "Console busy", message)
     }
 
     /// A function or view returns other columns than a page expects: a defect, or another version.
@@ -197,23 +186,17 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error.as_db_error() {
             Some(refused) => Self::from(refused),
-            None if !is_lost(&error) => Self {
-                detail: cause(&error),
-                ..Self::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "Internal error",
-                    "The console could not encode its query for Postgres.",
-                )
-            },
-            None => Self {
-                retry_after: Some(2),
-                detail: cause(&error),
-                ..Self::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "Database unavailable",
-                    "Postgres is not answering. It may be restarting.",
-                )
-            },
+            None if !is_lost(&error) => {
+                let message = "The console could not encode its query for Postgres.";
+                let problem =
+                    Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", message);
+                Self { detail: cause(&error), ..problem }
+            }
+            None => {
+                let message = "Postgres is not answering. It may be restarting.";
+                let problem = Self::unavailable(2, "Database unavailable", message);
+                Self { detail: cause(&error), ..problem }
+            }
         }
     }
 }

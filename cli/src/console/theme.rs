@@ -28,12 +28,12 @@ impl Theme {
         }
     }
 
+    fn named(name: &str) -> Option<Self> {
+        [Self::Light, Self::Dark].into_iter().find(|theme| theme.name() == name)
+    }
+
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
-        match cookie(headers, COOKIE)? {
-            "light" => Some(Self::Light),
-            "dark" => Some(Self::Dark),
-            _ => None,
-        }
+        Self::named(cookie(headers, COOKIE)?)
     }
 }
 
@@ -52,10 +52,9 @@ pub(super) async fn keep(
     let chosen: Chosen = http::form(request, &session.csrf).await?;
     let back = if is_path(&chosen.back) { &*chosen.back } else { "/" };
     let mut response = see_other(&app.url(back));
-    let (theme, age) = match &*chosen.theme {
-        "light" => ("light", 31_536_000),
-        "dark" => ("dark", 31_536_000),
-        _ => ("", 0),
+    let (theme, age) = match Theme::named(&chosen.theme) {
+        Some(theme) => (theme.name(), 31_536_000),
+        None => ("", 0),
     };
     app.set_cookie(&mut response, COOKIE, theme, &format!("; Max-Age={age}"));
     Ok(response)

@@ -31,7 +31,6 @@ pub(crate) struct Visit {
     pub(crate) cells: Cells,
     pub(crate) role: Arc<Role>,
     pub(crate) session: Arc<Session>,
-    pub(crate) csrf: String,
     /// Whether htmx asks for a part of the page, to refresh it.
     pub(crate) is_fragment: bool,
     pub(crate) is_read_only: bool,
@@ -129,7 +128,7 @@ impl Visit {
     pub(crate) fn form(&self, path: &str, fields: Markup) -> Markup {
         html! {
             form method="post" action=(self.url(path)) {
-                input type="hidden" name="csrf" value=(self.csrf);
+                input type="hidden" name="csrf" value=(self.session.csrf);
                 (fields)
             }
         }
@@ -194,7 +193,6 @@ impl Visit {
             app: app.clone(),
             cells: cells(&parts.extensions),
             role,
-            csrf: session.csrf.clone(),
             session,
             is_fragment: is_fragment(&parts.headers),
             is_read_only: app.is_read_only(&parts.headers),
@@ -285,7 +283,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Change<T> {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         let visit = Visit::from_request_parts(&mut parts, app).await?;
-        let form = http::form(Request::from_parts(parts, body), &visit.csrf).await?;
+        let form = http::form(Request::from_parts(parts, body), &visit.session.csrf).await?;
         Ok(Self { visit, form })
     }
 }

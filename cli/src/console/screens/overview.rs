@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::history::{self, Span};
 use super::queue_read::{self, Queue};
 use super::worker::{self, Worker};
+use super::workers;
 use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align};
@@ -224,7 +225,7 @@ fn queues_of(visit: &Visit, queues: &Queues) -> Markup {
             h2 { "Busiest queues" }
             @if queues.busiest.is_empty() {
                 (parts::empty("No queues yet", html! {
-                    "A queue exists once it has a job. Insert one: " code { "jobs insert hello" }
+                    "A queue exists once it has a job. Insert one: " code { "pgjobs insert hello" }
                 }))
             } @else {
                 (parts::table("Busiest queues", &columns, rows))
@@ -260,10 +261,7 @@ fn workers_of(visit: &Visit, workers: &Workers) -> Markup {
         section {
             h2 { "Workers" }
             @if workers.busiest.is_empty() {
-                (parts::empty("No workers are running", html! {
-                    "Start one: "
-                    code { "jobs work -- ./your-program" }
-                }))
+                (workers::nothing())
             } @else {
                 (parts::table("Workers", &columns, rows))
             }

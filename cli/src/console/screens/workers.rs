@@ -100,13 +100,10 @@ async fn look(visit: &Visit, selection: &Selection) -> Result<Looked, Problem> {
     visit.one(&sql, of).await
 }
 
-fn nothing() -> Markup {
+pub(super) fn nothing() -> Markup {
     parts::empty(
         "No workers are running",
-        html! {
-            "Start one: "
-            code { "jobs work -- ./your-program" }
-        },
+        html! { "Start one: " code { "pgjobs work -- ./your-program" } },
     )
 }
 
