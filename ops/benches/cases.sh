@@ -1,7 +1,7 @@
 # The cases of ./dev bench; run.sh has what they use. Each compares, and keeps a result: title, aim,
 # figure, spread, of what.
 
-CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life limits neighbour storm notify wake wait_for forward quiet idle_cells prune one_key held held_retries backlog explain peers workers peak memory console)
+CASES=(unique duplicates batch work100 work10 work1 yardstick_sizes finish_many before instructions life limits neighbour storm notify wake wait_for forward quiet idle_cells cells prune one_key held held_retries backlog explain peers workers peak memory console)
 
 . "$HERE/workers/case.sh"
 
@@ -372,7 +372,8 @@ case_limits() {
   sql -c "select jobs.define_limit('kinds', '{\"by_kind\": true}', '{limited}', concurrency => 100)" \
     -c "select jobs.define_limit('total', queues => '{limited}', concurrency => 200)" >/dev/null
   limited 10000 1 "three limits, 10,000 keys, one by one"
-  sql -c "select jobs.drop_limit(name) from jobs.limits" -c "select jobs.cancel_many('limited')" >/dev/null
+  sql -c "select jobs.drop_limit(name) from jobs.limits" >/dev/null
+  until [[ $(sql -c "select jobs.cancel_many('limited')") == 0 ]]; do :; done
   local order
   for order in strict fair; do
     sql -c "select jobs.order_queue('limited', '{\"by_args\": [\"t\"]}', $order => true)" >/dev/null
@@ -607,6 +608,49 @@ case_idle_cells() {
   result "$cells $of: processor time a second" "-" "$on" "-" "ms against $off with jobs.enabled = off"
   sql -c "alter system reset jobs.enabled" -c "alter system reset autovacuum" -c "select pg_reload_conf()" >/dev/null
   for cell in $(seq 0 $((cells - 1))); do sql -c "drop database cell$cell (force)"; done
+}
+
+# Two cells, each on a server, with clients, on a core of its own, against one of them alone.
+# Without waiting for the disk, which they share.
+case_cells() {
+  local bin second=$((PGPORT + 2)) PGOPTIONS="$PGOPTIONS -c synchronous_commit=off"
+  if [[ $(nproc) == 1 ]]; then
+    result "two cells on two cores" ">= 1.9" "skipped" "-" "this machine has one core"
+    return
+  fi
+  bin=$(sql -c "select setting from pg_config where name = 'BINDIR'")
+  chmod a+x "$WORK"
+  mkdir -m 777 "$WORK/cell"
+  as_owner "$bin/initdb" -D "$WORK/cell/data" -U "$PGUSER" -E UTF8 --locale=C >/dev/null
+  as_owner "$bin/pg_ctl" -D "$WORK/cell/data" -l "$WORK/cell/log" -o "-p $second -k $PGHOST -c shared_preload_libraries=jobs" -s -w start
+  cell() { # PORT CORE
+    PGPORT=$1 renew
+    PGPORT=$1 sql -c "select jobs.set_cell($2), jobs.place_queue('*', $2)" >/dev/null
+    pin "$1" "$2"
+  }
+  pin() { # PORT CORES
+    local postmaster process
+    postmaster=$(PGPORT=$1 sql -c "select split_part(pg_read_file('postmaster.pid'), E'\n', 1)")
+    for process in "$postmaster" $(pgrep -P "$postmaster"); do taskset -cp "$2" "$process" >/dev/null || true; done
+  }
+  cell "$PGPORT" 0
+  cell "$second" 1
+  cycle cells 10 >"$WORK/cells.sql"
+  mkdir "$WORK/0" "$WORK/1"
+  on_core() ( # CORE PORT
+    taskset -cp "$1" "$BASHPID" >/dev/null
+    PGPORT=$2 WORK=$WORK/$1 CLIENTS=4 THREADS=1 load "$WORK/cells.sql" -T "$SECONDS_EACH" | awk '{ print $1 * 10 }'
+  )
+  working() { # ours|yardstick
+    if [[ $1 == ours ]]; then on_core 1 "$second" >"$WORK/other" & fi
+    on_core 0 "$PGPORT" >"$WORK/one"
+    if [[ $1 == ours ]]; then wait "$!" && cat "$WORK/other" >>"$WORK/one"; fi
+    awk '{ sum += $1 } END { print sum }' "$WORK/one"
+  }
+  working ours >/dev/null
+  in_turns "$TURNS" working | ratio "insert, fetch and complete in two cells on two cores, against one on one" ">= 1.9" jobs/s
+  pin "$PGPORT" "0-$(($(nproc) - 1))"
+  as_owner "$bin/pg_ctl" -D "$WORK/cell/data" -m fast -s -w stop
 }
 
 # One key over and over, all its jobs within their retention. Without waiting for the disk, which
