@@ -34,7 +34,8 @@ else
 TOOLS := $(STAGED)
 endif
 
-# tests/pg_regress, each in a database of its own
+# tests/pg_regress, each in a database of its own; a test is what is expected of it, too.
+CHECKED := $(TARGET)/installcheck
 REGRESS ?= $(basename $(notdir $(wildcard tests/pg_regress/sql/*.sql)))
 
 .PHONY: all package install uninstall installcheck deb deb-tools tools clean
@@ -64,12 +65,13 @@ uninstall:
 # Against the server that PGHOST, PGPORT and PGUSER name; what it must be like is in
 # CONTRIBUTING.md.
 installcheck:
-	@mkdir -p '$(TARGET)/installcheck'
+	@rm -rf '$(CHECKED)'; mkdir -p '$(CHECKED)/expected'; cp -r tests/pg_regress/sql '$(CHECKED)'
 	@failed=; for test in $(REGRESS); do \
-	  if '$(PG_REGRESS)' --bindir='$(BINARIES)' --inputdir=tests/pg_regress --outputdir='$(TARGET)/installcheck' \
-	    --dbname="regress_$$test" --load-extension=jobs $$test >'$(TARGET)/installcheck/log' 2>&1; \
+	  cp "tests/pg_regress/sql/$$test.sql" "$(CHECKED)/expected/$$test.out"; \
+	  if '$(PG_REGRESS)' --bindir='$(BINARIES)' --inputdir='$(CHECKED)' --outputdir='$(CHECKED)' --launcher=tests/pg_regress/psql.sh \
+	    --dbname="regress_$$test" --load-extension=jobs $$test >'$(CHECKED)/log' 2>&1; \
 	  then echo "ok      $$test"; else echo "FAILED  $$test"; failed="$$failed $$test"; \
-	    cat '$(TARGET)/installcheck/regression.diffs' || cat '$(TARGET)/installcheck/log'; fi; \
+	    cat '$(CHECKED)/regression.diffs' || cat '$(CHECKED)/log'; fi; \
 	  '$(BINARIES)/dropdb' --if-exists "regress_$$test"; \
 	done; if [ "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 

@@ -122,9 +122,9 @@ fn installcheck(checks: &mut Checks, debian: &Debian) {
         succeeds(make.env("CARGO_TARGET_DIR", packaging.scratch.join("target")))
     };
     checks.check("make installcheck runs tests against it", check());
-    let expected = copy.join("tests/pg_regress/expected/fetch.out");
-    let text = fs::read_to_string(&expected).expect("an expectation");
-    fs::write(&expected, text + "this must not be there\n").expect("an expectation");
+    let test = copy.join("tests/pg_regress/sql/fetch.sql");
+    let text = fs::read_to_string(&test).expect("a test");
+    fs::write(&test, text + "--> this must not be there\n").expect("a test");
     checks.finds(
         "control: make installcheck with a wrong expectation fails",
         "FAILED +fetch",

@@ -1,7 +1,6 @@
 //! The suites `regress` and `regress_statements`: golden files. pg_regress runs each test of `sql/`
 //! in a database of its own, so that none depends on what another one did, in the order of their
-//! names. Where majors of Postgres answer differently, `expected/NAME_1.out` is the other answer.
-//! A part is a part of a test's name.
+//! names. A test has its answers beside its statements (`psql.sh`). A part is a part of its name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +28,7 @@ fn golden(checks: &mut Checks) {
     // The tests write to the tables by hand.
     cluster.allow_violations();
     let golden = Golden::copy(&cluster);
-    let names: BTreeSet<String> = ["sql", "expected"].iter().flat_map(|part| names(part)).collect();
+    let names = golden.names();
     let wanted: Vec<_> = names.iter().filter(|name| checks.wants(name)).collect();
     for name in &wanted {
         checks.check(name, golden.test(name));
@@ -47,22 +46,8 @@ fn golden(checks: &mut Checks) {
     checks.end(cluster);
 }
 
-/// The names of tests in a directory.
-fn names(part: &str) -> Vec<String> {
-    let files = fs::read_dir(Path::new(HERE).join(part)).expect(part);
-    let name = |file: std::io::Result<fs::DirEntry>| {
-        let file = file.expect(part).file_name().into_string().expect("a name");
-        let name = file.strip_suffix(".sql").or(file.strip_suffix(".out"))?;
-        Some(match name.rsplit_once('_') {
-            Some((test, "1" | "2" | "3")) => test.into(),
-            _ => name.into(),
-        })
-    };
-    files.filter_map(name).collect()
-}
-
 /// A copy of the tests: user postgres may not be able to read the checkout, and the control changes
-/// a file.
+/// a file. What psql.sh makes of a test is to be the test.
 struct Golden<'a> {
     cluster: &'a Cluster,
     directory: PathBuf,
@@ -72,31 +57,39 @@ impl<'a> Golden<'a> {
     fn copy(cluster: &'a Cluster) -> Self {
         let directory = cluster.directory().join("golden");
         owned_directory(&directory);
-        let mut copy = Command::new("cp");
-        copy.arg("-r").args(["sql", "expected"].map(|part| Path::new(HERE).join(part)));
-        succeeds(copy.arg(&directory)).expect("cp");
-        Golden { cluster, directory }
+        succeeds(Command::new("cp").args(["-r", &format!("{HERE}/.")]).arg(&directory))
+            .expect("cp");
+        let golden = Golden { cluster, directory };
+        fs::create_dir(golden.directory.join("expected")).expect("a directory");
+        for name in golden.names() {
+            let test = golden.directory.join(format!("sql/{name}.sql"));
+            fs::copy(test, golden.expected(&name)).expect("a test");
+        }
+        golden
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        let tests = fs::read_dir(self.directory.join("sql")).expect("tests").map(|file| {
+            let file = file.expect("a file").file_name().into_string().expect("a name");
+            file.strip_suffix(".sql").expect("a test").into()
+        });
+        tests.collect()
+    }
+
+    fn expected(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("expected/{name}.out"))
     }
 
     /// Shows the difference, and keeps what came.
     fn test(&self, name: &str) -> Outcome {
-        if !self.directory.join(format!("sql/{name}.sql")).exists() {
-            return Err(format!("expected/{name}.out has no sql/{name}.sql"));
-        }
-        // A test without its expectation would be silently green in other runners; here it fails
-        // and shows all its output.
-        let expected = self.directory.join(format!("expected/{name}.out"));
-        fs::OpenOptions::new().append(true).create(true).open(expected).expect("expected");
         self.run(name, name).map_err(|said| {
             let keep = state_directory().join("results");
             fs::create_dir_all(&keep).expect("a directory");
-            let _ = fs::copy(
-                self.directory.join(format!("results/{name}.out")),
-                keep.join(format!("{name}.out")),
-            );
+            let keep = keep.join(format!("{name}.sql"));
+            let _ = fs::copy(self.directory.join(format!("results/{name}.out")), &keep);
             let differences = fs::read_to_string(self.directory.join("regression.diffs"));
             format!(
-                "{}\nif it is right: cp {}/{name}.out tests/pg_regress/expected/",
+                "{}\nif it is right: cp {} tests/pg_regress/sql/",
                 differences.unwrap_or(said),
                 keep.display()
             )
@@ -104,12 +97,9 @@ impl<'a> Golden<'a> {
     }
 
     fn make_wrong(&self, name: &str) {
-        for answer in ["", "_1", "_2", "_3"] {
-            let path = self.directory.join(format!("expected/{name}{answer}.out"));
-            if let Ok(expected) = fs::read_to_string(&path) {
-                fs::write(&path, expected + "this must not be there\n").expect("expected");
-            }
-        }
+        let expected = fs::read_to_string(self.expected(name)).expect("a test");
+        let wrong = expected + "--> this must not be there\n";
+        fs::write(self.expected(name), wrong).expect("a test");
     }
 
     fn run(&self, name: &str, database: &str) -> Outcome {
@@ -125,6 +115,7 @@ impl<'a> Golden<'a> {
             .args(["--port=5432", "--user=postgres", "--load-extension=jobs"])
             .arg(option("inputdir", &self.directory))
             .arg(option("outputdir", &self.directory))
+            .arg(option("launcher", &self.directory.join("psql.sh")))
             .arg(format!("--dbname=regress_{database}"))
             .arg(name);
         output(&mut pg_regress).map(|_| ())

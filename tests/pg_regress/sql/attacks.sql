@@ -1,10 +1,6 @@
-\set ECHO none
 -- What a role tries that may insert, fetch and look, to have the extension run its code or show it
 -- more. Each attack has its control: it works on somebody who is not careful.
 -- tests/server/security.rs has the attacks for which it takes several sessions.
-\getenv dir PG_ABS_SRCDIR
-\set setup :dir '/sql/setup.psql'
-\i :setup
 
 create role jobs_attacks_mallory;
 create role jobs_attacks_nobody;
@@ -58,7 +54,7 @@ begin
     end;
   end loop;
 end $$;
-select count(*) filter (where what = 'operator') > 200 as operators, count(*) filter (where what = 'function') > 500 as functions from made;
+select count(*) filter (where what = 'operator') > 200 as operators, count(*) filter (where what = 'function') > 500 as functions from made; --> operators|functions: t|t
 -- Types and tables, too: those of the extension and of the catalog, as views that run her code.
 create domain evil.text as pg_catalog.text check (evil.caught('domain text'));
 create domain evil.jsonb as pg_catalog.jsonb check (evil.caught('domain jsonb'));
@@ -78,9 +74,6 @@ create function pg_temp.now() returns timestamptz language sql as $$ select time
 
 -- The life of jobs, in a session whose plans are all made under her path.
 \c -
-\pset format unaligned
-\pset footer off
-\pset null ~
 set timezone = 'UTC';
 set datestyle = 'ISO';
 set intervalstyle = 'postgres';
@@ -91,64 +84,100 @@ create temp view pg_class as select evil.caught('temp view pg_class') as x;
 create temp sequence job_seq start 666;
 create function pg_temp.clock_timestamp() returns timestamptz language plpgsql as $$ begin perform evil.caught('temp clock_timestamp()'); return null; end $$;
 set search_path = pg_temp, evil, public, pg_catalog, jobs;
-select id, state, unique_skipped_as_duplicate from jobs.insert('a', '{"n": 1}', '{"by_args": true}', 'q');
-select id, state, unique_skipped_as_duplicate from jobs.insert('a', '{"n": 1.0}', '{"by_args": true}', 'q');
+select id, state, unique_skipped_as_duplicate from jobs.insert('a', '{"n": 1}', '{"by_args": true}', 'q'); --> id|state|unique_skipped_as_duplicate: 1|available|f
+select id, state, unique_skipped_as_duplicate from jobs.insert('a', '{"n": 1.0}', '{"by_args": true}', 'q'); --> id|state|unique_skipped_as_duplicate: 1|available|t
 select id, state, unique_skipped_as_duplicate from jobs.insert('a', '{"n": 2}', '{"by_args": true, "by_period": "1 hour", "window": "1 hour", "hold_for": "PT1H"}', 'q', 0, '2000-01-01', 3, '{t}', '{"m": 1}', '1 hour', '"oban"', '2999-01-01');
-select id, state from jobs.insert('later', queue => 'q', scheduled_at => '2999-01-01');
+--> id|state|unique_skipped_as_duplicate: 2|available|f
+select id, state from jobs.insert('later', queue => 'q', scheduled_at => '2999-01-01'); --> id|state: 3|scheduled
 select ord, id, unique_skipped_as_duplicate from jobs.insert_batch('b', '{1,2,1}', '{"by_args": true}', 'b');
+--> ord|id|unique_skipped_as_duplicate
+--> 1|4|f
+--> 2|5|f
+--> 3|4|t
 select ord, id, replaced_id from jobs.insert_many('[{"kind": "b", "args": 1, "queue": "b", "unique_opts": {"by_args": true, "on_conflict": "replace"}}, {"kind": "b", "args": 2, "queue": "b", "unique_opts": {"by_args": true, "on_conflict": {"update": {"*": ["priority", "meta"]}}}}]');
-select pg_catalog.left(jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'), 8);
+--> ord|id|replaced_id
+--> 1|6|4
+--> 2|5|~
+select pg_catalog.left(jobs.unique_key('a', '{"n": 1}', '{"by_args": true}'), 8); --> 5beb9e83
 select id, token, attempt, kind, args, deadline_at operator(pg_catalog.-) attempted_at as timeout from jobs.fetch('q', 1, 'w') \gset j_
-select :j_id as id, :'j_kind' as kind, :'j_args' as args, :'j_timeout' as timeout;
-select cancel_requested from jobs.heartbeat(:j_id, :j_token, '1 hour', '{"p": 1}');
-select state from jobs.fail(:j_id, :j_token, 'x', '1 hour', details => '{"type": "t"}');
+select :j_id as id, :'j_kind' as kind, :'j_args' as args, :'j_timeout' as timeout; --> id|kind|args|timeout: 2|a|{"n": 2}|01:00:00
+select cancel_requested from jobs.heartbeat(:j_id, :j_token, '1 hour', '{"p": 1}'); --> f
+select state from jobs.fail(:j_id, :j_token, 'x', '1 hour', details => '{"type": "t"}'); --> retryable
 select id, token, attempt from jobs.fetch_any('{none,q}', 1, 'w', kinds => '{a}') \gset j_
-select jobs.complete(:j_id, :j_token, '{"o": 1}');
+select jobs.complete(:j_id, :j_token, '{"o": 1}'); --> completed
 select id, token from jobs.fetch('b', 1, 'w') \gset j_
-select state from jobs.snooze(:j_id, :j_token, '1 hour');
+select state from jobs.snooze(:j_id, :j_token, '1 hour'); --> scheduled
 select id, token from jobs.fetch('b', 1, 'w') \gset j_
-select jobs.release(:j_id, :j_token);
+select jobs.release(:j_id, :j_token); --> available
 select id, token from jobs.fetch('b', 1, 'w') \gset j_
-select id, cancel_requested from jobs.heartbeat_many(array[:j_id], array[:j_token]);
-select id, state, done from jobs.complete_many(array[:j_id], array[:j_token]);
+select id, cancel_requested from jobs.heartbeat_many(array[:j_id], array[:j_token]); --> id|cancel_requested: 5|f
+select id, state, done from jobs.complete_many(array[:j_id], array[:j_token]); --> id|state|done: 5|completed|t
 call jobs.wait('q', '0.05 s');
-select id from jobs.insert('c');
+select id from jobs.insert('c'); --> 9
 call jobs.wait(timeout => '1 hour');
-select finding from jobs.health() where finding operator(pg_catalog.=) 'bloat';
-select pg_catalog.count(*) operator(pg_catalog.>) 10 as metrics from jobs.metrics();
+select finding from jobs.health() where finding operator(pg_catalog.=) 'bloat'; --> none
+select pg_catalog.count(*) operator(pg_catalog.>) 10 as metrics from jobs.metrics(); --> t
 select id, state, attempt, args from jobs.jobs order by id using operator(pg_catalog.<);
+--> id|state|attempt|args
+--> 1|completed|1|~
+--> 2|retryable|1|~
+--> 3|scheduled|0|~
+--> 4|cancelled|0|~
+--> 5|completed|1|~
+--> 6|scheduled|0|~
+--> 9|available|0|~
 select queue, available, scheduled, running, completed, cancelled from jobs.queues order by queue using operator(pg_catalog.<);
-select job_id, attempt, error from jobs.errors;
-select worker, running from jobs.workers;
-select pg_catalog.count(*) from jobs.unique_claims;
-select pg_catalog.count(*) operator(pg_catalog.>) 5 as tasks from jobs.maintenance;
-select pg_catalog.count(*) operator(pg_catalog.>) 5 as settings from jobs.settings;
-select name from jobs.periodic;
+--> queue|available|scheduled|running|completed|cancelled
+--> b|0|1|0|1|1
+--> default|1|0|0|0|0
+--> q|0|1|0|1|0
+select job_id, attempt, error from jobs.errors; --> job_id|attempt|error: 2|1|x
+select worker, running from jobs.workers; --> none
+select pg_catalog.count(*) from jobs.unique_claims; --> 4
+select pg_catalog.count(*) operator(pg_catalog.>) 5 as tasks from jobs.maintenance; --> t
+select pg_catalog.count(*) operator(pg_catalog.>) 5 as settings from jobs.settings; --> t
+select name from jobs.periodic; --> none
 -- And what others do in her database, under her path.
 reset role;
 select jobs.schedule('p', 'every 1 hour', 'p') is not null as scheduled, jobs.define_kind('d', 'q', 3), jobs.configure_queue('lim', 2, 10, '1 hour'), jobs.pause_queue('z');
+--> scheduled|define_kind|configure_queue|pause_queue: t|||
 update jobs.periodic_schedule set defined_at = '1999-01-01', next_run_at = '2000-01-01';
 select task, rows, error from jobs.maintain();
-select id from jobs.insert('d', queue => 'lim');
+--> task|rows|error
+--> schedule|0|~
+--> limits|0|~
+--> periodic|1|~
+--> expire|0|~
+--> rescue|0|~
+--> prune|0|~
+--> claims|0|~
+--> statistics|0|~
+select id from jobs.insert('d', queue => 'lim'); --> 23
 select id, token, kind from jobs.fetch('lim') \gset j_
-select jobs.cancel(:j_id, force => true), jobs.retry(:j_id), jobs.delete(:j_id);
-select jobs.cancel_many(kind => 'c'), jobs.delete_many(states => '{cancelled}');
-select would from jobs.explain_unique('a', '{"n": 1}', '{"by_args": true}');
-select jobs.pause_maintenance(), jobs.resume_maintenance(), jobs.unschedule('p');
+select jobs.cancel(:j_id, force => true), jobs.retry(:j_id), jobs.delete(:j_id); --> cancel|retry|delete: cancelled|available|available
+select jobs.cancel_many(kind => 'c'), jobs.delete_many(states => '{cancelled}'); --> cancel_many|delete_many: 1|2
+select would from jobs.explain_unique('a', '{"n": 1}', '{"by_args": true}'); --> skip
+select jobs.pause_maintenance(), jobs.resume_maintenance(), jobs.unschedule('p'); --> pause_maintenance|resume_maintenance|unschedule: ||t
 select jobs.grant_admin('jobs_attacks_nobody'), jobs.revoke('jobs_attacks_nobody');
 -- Nothing of hers was run.
 reset search_path;
-select * from evil.log;
+select * from evil.log; --> none
 -- Control: it is by who is careless, with the rights of whoever that is.
 set role jobs_attacks_mallory;
 set search_path = pg_temp, evil, public, pg_catalog, jobs;
-select 1::pg_catalog.int8 = 2 as operator;
-select now() as function;
-select * from job;
-select 'x'::text as type;
-select careless(1) as careless, careful(1) as careful;
+select 1::pg_catalog.int8 = 2 as operator; --> ~
+select now() as function; --> ~
+select * from job; --> t
+select 'x'::text as type; --> x
+select careless(1) as careless, careful(1) as careful; --> careless|careful: ~|f
 reset search_path;
 select what, who from evil.log;
+--> what|who
+--> operator =|jobs_attacks_mallory
+--> function now|jobs_attacks_mallory
+--> temp view job|jobs_attacks_mallory
+--> domain text|jobs_attacks_mallory
+--> operator =|postgres
 truncate evil.log;
 
 -- Types of her own as arguments: what they run is run before the call, with her rights.
@@ -157,10 +186,16 @@ create domain evil.args as jsonb check (evil.caught('domain args'));
 create type evil.color as enum ('red');
 create function evil.to_text(evil.color) returns text language plpgsql as $$ begin perform evil.caught('cast'); return 'red'; end $$;
 create cast (evil.color as text) with function evil.to_text(evil.color) as implicit;
-select id, queue from jobs.insert('k'::evil.kind_of_job, '{}'::evil.args, queue => 'red'::evil.color);
-select count(*) from jobs.insert_batch('k', array['{}'::evil.args]);
-select count(*) from jobs.fetch_any(array['red'::evil.color::text]);
+select id, queue from jobs.insert('k'::evil.kind_of_job, '{}'::evil.args, queue => 'red'::evil.color); --> id|queue: 25|red
+select count(*) from jobs.insert_batch('k', array['{}'::evil.args]); --> 1
+select count(*) from jobs.fetch_any(array['red'::evil.color::text]); --> 1
 select what, who from evil.log;
+--> what|who
+--> domain k|jobs_attacks_mallory
+--> domain args|jobs_attacks_mallory
+--> cast|jobs_attacks_mallory
+--> domain args|jobs_attacks_mallory
+--> cast|jobs_attacks_mallory
 truncate evil.log;
 -- What only an owner may do to the extension's objects, tried: nothing works.
 reset role;
@@ -226,20 +261,79 @@ set role jobs_attacks_mallory;
 create function evil.event() returns event_trigger language plpgsql as $$ begin perform evil.caught('event trigger'); end $$;
 create function evil.to_number(jobs.state) returns bigint language sql as 'select 1';
 select attempt(statement) as code, statement from tries order by n;
-copy (select args from jobs.job) to stdout;
-grant execute on function jobs.insert to jobs_attacks_nobody;
-revoke execute on function jobs.insert from jobs_attacks_mallory;
+--> code|statement
+--> 42501|create trigger t before insert on jobs.job for each row execute function suppress_redundant_updates_trigger()
+--> 42501|create rule r as on insert to jobs.job do also select evil.caught('rule')
+--> 42501|create rule "_RETURN" as on select to jobs.jobs do instead select evil.caught('rule')
+--> 42501|create policy p on jobs.job using (evil.caught('policy'))
+--> 42501|alter table jobs.job enable row level security
+--> 42501|alter table jobs.job force row level security
+--> 42501|alter table jobs.job alter column queue set default evil.caught('default')
+--> 42501|alter table jobs.job add check (evil.caught('check'))
+--> 42501|create index on jobs.job ((evil.caught(kind)))
+--> 42501|create unique index on jobs.job (kind)
+--> 42501|create statistics evil.s (dependencies) on kind, queue from jobs.job
+--> 42501|create table evil.child () inherits (jobs.job)
+--> 42501|alter table evil.log inherit jobs.job
+--> 42501|create table evil.key (id bigint references jobs.job)
+--> 42501|create table evil.copy (like jobs.job)
+--> 42501|create table evil.copy as select * from jobs.job
+--> 42501|create materialized view evil.copy as select args from jobs.job
+--> 42501|create publication jobs_attacks for table jobs.job
+--> 42501|create or replace view jobs.errors as select 1 as job_id
+--> 42501|alter view jobs.jobs set (security_invoker = true)
+--> 42501|create function jobs.f() returns int language sql as 'select 1'
+--> 42501|create table jobs.t ()
+--> 42501|create or replace function jobs.ojs_manifest() returns jsonb language sql as 'select 1'
+--> 42501|alter function jobs.delete(bigint, text) owner to jobs_attacks_mallory
+--> 42501|alter function jobs.complete(bigint, bigint, jsonb) set search_path = evil
+--> 42501|alter function jobs.complete(bigint, bigint, jsonb) security invoker
+--> 42501|alter function jobs.complete(bigint, bigint, jsonb) reset all
+--> 42501|comment on function jobs.delete(bigint, text) is 'x'
+--> 42501|alter type jobs.state add value 'evil'
+--> 42501|create cast (jobs.state as bigint) with function evil.to_number(jobs.state) as implicit
+--> 42501|create cast (jobs.state as text) with inout as implicit
+--> 42501|create operator class evil.c default for type jobs.state using btree as operator 1 <
+--> 42501|alter extension jobs add function evil.caught(text)
+--> 42501|alter extension jobs drop function jobs.delete(bigint, text)
+--> 42501|alter extension jobs update
+--> 42501|drop extension jobs
+--> 42501|drop schema jobs cascade
+--> 42501|drop view jobs.jobs
+--> 42501|alter schema jobs rename to hers
+--> 42501|reassign owned by current_user to jobs_attacks_nobody
+--> 42501|grant select on jobs.job to jobs_attacks_nobody
+--> 42501|create event trigger e on ddl_command_end execute function evil.event()
+--> 42501|create function evil.c() returns bigint language c as '$libdir/jobs', 'delete_wrapper'
+--> 42501|set session_replication_role = replica
+--> 55P02|set jobs.enabled = off
+--> 55P02|alter role jobs_attacks_mallory set jobs.enabled = off
+--> 42501|alter role jobs_attacks_mallory superuser
+--> 42501|load 'jobs'
+--> 42501|cluster jobs.job using job_pkey
+--> 42501|reindex table jobs.job
+--> 42501|truncate jobs.job
+--> 42501|lock table jobs.job in access exclusive mode
+--> 42501|lock table jobs.jobs in access exclusive mode
+--> 42501|select * from jobs.jobs for update
+copy (select args from jobs.job) to stdout; --> ERROR:  permission denied for table job
+grant execute on function jobs.insert to jobs_attacks_nobody; --> WARNING:  no privileges were granted for "insert"
+revoke execute on function jobs.insert from jobs_attacks_mallory; --> WARNING:  no privileges could be revoked for "insert"
 select r as role, has_function_privilege('jobs_attacks_' || r, 'jobs.insert'::regproc, 'execute') as may_insert from unnest('{mallory,nobody}'::text[]) r;
+--> role|may_insert
+--> mallory|t
+--> nobody|f
 -- Control: on what is hers they work.
 create table evil.hers (id bigint primary key, kind text);
 select attempt(s) from unnest(array['create trigger t before insert on evil.hers for each row execute function suppress_redundant_updates_trigger()', 'create rule r as on insert to evil.hers do also select evil.caught(''rule'')',
   'create policy p on evil.hers using (evil.caught(''policy''))', 'alter table evil.hers force row level security', 'create table evil.child () inherits (evil.hers)', 'create table evil.key (id bigint references evil.hers)']) s;
+--> ZZ000, ZZ000, ZZ000, ZZ000, ZZ000, ZZ000
 
 -- Functions of the extension in what is hers are run with the rights of whoever touches it, and
 -- whoever has none is refused.
 create table evil.trap (key text default jobs.unique_key('k', '{}', '{"by_kind": true}'), args jsonb, check (jobs.unique_key('k', args, '{"by_args": true}') <> 'x'));
 create index on evil.trap ((jobs.ojs_manifest()));
-create index on evil.trap ((jobs.unique_key('k', args)));
+create index on evil.trap ((jobs.unique_key('k', args))); --> ERROR:  functions in index expression must be marked IMMUTABLE
 create view evil.view as select id from jobs.insert('from a view');
 create function evil.insert() returns trigger language plpgsql as $$ begin perform jobs.insert('from a trigger', new.args); return new; end $$;
 create trigger t after insert on evil.trap for each row execute function evil.insert();
@@ -250,21 +344,25 @@ alter table evil.secured enable row level security;
 alter table evil.secured force row level security;
 grant all on all tables in schema evil to public;
 insert into evil.trap (args) values ('{"n": 1}');
-select id > 0 as inserted from evil.view;
-select id from evil.secured;
+select id > 0 as inserted from evil.view; --> t
+select id from evil.secured; --> 1
 reset role;
 truncate told;
 set role jobs_attacks_nobody;
 select attempt(s) from unnest(array['insert into evil.trap (args) values (null)', 'insert into evil.trap (key, args) values (null, null)', 'select * from evil.view', 'select * from evil.secured']) s;
-select distinct split_part(what, e'\n', 1) as message from told order by 1;
+--> 42501, 42501, 42501, 42501
+select distinct split_part(what, e'\n', 1) as message from told order by 1; --> permission denied for function insert, permission denied for function unique_key
 reset role;
 select kind, count(*) from jobs.jobs where kind ~ '^from' group by 1 order by 1;
+--> kind|count
+--> from a trigger|1
+--> from a view|1
 
 -- Row security of the caller has nothing to do with the extension's tables.
 set role jobs_attacks_mallory;
 set row_security = off;
-select state from jobs.insert('k', queue => 'rls');
-select kind from jobs.fetch('rls');
+select state from jobs.insert('k', queue => 'rls'); --> available
+select kind from jobs.fetch('rls'); --> k
 reset row_security;
 reset role;
 
@@ -272,6 +370,7 @@ reset role;
 -- function that is somebody else's.
 set role jobs_attacks_nobody;
 select session_user <> current_user as changed, attempt('select jobs.insert(''k'')') as insert, attempt('select * from jobs.jobs') as view, attempt('call jobs.wait()') as wait, attempt('select jobs.grant_admin(''jobs_attacks_nobody'')') as "grant";
+--> changed|insert|view|wait|grant: t|42501|42501|42501|42501
 reset role;
 set role jobs_attacks_mallory;
 create function evil.for_others() returns text language sql security definer set search_path = pg_catalog, pg_temp as $$ select state::text from jobs.insert('on behalf of others') $$;
@@ -279,9 +378,9 @@ create function evil.look() returns bigint language sql security definer set sea
 create function evil.look_as_caller() returns bigint language sql set search_path = pg_catalog, pg_temp as $$ select count(args) from jobs.jobs $$;
 reset role;
 set role jobs_attacks_nobody;
-select evil.for_others();
+select evil.for_others(); --> available
 reset role;
-select evil.look() as as_a_viewer, evil.look_as_caller() > 0 as as_superuser;
+select evil.look() as as_a_viewer, evil.look_as_caller() > 0 as as_superuser; --> as_a_viewer|as_superuser: 0|t
 
 -- Settings of a session change nothing: the same calls, with the same answers.
 create function public.life(n bigint) returns table (step text, answer text) language plpgsql as $$
@@ -361,24 +460,39 @@ $$, e'\n')) s where s <> '';
 update settings set setting = replace(setting, 'force_parallel_mode', 'debug_parallel_query') where not exists (select from pg_settings where name = 'force_parallel_mode');
 create temp table lives (n bigint, setting text, ord bigint, step text, answer text);
 -- Plans are made anew each time, by the settings of the first call.
+\set ECHO none
 select format('set %s', setting), 'discard plans', format('insert into lives select %s, %L, row_number() over (), step, replace(answer, ''set %s'', ''QUEUE'') from life(%s)', n, setting, n, n), 'reset all'
   from (select n, setting from settings union all select 0, 'timezone = ''UTC''') s order by n \gexec
+\set ECHO all
 set timezone = 'UTC';
 set datestyle = 'ISO';
 set intervalstyle = 'postgres';
-select count(distinct n) as lives from lives;
+select count(distinct n) as lives from lives; --> 45
 select step, answer from lives where n = 0 and step <> 'metrics' order by ord;
+--> step|answer
+--> insert|available f 1580702706.700000
+--> explain|{"args":{"n":1.5,"t":"a\\x"},"period":"2020-02-03T04:00:00Z","queue":"QUEUE","type":"a"} {"key": null, "wait": true, "window": "P2DT-1H", "by_args": true, "by_kind": false, "by_meta": false, "by_queue": true, "by_state": ["available", "scheduled", "pending", "running", "retryable", "completed"], "hold_for": "P2DT-1H", "by_period": "PT1H", "hold_until": "success", "on_conflict": "skip", "window_from": "created_at", "exclude_kind": false} skip
+--> many|available 1580702706.000000
+--> fetch|a {"n": 1.50, "t": "a\\x"} 600.000000 3600.000000 []
+--> complete|completed
+--> fetch|b {} 600.000000 5400.000000 ["x\\y","null"]
+--> fail|retryable
+--> schedule|79200
+--> unschedule|true
+--> view|a completed 1 3600.000000, b retryable 1 5400.000000 32472234245.000000
+--> retry|2
 select l.setting, l.step, l.answer, d.answer as as_it_should_be from lives l join lives d on d.n = 0 and d.ord = l.ord where (l.step, l.answer) is distinct from (d.step, d.answer) order by l.n, l.ord;
-select count(*) as other_lengths from (select from lives group by n having count(*) <> (select count(*) from lives where n = 0)) x;
+--> none
+select count(*) as other_lengths from (select from lives group by n having count(*) <> (select count(*) from lives where n = 0)) x; --> 0
 -- Control: on whoever is not careful they have an effect.
 set intervalstyle = 'sql_standard';
-select interval '-1 hours 2 days' = '47 hours' as right;
+select interval '-1 hours 2 days' = '47 hours' as right; --> f
 reset intervalstyle;
 -- Those that limit what may be done limit it here as well.
 set default_transaction_read_only = on;
 \set VERBOSITY sqlstate
-select jobs.insert('k');
-select jobs.fetch();
+select jobs.insert('k'); --> ERROR:  25006
+select jobs.fetch(); --> ERROR:  25006
 \set VERBOSITY default
 reset default_transaction_read_only;
 
@@ -387,49 +501,66 @@ reset default_transaction_read_only;
 truncate told;
 select id as s_id from jobs.insert('secret kind', '{"x": "secret args"}', '{"by_args": true}', 'secret queue', meta => '{"y": "secret meta"}', tags => '{secret tag}') \gset
 select id as t_id from jobs.insert('secret kind', '{"x": "secret args 2"}', '{"key": "secret key"}', 'other queue', scheduled_at => '2999-01-01') \gset
-select count(*) from jobs.fetch('secret queue', worker => 'secret worker');
+select count(*) from jobs.fetch('secret queue', worker => 'secret worker'); --> 1
 select jobs.unique_key('secret kind', '{"x": "secret args"}', '{"by_args": true}') as key \gset
 set role jobs_attacks_mallory;
 select attempt(format(s, :s_id, :t_id)) as code, s as call from unnest(array[
   'select jobs.complete(%1$s, 1)', 'select jobs.complete(%2$s, 1)', 'select jobs.fail(%1$s, 1, ''x'')', 'select jobs.snooze(%1$s, 1, ''1'')', 'select jobs.release(%2$s, 1)', 'select jobs.heartbeat(%1$s, 1)', 'select jobs.complete(999999, 1)',
   'select jobs.cancel(%1$s)', 'select jobs.update(%1$s, ''{}'')', 'select jobs.delete(%1$s)']) s;
+--> code|call
+--> 55000|select jobs.complete(%1$s, 1)
+--> 55000|select jobs.complete(%2$s, 1)
+--> 55000|select jobs.fail(%1$s, 1, 'x')
+--> 55000|select jobs.snooze(%1$s, 1, '1')
+--> 55000|select jobs.release(%2$s, 1)
+--> 55000|select jobs.heartbeat(%1$s, 1)
+--> P0002|select jobs.complete(999999, 1)
+--> 42501|select jobs.cancel(%1$s)
+--> 42501|select jobs.update(%1$s, '{}')
+--> 42501|select jobs.delete(%1$s)
 -- Of a duplicate they tell its id and state, to who had the args to begin with.
 select attempt($$select jobs.insert('secret kind', '{"x": "secret args"}', '{"by_args": true, "on_conflict": "reject"}')$$), attempt($$select jobs.insert_many('[{"kind": "secret kind", "args": {"x": "secret args"}, "unique_opts": {"by_args": true, "on_conflict": "reject"}}]')$$);
+--> attempt|attempt: 23505|23505
 reset role;
-select count(*) from told;
+select count(*) from told; --> 12
 -- Who has a job is told to who may work, and nothing else of it.
-select what from told where replace(what, 'worker "secret worker"', '') ~* 'secret' or what ~ :'key' or what ~ left(:'key', 16);
+select what from told where replace(what, 'worker "secret worker"', '') ~* 'secret' or what ~ :'key' or what ~ left(:'key', 16); --> none
 select distinct replace(split_part(what, e'\n', 1), :'s_id', 'ID') as message, replace(split_part(what, e'\n', 2), :'s_id', 'ID') as detail from told where what ~ 'existing_job_id' order by 1, 2;
+--> message|detail
+--> a job with the same unique key exists|{"existing_job_id":ID,"existing_job_state":"running","index":1}
+--> a job with the same unique key exists|{"existing_job_id":ID,"existing_job_state":"running"}
 -- Control: a careless table tells.
 create table public.careless_unique (args jsonb unique);
 insert into public.careless_unique values ('{"x": "secret args"}');
-select attempt($$insert into public.careless_unique values ('{"x": "secret args"}')$$);
-select count(*) from told where what ~ 'Key.*secret args';
+select attempt($$insert into public.careless_unique values ('{"x": "secret args"}')$$); --> 23505
+select count(*) from told where what ~ 'Key.*secret args'; --> 1
 
 -- What a producer is told of somebody else's job whose args it can guess, and what it can do to it:
 -- what its policy says, docs/security.md.
 set role jobs_attacks_mallory;
 select id = :t_id as found, state, queue, created_at is not null as created_at, scheduled_at from jobs.insert('secret kind', '{}', '{"key": "secret key"}');
-select id = :t_id as updated from jobs.insert('secret kind', '{"x": "forged"}', '{"key": "secret key", "on_conflict": {"update": {"*": ["args", "priority"]}}}', priority => 30000);
-select replaced_id = :t_id as replaced from jobs.insert('secret kind', '{"x": "forged"}', '{"key": "secret key", "on_conflict": "replace"}');
+--> found|state|queue|created_at|scheduled_at: t|scheduled|other queue|t|2999-01-01 00:00:00+00
+select id = :t_id as updated from jobs.insert('secret kind', '{"x": "forged"}', '{"key": "secret key", "on_conflict": {"update": {"*": ["args", "priority"]}}}', priority => 30000); --> t
+select replaced_id = :t_id as replaced from jobs.insert('secret kind', '{"x": "forged"}', '{"key": "secret key", "on_conflict": "replace"}'); --> t
 reset role;
-select args, priority, state, cancel_reason from jobs.jobs where id = :t_id;
+select args, priority, state, cancel_reason from jobs.jobs where id = :t_id; --> args|priority|state|cancel_reason: {"x": "forged"}|30000|cancelled|replaced
 -- But nothing to one that its policy does not match: of another key, or inserted without one.
 select id as p_id from jobs.insert('plain') \gset
 set role jobs_attacks_mallory;
 select replaced_id from jobs.insert('plain', unique_opts => '{"by_kind": true, "by_state": ["available", "scheduled", "pending", "running", "retryable", "completed", "cancelled", "discarded"], "on_conflict": "replace"}');
+--> ~
 reset role;
-select state from jobs.jobs where id = :p_id;
+select state from jobs.jobs where id = :p_id; --> available
 
 -- Notifications are hints: anybody can send them, and nothing happens.
 set role jobs_attacks_nobody;
 select pg_notify('jobs', format('{"cancel": %s}', :s_id)) \gset
 reset role;
-select state, cancel_requested_at from jobs.jobs where id = :s_id;
-select cancel_requested from jobs.jobs j, lateral jobs.heartbeat(j.id, j.token) where j.id = :s_id;
+select state, cancel_requested_at from jobs.jobs where id = :s_id; --> state|cancel_requested_at: running|~
+select cancel_requested from jobs.jobs j, lateral jobs.heartbeat(j.id, j.token) where j.id = :s_id; --> f
 
 -- Nothing more of hers was run.
-select what, who from evil.log;
+select what, who from evil.log; --> none
 set client_min_messages = error;
 select jobs.revoke('jobs_attacks_mallory'), jobs.revoke('jobs_attacks_nobody');
 drop schema evil cascade;

@@ -1,9 +1,5 @@
-\set ECHO none
 -- An insert gives a running job another queue: until the attempt ends the job counts for the one
 -- that it was fetched from, for limits and in every view.
-\getenv dir PG_ABS_SRCDIR
-\set setup :dir '/sql/setup.psql'
-\i :setup
 create function pg_temp.fetched(q text) returns bigint language sql as $$ select count(*) from jobs.fetch(q, 100) $$;
 -- A job of this kind runs from a queue; then it is given another one.
 create function pg_temp.runs(kind text, q text) returns text language sql as $$
@@ -55,64 +51,74 @@ begin
   raise notice '%', story;
 end $$;
 call pg_temp.moved('read committed');
+--> NOTICE:  read committed: it runs in a; b lets 1 start, then 0; running: a 1, b 1; after it failed it is available in b; b lets 0 start, and 2 when there is room; running: b 1
 call pg_temp.moved('repeatable read');
+--> NOTICE:  repeatable read: it runs in a; b lets 1 start, then 0; running: a 1, b 1; after it failed it is available in b; b lets 0 start, and 2 when there is room; running: b 1
 call pg_temp.moved('serializable');
+--> NOTICE:  serializable: it runs in a; b lets 1 start, then 0; running: a 1, b 1; after it failed it is available in b; b lets 0 start, and 2 when there is room; running: b 1
 reset default_transaction_isolation;
 
 -- Out of a queue with a limit: its slot is taken until the job ends, and nothing of it is left
 -- then.
 select jobs.configure_queue('limited', concurrency => 1) \gset
-select pg_temp.runs('l', 'limited') ~ 'fetched 1' as runs;
-select count(*) from jobs.insert('next', queue => 'limited');
-select pg_temp.move('l', 'elsewhere');
+select pg_temp.runs('l', 'limited') ~ 'fetched 1' as runs; --> t
+select count(*) from jobs.insert('next', queue => 'limited'); --> 1
+select pg_temp.move('l', 'elsewhere'); --> t
 select * from pg_temp.counts;
-select pg_temp.fetched('limited'), pg_temp.fetched('elsewhere');
+--> queue|available|scheduled|running|retryable
+--> b|0|0|0|0
+--> limited|1|0|1|0
+select pg_temp.fetched('limited'), pg_temp.fetched('elsewhere'); --> fetched|fetched: 0|0
 -- What is asked for by queue finds it where it runs.
-select queues from jobs.workers;
-select jobs.cancel_many(queue => 'elsewhere'), jobs.retry_many(queue => 'limited', states => '{running}');
+select queues from jobs.workers; --> {limited}
+select jobs.cancel_many(queue => 'elsewhere'), jobs.retry_many(queue => 'limited', states => '{running}'); --> cancel_many|retry_many: 0|0
 -- Moved again, and back: it is the first queue that counts, and the last that it goes to.
-select pg_temp.move('l', 'further'), pg_temp.move('l', 'limited'), pg_temp.move('l', 'last');
-select queue, state from jobs.jobs where kind = 'l';
-select s.state, s.scheduled_at > now() as later from jobs.jobs j, jobs.snooze(j.id, j.token, '1 hour') s where j.kind = 'l' and j.state = 'running';
-select queue, state from jobs.jobs where kind = 'l';
-select pg_temp.fetched('limited');
+select pg_temp.move('l', 'further'), pg_temp.move('l', 'limited'), pg_temp.move('l', 'last'); --> move|move|move: t|t|t
+select queue, state from jobs.jobs where kind = 'l'; --> queue|state: limited|running
+select s.state, s.scheduled_at > now() as later from jobs.jobs j, jobs.snooze(j.id, j.token, '1 hour') s where j.kind = 'l' and j.state = 'running'; --> state|later: scheduled|t
+select queue, state from jobs.jobs where kind = 'l'; --> queue|state: last|scheduled
+select pg_temp.fetched('limited'); --> 1
 select * from pg_temp.counts;
-select jobs.cancel(id, force => true) from jobs.jobs where kind in ('l', 'next');
+--> queue|available|scheduled|running|retryable
+--> b|0|0|0|0
+--> last|0|1|0|0
+--> limited|0|0|1|0
+select jobs.cancel(id, force => true) from jobs.jobs where kind in ('l', 'next'); --> cancelled, cancelled
 
 -- A limit that is set while it runs gives it a slot of the queue that it was fetched from, and none
 -- of the other.
-select pg_temp.runs('s', 'from') ~ 'fetched 1' as runs, pg_temp.move('s', 'to');
+select pg_temp.runs('s', 'from') ~ 'fetched 1' as runs, pg_temp.move('s', 'to'); --> runs|move: t|t
 select jobs.configure_queue('to', concurrency => 1), jobs.configure_queue('from', concurrency => 1);
-select count(*) from jobs.insert('t', queue => 'to') t, jobs.insert('f', queue => 'from') f;
-select pg_temp.fetched('to') as to, pg_temp.fetched('from') as from;
-select jobs.release(id, token) from jobs.jobs where kind = 's' and state = 'running';
-select queue, state from jobs.jobs where kind = 's';
-select pg_temp.fetched('to') as to, pg_temp.fetched('from') as from;
-select count(jobs.complete(id, token)) from jobs.jobs where state = 'running';
-select pg_temp.fetched('to') as to;
-select jobs.complete(id, token) from jobs.jobs where state = 'running';
+select count(*) from jobs.insert('t', queue => 'to') t, jobs.insert('f', queue => 'from') f; --> 1
+select pg_temp.fetched('to') as to, pg_temp.fetched('from') as from; --> to|from: 1|0
+select jobs.release(id, token) from jobs.jobs where kind = 's' and state = 'running'; --> available
+select queue, state from jobs.jobs where kind = 's'; --> queue|state: to|available
+select pg_temp.fetched('to') as to, pg_temp.fetched('from') as from; --> to|from: 0|1
+select count(jobs.complete(id, token)) from jobs.jobs where state = 'running'; --> 2
+select pg_temp.fetched('to') as to; --> 1
+select jobs.complete(id, token) from jobs.jobs where state = 'running'; --> completed
 
 -- It has started in the queue that it was fetched from, so it is no start of the other one; the
 -- next attempt is.
 select jobs.configure_queue('rated', rate => 1, rate_period => '1 hour') \gset
-select pg_temp.runs('r', 'unrated') ~ 'fetched 1' as runs, pg_temp.move('r', 'rated');
-select count(*) from jobs.insert('first', queue => 'rated', priority => 1);
-select pg_temp.fetched('rated');
-select f.state from jobs.jobs j, jobs.fail(j.id, j.token, 'x', '0') f where j.kind = 'r' and j.state = 'running';
-select pg_temp.fetched('rated');
+select pg_temp.runs('r', 'unrated') ~ 'fetched 1' as runs, pg_temp.move('r', 'rated'); --> runs|move: t|t
+select count(*) from jobs.insert('first', queue => 'rated', priority => 1); --> 1
+select pg_temp.fetched('rated'); --> 1
+select f.state from jobs.jobs j, jobs.fail(j.id, j.token, 'x', '0') f where j.kind = 'r' and j.state = 'running'; --> available
+select pg_temp.fetched('rated'); --> 0
 call pg_temp.later('61 minutes');
-select kind from jobs.fetch('rated', 100);
+select kind from jobs.fetch('rated', 100); --> r
 
 -- A rescue takes it to the other one, too, and nothing is wrong with any of it.
-select pg_temp.runs('e', 'dies') ~ 'fetched 1' as runs, pg_temp.move('e', 'takes over');
+select pg_temp.runs('e', 'dies') ~ 'fetched 1' as runs, pg_temp.move('e', 'takes over'); --> runs|move: t|t
 call pg_temp.later('2 hours');
-select rows > 0 as rescued from jobs.maintain() where task = 'rescue';
-select queue, state from jobs.jobs where kind = 'e';
-select * from jobs.check();
+select rows > 0 as rescued from jobs.maintain() where task = 'rescue'; --> t
+select queue, state from jobs.jobs where kind = 'e'; --> queue|state: takes over|retryable
+select * from jobs.check(); --> none
 -- Where the insert is rolled back, nothing has happened.
-select pg_temp.runs('u', 'undone') ~ 'fetched 1' as runs;
+select pg_temp.runs('u', 'undone') ~ 'fetched 1' as runs; --> t
 begin;
-select pg_temp.move('u', 'never');
+select pg_temp.move('u', 'never'); --> t
 rollback;
-select f.state from jobs.jobs j, jobs.fail(j.id, j.token, 'x', '0') f where j.kind = 'u' and j.state = 'running';
-select queue from jobs.jobs where kind = 'u';
+select f.state from jobs.jobs j, jobs.fail(j.id, j.token, 'x', '0') f where j.kind = 'u' and j.state = 'running'; --> available
+select queue from jobs.jobs where kind = 'u'; --> undone

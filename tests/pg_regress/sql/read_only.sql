@@ -1,11 +1,7 @@
-\set ECHO none
 -- Where nothing can be written, everything that writes is 25006, and what only reads works.
-\getenv dir PG_ABS_SRCDIR
-\set setup :dir '/sql/setup.psql'
-\i :setup
 
-select id from jobs.insert('k', unique_opts => '{"by_kind": true}');
-select count(*) from jobs.fetch();
+select id from jobs.insert('k', unique_opts => '{"by_kind": true}'); --> 1
+select count(*) from jobs.fetch(); --> 1
 select token from jobs.jobs \gset
 create temp table calls (call text);
 insert into calls values ('insert(''k'')'), ('insert(''k'', unique_opts => ''{"by_kind": true}'')'), ('insert(''k'', unique_opts => ''{"by_kind": true, "on_conflict": "reject"}'')'), ('insert_many(''[{"kind": "k"}]'')'), ('insert_many(''[]'')'),
@@ -17,18 +13,23 @@ insert into calls values ('insert(''k'')'), ('insert(''k'', unique_opts => ''{"b
 create function pg_temp.report() returns table (call text, answer text) language sql as $$
   select c.call, pg_temp.try('select jobs.' || replace(c.call, ':t', (select token::text from jobs.jobs where id = 1))) from calls c $$;
 begin read only;
-select * from pg_temp.report();
-select jobs.unique_key('k', '{}', '{"by_kind": true}') is not null as unique_key;
-select jobs.last_id() >= 1 as last_id;
+select answer, count(*) from pg_temp.report() group by answer; --> answer|count: 25006: cannot write jobs in a read-only transaction | Use a read-write transaction.|51
+select jobs.unique_key('k', '{}', '{"by_kind": true}') is not null as unique_key; --> t
+select jobs.last_id() >= 1 as last_id; --> t
 select state, (select count(*) from jobs.queues) as queues, (select count(*) from jobs.errors) as errors, (select count(*) from jobs.periodic) as periodic from jobs.jobs;
+--> state|queues|errors|periodic: running|1|0|0
 commit;
 begin isolation level serializable read only deferrable;
-select distinct split_part(answer, ':', 1) from pg_temp.report();
+select distinct split_part(answer, ':', 1) from pg_temp.report(); --> 25006
 commit;
 set default_transaction_read_only = on;
 select jobs.insert('k');
+--> ERROR:  cannot write jobs in a read-only transaction
+--> HINT:  Use a read-write transaction.
 select count(*) from jobs.fetch();
+--> ERROR:  cannot write jobs in a read-only transaction
+--> HINT:  Use a read-write transaction.
 reset default_transaction_read_only;
 -- Nothing has changed, and it goes on.
-select id, state from jobs.jobs;
-select jobs.complete(1, :token);
+select id, state from jobs.jobs; --> id|state: 1|running
+select jobs.complete(1, :token); --> completed

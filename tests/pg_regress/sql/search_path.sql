@@ -1,8 +1,4 @@
-\set ECHO none
 -- No search_path, operator or temp table of a caller changes what a function does.
-\getenv dir PG_ABS_SRCDIR
-\set setup :dir '/sql/setup.psql'
-\i :setup
 
 -- Evil operators, functions, types and casts in a schema before pg_catalog, and temp tables with
 -- the names of the extension's and of the catalogue's.
@@ -106,6 +102,49 @@ end $$;
 -- As a caller with a clean path sees it.
 create temp table clean as select row_number() over () as n, step, answer from pg_temp.life();
 select step, case when step = 'key' then left(answer, 8) else answer end as answer from clean order by n;
+--> step|answer
+--> insert|1 available f q
+--> insert another|2 available f q
+--> insert a duplicate|1 available t q
+--> schedule|3 scheduled
+--> batch|1 4 f
+--> batch|2 5 f
+--> batch|3 4 t
+--> fetch|2 1 a {"n": 2} 00:01:00
+--> complete|completed
+--> fetch|1 1
+--> heartbeat|false
+--> fail|retryable
+--> cancel|cancelled
+--> retry|available
+--> fetch_any|1 2
+--> snooze|scheduled
+--> delete|scheduled
+--> define|true
+--> define again|true
+--> maintain|schedule 0
+--> maintain|limits 0
+--> maintain|periodic 1
+--> maintain|expire 0
+--> maintain|rescue 0
+--> maintain|prune 0
+--> maintain|claims 1
+--> maintain|statistics 0
+--> periodic|p 9 f
+--> periodic|q 8 f
+--> end|true
+--> beat|run
+--> beat|quiet
+--> key|5beb9e83
+--> last id|true
+--> finish_many|1 retryable t
+--> finish_many|2 retryable t
+--> replace|available f f
+--> replace|available f t
+--> update|available f
+--> update|available t
+--> do not wait|available f
+--> do not wait|available f
 set client_min_messages = warning;
 drop extension jobs cascade;
 create extension jobs;
@@ -115,37 +154,37 @@ create operator evil.= (function = evil.eq, leftarg = jobs.state, rightarg = job
 set search_path = pg_temp, evil, pg_catalog, public;
 create temp table dirty as select pg_catalog.row_number() over () as n, step, answer from pg_temp.life();
 reset search_path;
-select n, c.step, c.answer as clean, d.answer as dirty from clean c full join dirty d using (n) where (c.step, c.answer) is distinct from (d.step, d.answer) order by n;
-select * from evil.log;
+select n, c.step, c.answer as clean, d.answer as dirty from clean c full join dirty d using (n) where (c.step, c.answer) is distinct from (d.step, d.answer) order by n; --> none
+select * from evil.log; --> none
 -- A session whose first call is made with the evil path.
 \c -
 set client_min_messages = warning;
 set search_path = evil, pg_catalog, public;
-select pg_catalog.concat_ws(' ', id, state, unique_skipped_as_duplicate) from jobs.insert('first', unique_opts => '{"by_kind": true}', queue => 'first');
-select kind, attempt from jobs.fetch('first', 10);
-select kind, attempt from jobs.fetch('first', 10);
+select pg_catalog.concat_ws(' ', id, state, unique_skipped_as_duplicate) from jobs.insert('first', unique_opts => '{"by_kind": true}', queue => 'first'); --> 17 available f
+select kind, attempt from jobs.fetch('first', 10); --> kind|attempt: first|1
+select kind, attempt from jobs.fetch('first', 10); --> none
 reset search_path;
-select * from evil.log;
+select * from evil.log; --> none
 -- The views keep what they were made with.
-select count(*) filter (where definition ~ 'evil') as evil from (select pg_get_viewdef(oid) as definition from pg_catalog.pg_class where relnamespace = 'jobs'::regnamespace and relkind = 'v') v;
+select count(*) filter (where definition ~ 'evil') as evil from (select pg_get_viewdef(oid) as definition from pg_catalog.pg_class where relnamespace = 'jobs'::regnamespace and relkind = 'v') v; --> 0
 set search_path = evil, pg_catalog, public;
-select pg_catalog.concat_ws(' ', id, state) from jobs.jobs where queue operator(pg_catalog.=) 'first';
+select pg_catalog.concat_ws(' ', id, state) from jobs.jobs where queue operator(pg_catalog.=) 'first'; --> 17 running
 reset search_path;
-select * from evil.log;
+select * from evil.log; --> none
 -- Made while such things stand in the path, the extension is the same.
 create temp table views as select relname, pg_get_viewdef(oid) as definition from pg_catalog.pg_class where relnamespace = 'jobs'::regnamespace and relkind = 'v';
 drop extension jobs cascade;
 set search_path = evil, public;
 create extension jobs;
 reset search_path;
-select relname as differs from pg_temp.views v join pg_catalog.pg_class c using (relname) where relnamespace = 'jobs'::regnamespace and pg_get_viewdef(c.oid) <> v.definition;
-select id, state from jobs.insert('k');
-select id, kind from jobs.fetch();
-select * from evil.log;
-select extnamespace::regnamespace from pg_extension where extname = 'jobs';
+select relname as differs from pg_temp.views v join pg_catalog.pg_class c using (relname) where relnamespace = 'jobs'::regnamespace and pg_get_viewdef(c.oid) <> v.definition; --> none
+select id, state from jobs.insert('k'); --> id|state: 1|available
+select id, kind from jobs.fetch(); --> id|kind: 1|k
+select * from evil.log; --> none
+select extnamespace::regnamespace from pg_extension where extname = 'jobs'; --> pg_catalog
 -- Control: whoever is not careful is caught.
 set search_path = evil, pg_catalog, public;
-select 1::bigint = 2::bigint as equal;
+select 1::bigint = 2::bigint as equal; --> t
 reset search_path;
-select * from evil.log;
+select * from evil.log; --> bigint =
 drop schema evil cascade;

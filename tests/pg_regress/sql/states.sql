@@ -1,8 +1,4 @@
-\set ECHO none
 -- Every operation on a job in every state, against the table of transitions, written down by hand.
-\getenv dir PG_ABS_SRCDIR
-\set setup :dir '/sql/setup.psql'
-\i :setup
 
 -- One job for each state and each way into it that matters, in a queue of its own; token is the
 -- last that it was fetched with.
@@ -16,19 +12,19 @@ insert into job select v.place, v.state, i.id
                            expires_at => case when v.place = 'discarded, expired' then timestamptz '2001-01-01 00:00Z' end,
                            timeout => case when v.place = 'running, lease expired' then interval '1 microsecond' else '-1' end) i;
 update job set token = f.token from (select x.place, f.token from job x, lateral jobs.fetch(x.place) f where x.place ~ 'running|released|snoozed|retryable|completed|by|^discarded$') f where f.place = job.place;
-select jobs.release(id, token) from job where place = 'available, released';
-select (jobs.snooze(id, token, '1 hour')).state from job where place = 'scheduled, snoozed';
-select jobs.cancel(id) from job where place in ('running, cancel requested', 'cancelled', 'cancelled, by its worker');
-select (jobs.fail(id, token, 'x', '1 hour')).state from job where place in ('retryable', 'cancelled, by its worker');
-select jobs.complete(id, token) from job where place = 'completed';
-select jobs.cancel(id, force => true) from job where place = 'cancelled, by force';
-select (jobs.fail(id, token, 'x', retryable => false)).state from job where place = 'discarded';
-select task, rows from jobs.maintain() where task = 'expire';
+select jobs.release(id, token) from job where place = 'available, released'; --> available
+select (jobs.snooze(id, token, '1 hour')).state from job where place = 'scheduled, snoozed'; --> scheduled
+select jobs.cancel(id) from job where place in ('running, cancel requested', 'cancelled', 'cancelled, by its worker'); --> running, cancelled, running
+select (jobs.fail(id, token, 'x', '1 hour')).state from job where place in ('retryable', 'cancelled, by its worker'); --> retryable, cancelled
+select jobs.complete(id, token) from job where place = 'completed'; --> completed
+select jobs.cancel(id, force => true) from job where place = 'cancelled, by force'; --> cancelled
+select (jobs.fail(id, token, 'x', retryable => false)).state from job where place = 'discarded'; --> discarded
+select task, rows from jobs.maintain() where task = 'expire'; --> task|rows: expire|1
 -- The lease of this one has run out; the maintenance above rescued it, so it is fetched again.
 update job set token = f.token from jobs.fetch('running, lease expired') f where place = 'running, lease expired';
-select jobs.retry(id) from job where place = 'running, lease expired';
+select jobs.retry(id) from job where place = 'running, lease expired'; --> available
 update job set token = f.token from jobs.fetch('running, lease expired') f where place = 'running, lease expired';
-select place from job left join jobs.jobs j using (id) where j.state is distinct from job.state order by 1;
+select place from job left join jobs.jobs j using (id) where j.state is distinct from job.state order by 1; --> none
 
 -- What each operation does, then undone: what it answers (for delete the state that it had, for a
 -- heartbeat "beat", for a fetch "running" or "none") and, where that is another one, the state
@@ -114,7 +110,12 @@ create temp table results as
   select c.*, pg_temp.outcome(o.call, j.id, case c.token when 'right' then j.token::text when 'stale' then '1' when 'NULL' then 'null' end) as actual
     from cases c join operation o on o.name = c.operation join job j using (place);
 select token, count(*), count(*) filter (where actual = expected) as as_expected from results group by token order by token;
-select * from results where actual is distinct from expected order by 1, 2, 3;
+--> token|count|as_expected
+--> |128|128
+--> NULL|112|112
+--> right|77|77
+--> stale|112|112
+select * from results where actual is distinct from expected order by 1, 2, 3; --> none
 
 -- The details of each transition. attempt: + 1 by fetch, kept by fail, - 1 by snooze and release;
 -- errors: one by fail, none by the others.
@@ -128,13 +129,49 @@ exception when sqlstate 'ZZ000' then return story;
 end $$;
 select place, name, pg_temp.story(call, id, token::text) from job, operation
  where place in ('running', 'running, cancel requested', 'running, last attempt') and name not in ('delete', 'fetch', 'heartbeat', 'retry', 'retry, reset', 'activate', 'update') order by 1, 2;
+--> place|name|story
+--> running|cancel|running attempt 1 of 25 errors 0
+--> running|cancel, force|cancelled attempt 1 of 25 errors 0
+--> running|complete|completed attempt 1 of 25 errors 0
+--> running|fail|retryable attempt 1 of 25 errors 1
+--> running|fail at once|available attempt 1 of 25 errors 1
+--> running|fail, final|discarded attempt 1 of 25 errors 1
+--> running|release|available attempt 0 of 25 errors 0
+--> running|snooze|scheduled attempt 0 of 25 errors 0
+--> running, cancel requested|cancel|running attempt 1 of 25 errors 0
+--> running, cancel requested|cancel, force|cancelled attempt 1 of 25 errors 0
+--> running, cancel requested|complete|completed attempt 1 of 25 errors 0
+--> running, cancel requested|fail|cancelled attempt 1 of 25 errors 1
+--> running, cancel requested|fail at once|cancelled attempt 1 of 25 errors 1
+--> running, cancel requested|fail, final|cancelled attempt 1 of 25 errors 1
+--> running, cancel requested|release|cancelled attempt 1 of 25 errors 0
+--> running, cancel requested|snooze|cancelled attempt 1 of 25 errors 0
+--> running, last attempt|cancel|running attempt 1 of 1 errors 0
+--> running, last attempt|cancel, force|cancelled attempt 1 of 1 errors 0
+--> running, last attempt|complete|completed attempt 1 of 1 errors 0
+--> running, last attempt|fail|discarded attempt 1 of 1 errors 1
+--> running, last attempt|fail at once|discarded attempt 1 of 1 errors 1
+--> running, last attempt|fail, final|discarded attempt 1 of 1 errors 1
+--> running, last attempt|release|available attempt 0 of 1 errors 0
+--> running, last attempt|snooze|scheduled attempt 0 of 1 errors 0
 select place, name, pg_temp.story(call, id, token::text) from job, operation where name in ('retry', 'retry, reset') and place in ('retryable', 'completed', 'discarded', 'cancelled', 'pending') order by 1, 2;
+--> place|name|story
+--> cancelled|retry|available attempt 0 of 25 errors 0
+--> cancelled|retry, reset|available attempt 0 of 25 errors 0
+--> completed|retry|available attempt 1 of 25 errors 0
+--> completed|retry, reset|available attempt 0 of 25 errors 0
+--> discarded|retry|available attempt 1 of 25 errors 1
+--> discarded|retry, reset|available attempt 0 of 25 errors 1
+--> pending|retry|available attempt 0 of 25 errors 0
+--> pending|retry, reset|available attempt 0 of 25 errors 0
+--> retryable|retry|available attempt 1 of 25 errors 1
+--> retryable|retry, reset|available attempt 0 of 25 errors 1
 
 -- Nothing above changed anything, and an unknown id is P0002 everywhere.
-select place from job left join jobs.jobs j using (id) where j.state is distinct from job.state order by 1;
-select name, pg_temp.code(format(call, 999999, '1')) from operation where name <> 'fetch' order by name;
-select name, pg_temp.code(replace(call, '%s', 'null')) from operation where name <> 'fetch' order by name;
+select place from job left join jobs.jobs j using (id) where j.state is distinct from job.state order by 1; --> none
+select pg_temp.code(format(call, 999999, '1')) as unknown, pg_temp.code(replace(call, '%s', 'null')) as null, count(*) from operation where name <> 'fetch' group by 1, 2;
+--> unknown|null|count: P0002|22004|14
 
 -- A refusal names the job, its state and the operation.
-select name, message ~ ('\m' || id || '\M') as the_job, message ~ 'completed' as its_state, message ~ substring(replace(name, 'heartbeat', 'lease') from '\w+') as the_operation
-  from job, operation, lateral (select split_part(pg_temp.try(format(call, id, 1)), e'\n', 1)) t(message) where place = 'completed' and call ~ '%s, %s' order by name;
+select bool_and(message ~ ('\m' || id || '\M')) as the_job, bool_and(message ~ 'completed') as its_state, bool_and(message ~ substring(replace(name, 'heartbeat', 'lease') from '\w+')) as the_operation, count(*)
+  from job, operation, lateral (select substring(pg_temp.try(format(call, id, 1)), '^[^|\n]*')) t(message) where place = 'completed' and call ~ '%s, %s'; --> the_job|its_state|the_operation|count: t|t|t|7
