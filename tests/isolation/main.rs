@@ -1,17 +1,18 @@
 //! The suite `isolation`: interleavings of two to four sessions. Postgres' isolationtester runs
-//! each specification of `specs/`, and what it prints becomes a line for each permutation
-//! (`permutation.rs`), which `expected/` has as well.
+//! each specification of `specs/`, whose permutations say what each step answers
+//! (`permutation.rs`).
 
 mod permutation;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
 use jobs_tests::Cluster;
+use jobs_tests::checks::feed;
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/isolation");
+const SETUP: &str = include_str!("setup.spec");
 
 macro_rules! specifications {
     ($($name:ident)*) => {
@@ -27,13 +28,10 @@ specifications! {
 #[test]
 fn every_specification_is_a_test() {
     let mut named: BTreeSet<String> = ALL.iter().map(|name| name.to_string()).collect();
-    for directory in ["specs", "expected"] {
-        for file in fs::read_dir(Path::new(HERE).join(directory)).expect(directory) {
-            let path = file.expect(directory).path();
-            let name = path.file_stem().expect("a name").to_string_lossy();
-            assert!(ALL.contains(&&*name), "{} is no test", path.display());
-            named.remove(&*name);
-        }
+    for file in fs::read_dir(Path::new(HERE).join("specs")).expect("specs") {
+        let path = file.expect("a file").path();
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        assert!(named.remove(&*name), "{} is no test", path.display());
     }
     assert!(named.is_empty(), "there is no file for {named:?}");
 }
@@ -50,6 +48,15 @@ fn a_wrong_expectation_fails() {
     assert_ne!(differences(expected, &format!("{expected}a1\n")), "");
     assert_eq!(differences("a=1\nor a=2\nb=1\n", "a=2\nb=1\n"), "");
     assert_ne!(differences("a=1\nor a=2\nb=1\n", "a=3\nb=1\n"), "");
+    assert_eq!(
+        permutation::expected(
+            "step a1 {}\npermutation a1 b1... c1(b1)...{x y} a2=1 b1=(2,x y) a1!\"no b\"\nor a1\n"
+        ),
+        (
+            "step a1 {}\npermutation a1 b1 c1(b1) a2 a1\n".into(),
+            "a1 b1... c1...{x y} a2=1 b1=(2,x y) a1!\"no b\"\nor a1\n".into()
+        )
+    );
 }
 
 /// Runs a specification and compares.
@@ -62,36 +69,30 @@ fn as_expected(name: &str) {
         // It would change plans and reports between two statements.
         .set("autovacuum", "off")
         .start();
-    let read = |path: String| fs::read_to_string(Path::new(HERE).join(path)).unwrap_or_default();
-    let spec = read(format!("specs/{name}.spec"));
-    let came = permutation::lines(&spec, &isolationtester(&cluster, name));
-    let differences = differences(&read(format!("expected/{name}.out")), &came);
+    let file = fs::read_to_string(format!("{HERE}/specs/{name}.spec"));
+    let (spec, expected) = permutation::expected(&(SETUP.to_string() + &file.expect(name)));
+    let came = permutation::lines(&spec, &isolationtester(&cluster, &spec));
+    let differences = differences(&expected, &came);
     assert!(differences.is_empty(), "\n{differences}");
 }
 
 /// What isolationtester prints of a specification.
-fn isolationtester(cluster: &Cluster, name: &str) -> String {
+fn isolationtester(cluster: &Cluster, spec: &str) -> String {
     let create = "create extension jobs";
     let created = cluster.bin("psql").args(["-X", "-q", "-d", "postgres", "-c", create]).status();
     assert!(created.is_ok_and(|status| status.success()), "{create}");
-    let spec = fs::File::open(Path::new(HERE).join(format!("specs/{name}.spec")));
     let pgxs = cluster.bin("pg_config").arg("--pgxs").output().expect("pg_config");
     let pgxs = String::from_utf8(pgxs.stdout).expect("UTF-8");
     let src = Path::new(pgxs.trim()).ancestors().nth(2).expect("it is in src/makefiles");
     let tester = src.join("test/isolation/isolationtester");
     let connection =
         format!("host={} user=postgres dbname=postgres", cluster.directory().display());
-    let output = cluster
-        .program(&tester)
-        .arg(connection)
-        .env_remove("RUST_BACKTRACE")
-        .env("PGOPTIONS", "-c intervalstyle=postgres_verbose")
-        .stdin(spec.expect(name))
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("isolationtester");
-    assert!(output.status.success(), "{}", output.status);
-    String::from_utf8(output.stdout).expect("UTF-8")
+    let mut tester = cluster.program(&tester);
+    tester.arg(connection).env_remove("RUST_BACKTRACE");
+    tester.env("PGOPTIONS", "-c intervalstyle=postgres_verbose -c client_min_messages=warning");
+    let (ended_well, printed) = feed(&mut tester, spec);
+    assert!(ended_well, "{printed}");
+    printed
 }
 
 /// The lines that are others than expected; empty: there are none. A line of the expectation that

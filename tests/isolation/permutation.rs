@@ -1,4 +1,5 @@
-//! What isolationtester prints, as a line for each permutation:
+//! What isolationtester prints, as a line for each permutation, which a specification has in place
+//! of its steps alone:
 //!
 //! `begin1 insert1=1 insert2... commit1 insert2=(1,t)(2,f) commit2!"could not serialize access"`
 //!
@@ -6,7 +7,49 @@
 //! `()` where there is none. Behind `!` is the error that it failed with. A step that waits has
 //! dots and stands again where it ends. Whatever else was printed stands in braces.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// A specification as isolationtester reads it, and the lines that it expects.
+pub fn expected(file: &str) -> (String, String) {
+    let (mut spec, mut lines) = (String::new(), String::new());
+    for line in file.split_inclusive('\n') {
+        if let Some(permutation) = line.strip_prefix("permutation ") {
+            let (steps, line) = steps(permutation.trim_end());
+            spec += &format!("permutation {}\n", steps.join(" "));
+            lines += &format!("{}\n", line.join(" "));
+        } else if line.starts_with("or ") {
+            lines += line;
+        } else {
+            spec += line;
+        }
+    }
+    (spec, lines)
+}
+
+/// The steps of a permutation, with what some of them wait for in parentheses, and its words
+/// without those. A step that waits stands again where it ends.
+fn steps(permutation: &str) -> (Vec<&str>, Vec<String>) {
+    let (mut depth, mut quoted) = (0, false);
+    let is_between = |c: char| {
+        quoted ^= c == '"';
+        depth += i32::from("({".contains(c)) - i32::from(")}".contains(c));
+        c == ' ' && depth == 0 && !quoted
+    };
+    let (mut steps, mut words, mut waiting) = (Vec::new(), Vec::new(), HashSet::new());
+    for word in permutation.split(is_between) {
+        let name = word.split(|c: char| !c.is_alphanumeric()).next().expect("a name");
+        let answer = word[name.len()..].strip_prefix('(').and_then(|waits| waits.split_once(')'));
+        let answer = answer.map_or(&word[name.len()..], |(_, answer)| answer);
+        if !waiting.remove(name) {
+            steps.push(&word[..word.len() - answer.len()]);
+        }
+        if answer.starts_with("...") {
+            waiting.insert(name);
+        }
+        words.push(format!("{name}{answer}"));
+    }
+    (steps, words)
+}
 
 /// A line for each permutation of what isolationtester printed of a specification.
 pub fn lines(spec: &str, printed: &str) -> String {
