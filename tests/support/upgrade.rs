@@ -9,7 +9,7 @@ use std::process::Command;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The version that a planted upgrade leads to.
 pub const PLANTED: &str = "planted";
-/// The first release candidate, whose install script is frozen in `support/candidate/`.
+/// The first release candidate: `support/candidate/` has its install script, without comments.
 pub const CANDIDATE: &str = "candidate";
 /// What each upgrade script is made of.
 pub const TEMPLATE: &str = include_str!("../../ops/packaging/upgrade.sql");
