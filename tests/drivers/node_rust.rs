@@ -124,12 +124,9 @@ pub fn example(driver: &mut Driver) -> Option<Command> {
             node
         }
     };
-    driver.sql(&format!(
-        "create table orders (id bigint generated always as identity primary key, customer text not null, quantity smallint not null);
+    driver.sql(&format!("create table orders (id bigint generated always as identity primary key, customer text not null, quantity smallint not null);
          alter table orders owner to app;
-         alter database \"{}\" set timezone = 'America/New_York'",
-        driver.database
-    ));
+         alter database \"{}\" set timezone = 'America/New_York'", driver.database));
     program.env("TZ", "Asia/Kolkata");
     Some(program)
 }

@@ -15,9 +15,7 @@ pub fn moves(graphile: &mut System) {
     let has_schema =
         graphile.until("select to_regclass('graphile_worker._private_jobs') is not null");
     graphile.check("it has made its schema", has_schema);
-    let has_job = graphile.until(
-        "select count(*) = 1 from graphile_worker._private_jobs where payload->>'n' = '10' and locked_at is not null",
-    );
+    let has_job = graphile.until("select count(*) = 1 from graphile_worker._private_jobs where payload->>'n' = '10' and locked_at is not null");
     graphile.check("its worker has a job", has_job);
     graphile.remember(SOURCE);
     let lock = graphile

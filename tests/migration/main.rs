@@ -188,10 +188,8 @@ impl System<'_> {
 
     /// What holds of every move, whatever the system.
     fn moved_well(&mut self, source: &str) {
-        let query = format!(
-            "select count(*) > 0, bool_and(j.meta->'moved_from'->>'source' = '{source}' and j.meta->'moved_from'->>'id' = m.old_id)
-               from public.jobs_moved m join jobs.jobs j on j.id = m.job_id where not m.duplicate"
-        );
+        let query = format!("select count(*) > 0, bool_and(j.meta->'moved_from'->>'source' = '{source}' and j.meta->'moved_from'->>'id' = m.old_id)
+               from public.jobs_moved m join jobs.jobs j on j.id = m.job_id where not m.duplicate");
         self.answer("each moved job says where it comes from", &query, "t|t");
     }
 

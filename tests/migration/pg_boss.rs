@@ -62,9 +62,7 @@ pub fn moves(boss: &mut System) {
     boss.moves("a third one nothing", "pg-boss", "0|0", &[]);
     boss.moved_back(SOURCE, 8);
     if is_newest {
-        boss.sql(
-            "update pgboss.job set blocked = true where data->>'n' = '1'; update pgboss.job set blocking = true where data->>'n' = '2'",
-        );
+        boss.sql("update pgboss.job set blocked = true where data->>'n' = '1'; update pgboss.job set blocking = true where data->>'n' = '2'");
         boss.moves("what belongs to a flow stays", "pg-boss", "6|0", &[]);
     }
     let finished = program(boss, "finish");

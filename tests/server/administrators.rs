@@ -90,11 +90,8 @@ async fn rows_that_a_subscription_brings_are_fetched_and_waited_for() {
          select jobs.fetch('q'); select jobs.fetch('q')",
     )
     .await;
-    let subscribe = format!(
-        "create subscription part connection 'host={} user=postgres dbname=publisher' publication part
-           with (create_slot = false, slot_name = 'part', copy_data = false)",
-        cluster.directory().display()
-    );
+    let subscribe = format!("create subscription part connection 'host={} user=postgres dbname=publisher' publication part
+           with (create_slot = false, slot_name = 'part', copy_data = false)", cluster.directory().display());
     run(&db, &subscribe).await;
     let waiter = cluster.connect("subscriber").await;
     let waits = tokio::spawn(async move { run(&waiter, "call jobs.wait('other', '1 h')").await });

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jobs_tests::{Client, Cluster, blocked, number, run, seconds, sqlstate, with_faults};
+use jobs_tests::{Client, Cluster, LEVELS, blocked, number, run, seconds, sqlstate, with_faults};
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests.
@@ -47,7 +47,6 @@ const BOUND: i64 = 60;
 /// Inserts in every way until it is told to stop; how many jobs it has committed, and how often it
 /// was refused.
 async fn produce(client: Client, stop: Arc<AtomicBool>) -> (i64, i64) {
-    const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
     let (mut committed, mut refused) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
         let (level, commits, steps) = {

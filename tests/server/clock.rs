@@ -5,9 +5,7 @@ use jobs_tests::{Client, comes_true, count, insert, is, number, quiet, run, stat
 
 /// Puts the clock back by a day.
 async fn put_back(db: &Client) {
-    run(
-        db,
-        "do $$ declare c record; begin
+    run(db, "do $$ declare c record; begin
            for c in select a.attrelid::regclass as of, string_agg(format('%1$I = %1$I + interval ''1 day''', a.attname), ', ') as ahead
                       from pg_attribute a join pg_class t on t.oid = a.attrelid
                      where t.relnamespace = 'jobs'::regnamespace and t.relkind = 'r' and a.atttypid = 'timestamptz'::regtype
@@ -16,9 +14,7 @@ async fn put_back(db: &Client) {
            end loop;
            update jobs.unique_claim set hold_ends_at = (select array_agg(e + interval '1 day' order by n) from unnest(hold_ends_at) with ordinality u(e, n))
             where hold_ends_at is not null;
-         end $$",
-    )
-    .await;
+         end $$").await;
 }
 
 /// No stored time of what happened lies ahead of the clock.
@@ -38,10 +34,7 @@ async fn a_queue_with_a_rate_goes_on_within_its_period() {
     fetched(&db, "1").await;
     put_back(&db).await;
     let reason = "reason = 'queue rate' and until <= clock_timestamp() + interval '2 seconds'";
-    assert!(
-        is(&db, &format!("exists (select from jobs.jobs j, jobs.explain(j.id) where j.state = 'available' and {reason})")).await,
-        "what explains it goes by the period"
-    );
+    assert!(is(&db, &format!("exists (select from jobs.jobs j, jobs.explain(j.id) where j.state = 'available' and {reason})")).await, "what explains it goes by the period");
     // Nobody maintains anything here, and who waits is told to fetch.
     run(&db, "call jobs.wait('q', '1 hour')").await;
     comes_true(&db, "exists (select from jobs.fetch('q', 1))").await;
@@ -104,15 +97,9 @@ async fn leases_that_the_right_clock_gave_are_kept() {
         panic!("three jobs run");
     };
     // The first began before the clock was ahead, and asks for more than its fetch did.
-    run(
-        &db,
-        &format!(
-            "update jobs.running set attempted_at = attempted_at - interval '1 day' where job_id = {before};
+    run(&db, &format!("update jobs.running set attempted_at = attempted_at - interval '1 day' where job_id = {before};
              select jobs.heartbeat(job_id, token, '5 hours') from jobs.running where job_id = {before};
-             select jobs.heartbeat(job_id, token) from jobs.running where job_id in ({renewed}, {limited})"
-        ),
-    )
-    .await;
+             select jobs.heartbeat(job_id, token) from jobs.running where job_id in ({renewed}, {limited})")).await;
     run(&db, "select jobs.maintain()").await;
     for (id, least, most) in [
         (before, "4 hours", "5 hours"),
@@ -191,14 +178,8 @@ async fn a_final_job_from_ahead_hides_no_older_one() {
     .await;
     let new = complete(&with("1 second")).await;
     assert_ne!(new, old);
-    run(
-        &db,
-        &format!(
-            "update jobs.job set created_at = created_at + interval '1 day', unique_until = unique_until + interval '1 day' where id = {new};
-             update jobs.finished set finalized_at = finalized_at + interval '1 day' where job_id = {new}"
-        ),
-    )
-    .await;
+    run(&db, &format!("update jobs.job set created_at = created_at + interval '1 day', unique_until = unique_until + interval '1 day' where id = {new};
+             update jobs.finished set finalized_at = finalized_at + interval '1 day' where job_id = {new}")).await;
     // A job that joins them makes a new list.
     let third = insert(
         &db,

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use jobs_tests::{Client, Cluster, SOON, count, number, poll_until, quiet, run, scalar, sqlstate};
+use jobs_tests::{
+    Client, Cluster, SOON, count, number, poll_until, quiet, rows, run, scalar, sqlstate,
+};
 
 /// One transaction, also where it is several statements.
 /// A job's life.
@@ -40,89 +42,35 @@ async fn changed(db: &Client) -> Vec<(String, String)> {
 #[tokio::test]
 async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
     let (cluster, db) = quiet("direct").await;
-    run(
-        &db,
-        "create function public.see() returns trigger language plpgsql as $$ begin return null; end $$",
-    )
-    .await;
+    run(&db, "create function public.see() returns trigger language plpgsql as $$ begin return null; end $$").await;
     let plain = planned(&cluster).await;
     assert_eq!(changed(&db).await, []);
-    // What is done, what is said of it, and whether a job's life goes the slower way then.
-    for (change, said, is_slower) in [
-        (
-            "create trigger \"My trigger\" after insert on jobs.ready for each row execute function public.see()",
-            "trigger \"My trigger\" on jobs.ready calls public.see()",
-            true,
-        ),
-        (
-            "create trigger off after insert on jobs.job for each row execute function public.see(); alter table jobs.job disable trigger off",
-            "trigger off on jobs.job calls public.see()",
-            true,
-        ),
-        (
-            "create rule nothing as on insert to jobs.job do also nothing",
-            "rule nothing on jobs.job",
-            true,
-        ),
-        ("alter table jobs.finished add column note text", "jobs.finished has column note", true),
-        (
-            "alter table jobs.finished add column note text not null default 'x'",
-            "jobs.finished has column note",
-            true,
-        ),
-        (
-            "alter table jobs.finished add constraint checked check (attempt > -1)",
-            "jobs.finished has constraint checked",
-            true,
-        ),
-        (
-            "alter table jobs.running alter column worker set default 'w'",
-            "jobs.running has a default for column worker",
-            true,
-        ),
-        (
-            "alter table jobs.running enable row level security",
-            "jobs.running has row-level security",
-            true,
-        ),
-        ("create index \"Next\" on jobs.job ((id + 1))", "jobs.job has index \"Next\"", true),
-        ("create index by_hash on jobs.job using hash (id)", "jobs.job has index by_hash", true),
-        ("create index partly on jobs.job (id) where id > 5", "jobs.job has index partly", true),
-        (
-            "drop index jobs.ready_expires; create index ready_expires on jobs.ready (expires_at) where expires_at is null",
-            "jobs.ready has index ready_expires",
-            true,
-        ),
-        (
-            "alter table jobs.ready drop constraint ready_pkey",
-            "jobs.ready lacks its index ready_pkey",
-            true,
-        ),
-        ("alter table jobs.error add column note text", "jobs.error has column note", true),
-        ("drop index jobs.error_by_job", "jobs.error lacks its index error_by_job", true),
-        // These are only looked along by maintenance.
-        ("drop index jobs.finished_by_age", "jobs.finished lacks its index finished_by_age", false),
-        (
-            "drop index jobs.ready_requeued; create index ready_requeued on jobs.ready (seq) where seq <> job_id",
-            "jobs.ready lacks its index ready_requeued",
-            false,
-        ),
-        (
-            "drop index jobs.ready_expires; create index ready_expires on jobs.ready (expires_at)",
-            "jobs.ready lacks its index ready_expires",
-            false,
-        ),
-        (
-            "drop index jobs.scheduled_next; create index scheduled_next on jobs.scheduled (due_at desc)",
-            "jobs.scheduled lacks its index scheduled_next",
-            false,
-        ),
-        (
-            "drop index jobs.scheduled_due; create index scheduled_due on jobs.scheduled (queue text_pattern_ops, due_at)",
-            "jobs.scheduled lacks its index scheduled_due",
-            true,
-        ),
-    ] {
+    // What is done, what is said of it, and whether a job's life is slower then: not where only
+    // maintenance looks along the index.
+    for [change, said, speed] in rows(
+        r#"
+        create trigger "My trigger" after insert on jobs.ready for each row execute function public.see() | trigger "My trigger" on jobs.ready calls public.see() | slower
+        create trigger off after insert on jobs.job for each row execute function public.see(); alter table jobs.job disable trigger off | trigger off on jobs.job calls public.see() | slower
+        create rule nothing as on insert to jobs.job do also nothing | rule nothing on jobs.job | slower
+        alter table jobs.finished add column note text | jobs.finished has column note | slower
+        alter table jobs.finished add column note text not null default 'x' | jobs.finished has column note | slower
+        alter table jobs.finished add constraint checked check (attempt > -1) | jobs.finished has constraint checked | slower
+        alter table jobs.running alter column worker set default 'w' | jobs.running has a default for column worker | slower
+        alter table jobs.running enable row level security | jobs.running has row-level security | slower
+        create index "Next" on jobs.job ((id + 1)) | jobs.job has index "Next" | slower
+        create index by_hash on jobs.job using hash (id) | jobs.job has index by_hash | slower
+        create index partly on jobs.job (id) where id > 5 | jobs.job has index partly | slower
+        drop index jobs.ready_expires; create index ready_expires on jobs.ready (expires_at) where expires_at is null | jobs.ready has index ready_expires | slower
+        alter table jobs.ready drop constraint ready_pkey | jobs.ready lacks its index ready_pkey | slower
+        alter table jobs.error add column note text | jobs.error has column note | slower
+        drop index jobs.error_by_job | jobs.error lacks its index error_by_job | slower
+        drop index jobs.finished_by_age | jobs.finished lacks its index finished_by_age | as fast
+        drop index jobs.ready_requeued; create index ready_requeued on jobs.ready (seq) where seq <> job_id | jobs.ready lacks its index ready_requeued | as fast
+        drop index jobs.ready_expires; create index ready_expires on jobs.ready (expires_at) | jobs.ready lacks its index ready_expires | as fast
+        drop index jobs.scheduled_next; create index scheduled_next on jobs.scheduled (due_at desc) | jobs.scheduled lacks its index scheduled_next | as fast
+        drop index jobs.scheduled_due; create index scheduled_due on jobs.scheduled (queue text_pattern_ops, due_at) | jobs.scheduled lacks its index scheduled_due | slower
+        "#,
+    ) {
         run(&db, change).await;
         let found = changed(&db).await;
         assert!(found.iter().any(|(what, _)| what.contains(said)), "{change}: {found:?}");
@@ -130,7 +78,7 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
         if change.starts_with("create trigger") || change.starts_with("create rule") {
             assert_eq!(found.len(), 1, "{change}: {found:?}");
         }
-        assert_eq!(planned(&cluster).await != plain, is_slower, "{change}");
+        assert_eq!(planned(&cluster).await != plain, speed == "slower", "{change}");
         // What it says to do helps.
         for (_, mend) in found {
             run(&db, &mend).await;
@@ -139,11 +87,7 @@ async fn what_makes_calls_slower_is_named_with_what_takes_it_away() {
         assert_eq!(planned(&cluster).await, plain, "{change}");
     }
     // Indexes of columns alone cost what they cost, as for any table.
-    run(
-        &db,
-        "create index by_kind on jobs.job (kind, created_at desc); create index expiring on jobs.job (expires_at) where expires_at is not null",
-    )
-    .await;
+    run(&db, "create index by_kind on jobs.job (kind, created_at desc); create index expiring on jobs.job (expires_at) where expires_at is not null").await;
     assert_eq!(changed(&db).await, []);
     assert_eq!(planned(&cluster).await, plain);
     let all = count(&db, "jobs.job").await;
@@ -298,13 +242,9 @@ async fn rows_are_not_updated_in_place_where_an_unfinished_index_has_what_change
 #[tokio::test]
 async fn a_warning_with_the_code_of_out_of_memory_ends_no_session() {
     let (_cluster, db) = quiet("direct").await;
-    run(
-        &db,
-        "create function public.warn() returns trigger language plpgsql as $$
+    run(&db, "create function public.warn() returns trigger language plpgsql as $$
            begin for n in 1..3 loop raise warning 'low' using errcode = '53200'; end loop; return null; end $$;
          create trigger warn after insert on jobs.ready for each row execute function public.warn();
-         select jobs.insert('k')",
-    )
-    .await;
+         select jobs.insert('k')").await;
     assert_eq!(count(&db, "jobs.ready").await, 1);
 }

@@ -220,31 +220,13 @@ async fn the_comparison_finds_what_was_doctored() {
     let queue = Queue::start().await;
     queue.cluster.allow_violations();
     for (n, (doctor, found)) in [
-        (
-            "delete from jobs.unique_claim where ctid = (select min(ctid) from jobs.unique_claim)",
-            "jobs.unique_claim lacks",
-        ),
-        (
-            "update jobs.running set token = token + 1 where worker = (select min(worker) from jobs.running)",
-            "jobs.running has",
-        ),
-        (
-            "update jobs.queue set paused_at = paused_at + interval '1 us'",
-            "jobs.queue has",
-        ),
-        (
-            "insert into jobs.error select * from jobs.error limit 1",
-            "jobs.error has a row 1 times",
-        ),
+        ("delete from jobs.unique_claim where ctid = (select min(ctid) from jobs.unique_claim)", "jobs.unique_claim lacks"),
+        ("update jobs.running set token = token + 1 where worker = (select min(worker) from jobs.running)", "jobs.running has"),
+        ("update jobs.queue set paused_at = paused_at + interval '1 us'", "jobs.queue has"),
+        ("insert into jobs.error select * from jobs.error limit 1", "jobs.error has a row 1 times"),
         ("select nextval('jobs.job_seq')", "jobs.job_seq lacks"),
-        (
-            "revoke execute on function jobs.insert from dump_producer",
-            "rights lacks jobs.insert(",
-        ),
-        (
-            "grant select on jobs.job to public",
-            "rights has jobs.job =r/",
-        ),
+        ("revoke execute on function jobs.insert from dump_producer", "rights lacks jobs.insert("),
+        ("grant select on jobs.job to public", "rights has jobs.job =r/"),
     ]
     .into_iter()
     .enumerate()

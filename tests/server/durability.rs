@@ -1,9 +1,7 @@
 //! Crashes: what was committed is there afterwards, with its state, its token and its key; what was
 //! not is gone.
 
-use jobs_tests::{
-    Client, Cluster, Mode, SOON, count, poll_until, quiet, row_of, rows_of, run, sqlstate,
-};
+use jobs_tests::{Client, Cluster, Mode, SOON, count, poll_until, row_of, rows_of, run, sqlstate};
 use tokio_postgres::NoTls;
 
 const POLICY: &str = "'{\"by_args\": true}'";
@@ -48,6 +46,19 @@ async fn assert_whole(db: &Client) {
 
 #[tokio::test]
 async fn committed_jobs_survive_a_crash() {
+    committed_jobs_survive(|cluster| cluster.restart(Mode::Immediate)).await;
+}
+
+#[tokio::test]
+async fn committed_jobs_survive_the_end_of_the_postmaster() {
+    committed_jobs_survive(|cluster| {
+        cluster.kill9();
+        cluster.start_again();
+    })
+    .await;
+}
+
+async fn committed_jobs_survive(crash: fn(&Cluster)) {
     let cluster = Cluster::start();
     let db = cluster.database("crash").await;
     // One of each: completed, running, completed but not committed, fetched but not committed,
@@ -71,7 +82,7 @@ async fn committed_jobs_survive_a_crash() {
     rows_of(&batch, &format!("select * from jobs.insert_batch('k', array(select jsonb_build_object('n', n) from generate_series(7, 500) n), {POLICY})")).await;
     assert_eq!([finished.0, running.0, finishing.0, fetching.0], jobs[..4]);
 
-    cluster.restart(Mode::Immediate);
+    crash(&cluster);
 
     let db = cluster.connect("crash").await;
     let states = rows_of(&db, "select id, state::text from jobs.jobs order by id").await;
@@ -163,66 +174,4 @@ async fn a_killed_session_frees_its_keys() {
     assert_eq!(insert(&db, 1).await, (held, true));
     assert_eq!(complete(&db, running.0, running.1).await.unwrap(), "completed");
     assert_whole(&db).await;
-}
-
-#[tokio::test]
-async fn a_killed_server_keeps_its_jobs() {
-    let cluster = Cluster::start();
-    let db = cluster.database("server").await;
-    let mut jobs = Vec::new();
-    for n in 1..=100 {
-        jobs.push(insert(&db, n).await.0);
-    }
-    let running = fetch(&db).await;
-    let open = cluster.connect("server").await;
-    run(&open, "begin").await;
-    insert(&open, 101).await;
-
-    cluster.kill9();
-    cluster.start_again();
-
-    let db = cluster.connect("server").await;
-    let row = row_of(&db, "select array_agg(id order by id) from jobs.jobs").await;
-    assert_eq!(row.get::<_, Vec<i64>>(0), jobs);
-    assert_eq!(complete(&db, running.0, running.1).await.unwrap(), "completed");
-    assert_eq!(insert(&db, 50).await, (jobs[49], true));
-    assert!(!insert(&db, 101).await.1);
-    assert_whole(&db).await;
-}
-
-#[tokio::test]
-async fn a_dump_takes_keys_and_holds_along() {
-    let (cluster, db) = quiet("before").await;
-    // Held by a deleted job; released by its start; held by one that runs; folded.
-    run(&db, r#"select jobs.delete(id) from jobs.insert('deleted', unique_opts => '{"by_state": [], "hold_for": 3600}');
-           select jobs.insert('started', unique_opts => '{"by_state": [], "hold_for": 3600, "hold_until": "start"}', queue => 'q');
-           select jobs.insert('running', unique_opts => '{"by_state": [], "hold_for": 3600}', queue => 'q');
-           create table public.held as select id, token from jobs.fetch('q', 2);
-           select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}');
-           select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}');
-           select jobs.cancel(id) from jobs.insert('folded', unique_opts => '{"by_state": ["pending"]}')"#).await;
-    let file = cluster.directory().join("dump");
-    for (program, args) in [
-        ("pg_dump", vec!["-Fc", "-f", file.to_str().unwrap(), "before"]),
-        ("createdb", vec!["after"]),
-        ("pg_restore", vec!["-e", "-d", "after", file.to_str().unwrap()]),
-    ] {
-        let output = cluster.bin(program).args(args).output().unwrap();
-        assert!(output.status.success(), "{program}: {output:?}");
-    }
-    let db = cluster.connect("after").await;
-    let would = async |kind: &str| -> (String, bool) {
-        let sql = r#"select would, holder is not null and holder_state is null
-                       from jobs.explain_unique($1, unique_opts => '{"by_state": ["cancelled"]}')"#;
-        let row = db.query_one(sql, &[&kind]).await.unwrap();
-        (row.get(0), row.get(1))
-    };
-    assert_eq!(would("deleted").await, ("skip".into(), true));
-    assert_eq!(would("started").await, ("insert".into(), false));
-    assert_eq!(would("running").await, ("skip".into(), false));
-    run(&db, "select jobs.complete(id, token) from public.held").await;
-    assert_eq!(would("running").await, ("insert".into(), false), "released");
-    // Both newer ones go, and the one that was folded is known again.
-    run(&db, "select jobs.delete(id) from jobs.jobs where kind = 'folded' and id > (select min(id) from jobs.jobs where kind = 'folded')").await;
-    assert_eq!(would("folded").await, ("skip".into(), false));
 }

@@ -78,11 +78,7 @@ async fn pages_of_a_wait_after_many(cluster: &Cluster) -> i64 {
     let db = cluster.database("held").await;
     let _holder = holder(cluster, "held").await;
     go_on(&db, 16).await;
-    run(
-        &db,
-        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[8000]), queue => 'q', scheduled_at => clock_timestamp() + '0.5 s')",
-    )
-    .await;
+    run(&db, "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[8000]), queue => 'q', scheduled_at => clock_timestamp() + '0.5 s')").await;
     run(&db, "select pg_sleep(0.6)").await;
     comes_true(&db, "count(*) = 0 from jobs.fetch('q', 10000)").await;
     let mut fewest = i64::MAX;
@@ -138,11 +134,7 @@ async fn a_serializable_fetch_that_found_nothing_is_known_to_have_looked_everywh
     let id = number(&db, "select nextval('jobs.job_seq')").await;
     go_on(&db, 20).await;
     // Due ones as well, which are dead by then, too.
-    run(
-        &db,
-        "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[5000]), queue => 'q', scheduled_at => clock_timestamp() + '1 s')",
-    )
-    .await;
+    run(&db, "select from jobs.insert_batch('k', array_fill('1'::jsonb, array[5000]), queue => 'q', scheduled_at => clock_timestamp() + '1 s')").await;
     run(&db, "select pg_sleep(1.5)").await;
     let all = "select count(*) from jobs.fetch('q', 10000)";
     poll_until("all are fetched", SOON, async || number(&db, all).await == 0).await;
@@ -333,11 +325,7 @@ async fn jobs_that_are_far_apart_come_in_their_order() {
     // Jobs of another queue lie between them: none, a few, and thousands.
     let mut ids: Vec<i64> = Vec::new();
     for between in [0, 1, 16, 17, 18, 19, 100, 0, 5000, 64, 0, 0, 500] {
-        run(
-            &db,
-            &format!("select from jobs.insert_batch('k', array_fill('1'::jsonb, array[{between}]), queue => 'other')"),
-        )
-        .await;
+        run(&db, &format!("select from jobs.insert_batch('k', array_fill('1'::jsonb, array[{between}]), queue => 'other')")).await;
         ids.push(number(&db, "select id from jobs.insert('k', queue => 'q')").await);
     }
     let mut ids = ids.into_iter();

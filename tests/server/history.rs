@@ -96,11 +96,7 @@ async fn assert_right(db: &Client) {
 
 /// The sum of all counters, as jobs.metrics() has it.
 async fn counted(db: &Client) -> f64 {
-    scalar(
-        db,
-        "select coalesce(sum(value), 0) from jobs.metrics() where metric ~ '^jobs_(kind|wait|run)_'",
-    )
-    .await
+    scalar(db, "select coalesce(sum(value), 0) from jobs.metrics() where metric ~ '^jobs_(kind|wait|run)_'").await
 }
 
 /// Waits until the minute is over in which something was counted last.
@@ -221,22 +217,14 @@ async fn what_shared_memory_has_no_room_for_counts_as_well() {
     let cluster = server().start();
     let db = prepare(&cluster).await;
     // More pairs than a database has entries, and names that fit into none.
-    run(
-        &db,
-        "select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k' || n, 'queue', 'many')) from generate_series(1, 2500) n));
-         select jobs.insert(repeat(U&'\\+01F600', 127), queue => repeat(U&'\\+01F601', 127)) from generate_series(1, 3)",
-    )
-    .await;
+    run(&db, "select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k' || n, 'queue', 'many')) from generate_series(1, 2500) n));
+         select jobs.insert(repeat(U&'\\+01F600', 127), queue => repeat(U&'\\+01F601', 127)) from generate_series(1, 3)").await;
     assert!(count(&db, "jobs.history_delta").await > 400);
     assert_nothing_wrong(&db).await;
     assert_eq!(count(&db, "jobs.history() where inserted = 3").await, 1);
     // What such a transaction takes back does not count.
     let before = text(&db, ALL).await;
-    run(
-        &db,
-        "begin; select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'l' || n)) from generate_series(1, 2500) n)); rollback",
-    )
-    .await;
+    run(&db, "begin; select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'l' || n)) from generate_series(1, 2500) n)); rollback").await;
     assert_eq!(text(&db, ALL).await, before);
     // What is of an extension that is not there any more is of no other.
     run(&db, "drop extension jobs cascade; create extension jobs").await;
@@ -251,11 +239,7 @@ async fn a_database_that_nobody_maintains_leaves_room_for_others() {
     let cluster = server().start();
     for name in ["first", "second"] {
         let db = cluster.database(name).await;
-        run(
-            &db,
-            "select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k' || n)) from generate_series(1, 5000) n))",
-        )
-        .await;
+        run(&db, "select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k' || n)) from generate_series(1, 5000) n))").await;
     }
     let db = cluster.database("third").await;
     run(&db, "select jobs.insert('k' || n) from generate_series(1, 20) n").await;
@@ -293,13 +277,9 @@ async fn a_database_that_is_closed_for_a_while_keeps_what_was_counted() {
 async fn a_long_history_takes_little_memory() {
     let cluster = server().set("shared_buffers", "16MB").start();
     let db = cluster.database("long").await;
-    run(
-        &db,
-        "insert into jobs.history_bucket (at, queue, kind, counts)
+    run(&db, "insert into jobs.history_bucket (at, queue, kind, counts)
          select date_trunc('minute', now()) - m * interval '1 minute', 'q', 'k' || n, '{0,1,6,1000000,100,1}'
-           from generate_series(1, 1440 * 3) m, generate_series(1, 50) n",
-    )
-    .await;
+           from generate_series(1, 1440 * 3) m, generate_series(1, 50) n").await;
     for step in ["1 minute", "3 days"] {
         let history = format!(
             "select sum(inserted)::bigint from jobs.history(since => '10 days', step => '{step}')"
@@ -316,13 +296,9 @@ async fn a_long_history_takes_little_memory() {
 #[tokio::test]
 async fn the_worker_writes_minutes_and_forgets_them() {
     let (_cluster, db) = with("kept", &[("jobs.retention_history", "1h")]).await;
-    run(
-        &db,
-        "insert into jobs.history_bucket (at, queue, kind, counts)
+    run(&db, "insert into jobs.history_bucket (at, queue, kind, counts)
          select date_trunc('minute', now()) - n * interval '1 minute', 'q', 'k', '{0,1}' from generate_series(55, 70) n;
-         select jobs.insert('x', queue => 'r')",
-    )
-    .await;
+         select jobs.insert('x', queue => 'r')").await;
     let kept = "select count(*) from jobs.history_bucket where queue = 'r'";
     poll_until("the minute is written", 4 * SOON, async || number(&db, kept).await == 1).await;
     let old = count(&db, "jobs.history_bucket where queue = 'q'").await;
@@ -371,13 +347,9 @@ async fn minutes_that_could_not_be_written_are_written_soon_after() {
     let refused = "jobs worker .*maintenance task statistics failed: .*not now";
     let cluster = Cluster::builder().without_visits().allow(100, refused).start();
     let db = cluster.database("refused").await;
-    run(
-        &db,
-        "create function refuse() returns trigger language plpgsql as $$ begin raise 'not now'; end $$;
+    run(&db, "create function refuse() returns trigger language plpgsql as $$ begin raise 'not now'; end $$;
          create trigger refuse before insert on jobs.history_bucket for each row execute function refuse();
-         select jobs.insert('k')",
-    )
-    .await;
+         select jobs.insert('k')").await;
     let has_failed =
         "exists(select from jobs.maintenance where task = 'statistics' and failures > 0)";
     poll_until("it was tried", 4 * SOON, async || is(&db, has_failed).await).await;

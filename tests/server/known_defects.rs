@@ -1,12 +1,11 @@
 //! Defects of uniqueness that job systems have shipped with: one test each says that they are not
-//! here. Those of transactions are in transactions.rs.
+//! here. Those of transactions are in transactions.rs, those of one session in
+//! tests/pg_regress/sql/unique*.sql.
 
 use jobs_tests::{
-    Client, Cluster, blocked, count, quiet, row_of, rows_of, run, scalar, seconds, sqlstate,
+    Client, Cluster, LEVELS, blocked, quiet, row_of, rows_of, run, scalar, seconds, sqlstate,
 };
 use tokio_postgres::Error;
-
-const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// What an insert answers.
 #[derive(Debug, PartialEq)]
@@ -54,34 +53,7 @@ async fn state(db: &Client, id: i64) -> String {
 }
 
 async fn forget_all(db: &Client) {
-    run(
-        db,
-        "select jobs.cancel(id, force => true) from jobs.jobs; select jobs.delete(id) from jobs.jobs; select jobs.maintain()",
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn equal_keys_in_one_batch_do_not_fail_it() {
-    let (_cluster, db) = quiet("equal").await;
-    let existing = inserted(&db, "7", r#"{"by_args": true}"#).await;
-    let rows = rows_of(&db, "select ord, id, unique_skipped_as_duplicate
-               from jobs.insert_batch('k', array['1', '1', '7', '2', '1.0', '7']::jsonb[], '{\"by_args\": true}') order by ord").await;
-    let first: i64 = rows[0].get(1);
-    let second: i64 = rows[3].get(1);
-    let expected = [
-        (first, false),
-        (first, true),
-        (existing, true),
-        (second, false),
-        (first, true),
-        (existing, true),
-    ];
-    for (row, expected) in rows.iter().zip(expected) {
-        assert_eq!((row.get::<_, i64>(1), row.get::<_, bool>(2)), expected);
-    }
-    assert_eq!((rows.len(), first != second), (6, true));
-    assert_eq!(count(&db, "jobs.jobs").await, 3);
+    run(db, "select jobs.cancel(id, force => true) from jobs.jobs; select jobs.delete(id) from jobs.jobs; select jobs.maintain()").await;
 }
 
 /// All that a write would change: versions and locks of rows, the sequence, what the server counts,
@@ -135,9 +107,7 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
         duplicates.push(format!(
             "select jobs.insert_batch('k', array_fill('1'::jsonb, array[20]), {policy})"
         ));
-        duplicates.push(format!(
-            "select jobs.insert_many(jsonb_build_array(jsonb_build_object('kind', 'k', 'args', 1, 'unique_opts', {policy}::jsonb)))"
-        ));
+        duplicates.push(format!("select jobs.insert_many(jsonb_build_array(jsonb_build_object('kind', 'k', 'args', 1, 'unique_opts', {policy}::jsonb)))"));
     }
     // Those that would be replaced but are final are left alone as well.
     duplicates
@@ -147,9 +117,7 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
         r#"jobs.insert('k', '1', '{"ojs": {"keys": ["args"]}}')"#.into(),
         format!("jobs.insert_batch('k', '{{1, 1}}', {})", policy(r#", "on_conflict": "reject""#)),
     ] {
-        duplicates.push(format!(
-            "do $$ begin perform {rejecting}; raise 'inserted'; exception when unique_violation then null; end $$"
-        ));
+        duplicates.push(format!("do $$ begin perform {rejecting}; raise 'inserted'; exception when unique_violation then null; end $$"));
     }
     let mut fetched = 0;
     for level in LEVELS {
@@ -168,12 +136,8 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
             for _ in 0..5 {
                 run(&db, duplicate).await;
             }
-            let held: String = scalar(
-                &db,
-                "select coalesce(string_agg(distinct locktype || ' ' || mode, ', '), '') from pg_locks
-                  where pid = pg_backend_pid() and mode not in ('AccessShareLock', 'SIReadLock') and locktype <> 'virtualxid'",
-            )
-            .await;
+            let held: String = scalar(&db, "select coalesce(string_agg(distinct locktype || ' ' || mode, ', '), '') from pg_locks
+                  where pid = pg_backend_pid() and mode not in ('AccessShareLock', 'SIReadLock') and locktype <> 'virtualxid'").await;
             assert_eq!(held, "", "{level}: {duplicate}");
             let unassigned: bool =
                 scalar(&db, "select pg_current_xact_id_if_assigned() is null").await;
@@ -390,142 +354,60 @@ async fn same(db: &Client, one: (&str, &str), other: (&str, &str)) -> bool {
     answers[0]
 }
 
+/// Options, and args that each differ from the others.
+const DIFFERENT: &str = r#"
+    -- Order and length of lists, and what contains what.
+    {"by_args": true} => [1, 2] | [2, 1] | [1] | [1, 2, 2] | [[1, 2]] | [1, [2]] | [] | [[]] | [null] | [{}] | {}
+    {"by_args": true} => {"a": 1} | {"a": 1, "b": 2} | {"b": 2} | {"a": 2, "b": 1} | {"a": [1]} | [{"a": 1}] | ["a", 1] | [["a", 1]]
+    {"by_args": true} => {"l": [{"x": 1}, {"y": 2}]} | {"l": [{"y": 2}, {"x": 1}]} | {"l": [{"x": 1, "y": 2}]}
+    -- Numbers that a double cannot tell apart.
+    {"by_args": true} => 9007199254740992 | 9007199254740993 | 9007199254740994 | -9007199254740993 | "9007199254740993"
+    {"by_args": true} => 0.1 | 0.10000000000000000001 | 0.1000000000000000055511151231257827 | 0.11
+    {"by_args": true} => 1e400 | 1e401 | -1e400 | 1e-400 | 1e-401 | 0
+    {"by_args": true} => 123456789012345678901234567890 | 123456789012345678901234567891 | 123456789012345678901234567890.1
+    -- Nothing, in its many forms.
+    {"by_args": true} => {"a": null} | {} | {"a": ""} | {"a": 0} | {"a": false} | {"a": []} | {"a": {}} | {"a": "null"} | {"": null} | null | "" | false
+    {"by_args": ["a"]} => {"a": null} | {"a": ""} | {"a": 0} | {"a": false} | {"a": []} | {"a": {}} | {"a": [1, 2]} | {"a": [2, 1]}
+    {"by_args": ["a.b"]} => {"a": {"b": null}} | {"a": {"b": ""}} | {"a": {"b": {}}}
+    -- Types.
+    {"by_args": true} => 1 | "1" | true | "true" | [1] | {"1": 1} | 1.5
+    -- Dots and backslashes in names.
+    {"by_args": true} => {"a.b": 1} | {"a": {"b": 1}} | {"a\\.b": 1} | {"a": {".b": 1}} | {"a.": {"b": 1}}
+    {"oban": {"fields": ["args"], "keys": ["a.b"]}} => {"a.b": 1} | {"a": {"b": 1}}
+    {"by_args": ["a.b", "a\\.b"]} => {"a.b": 1} | {"a": {"b": 1}} | {"a.b": 1, "a": {"b": 1}}
+    -- Text: compatibility forms, case and blanks mean something.
+    {"by_args": true} => "fi" | "ﬁ" | "FI" | " fi" | "fi " | "f i" | "f\ni"
+    {"by_args": true} => "²" | "2" | "é" | "e" | "E\u0301" | "\u00e9\u0301"
+"#;
+
+/// Options, and args that are the same.
+const EQUAL: &str = r#"
+    {"by_args": true} => 1.1 | 1.10 | 11e-1 | 0.11e1 | 1.1000000000000000000000000
+    {"by_args": true} => 9007199254740993 | 9007199254740993.0 | 9007199254740993000e-3
+    {"by_args": true} => 0 | -0 | 0.0 | -0.00 | 0e7
+    {"by_args": true} => 100 | 1e2 | 1E+2 | 100.000
+    {"by_args": true} => {"a": 1, "b": [1, 2]} | {"b": [1.0, 2], "a": 1} | { "b" : [ 1,2e0 ], "a":1 }
+    {"by_args": true} => "é" | "e\u0301" | "\u00e9"
+    {"by_args": true} => {"é": 1} | {"e\u0301": 1}
+    {"by_args": true} => "K" | "\u212a"
+    {"by_args": ["a"]} => {"a": 1} | {"a": 1.0, "b": 5} | {"b": null, "a": 1}
+    {"oban": {"fields": ["args"], "keys": ["a"]}} => {} | {"b": 1} | [] | 5 | null | ["a"]
+    {"by_args": ["a.b", "c"]} => {"c": 1} | {"c": 1, "a": {}} | {"c": 1, "a.b": 1} | {"c": 1, "a": null} | {"c": 1, "a": [{"b": 1}]}
+    {"by_args": ["a.b"]} => {"a": {"b": 1}} | {"a": {"b": 1, "c": 2}, "a.b": 3}
+    {"by_args": ["a\\.b"]} => {"a.b": 1} | {"a": {"b": 2}, "a.b": 1}
+"#;
+
 #[tokio::test]
-async fn args_that_differ_are_never_one_key() {
-    let (_cluster, db) = quiet("differ").await;
-    let all = r#"{"by_args": true}"#;
-    for (options, args) in [
-        // Order and length of lists, and what contains what.
-        (
-            all,
-            vec![
-                "[1, 2]",
-                "[2, 1]",
-                "[1]",
-                "[1, 2, 2]",
-                "[[1, 2]]",
-                "[1, [2]]",
-                "[]",
-                "[[]]",
-                "[null]",
-                "[{}]",
-                "{}",
-            ],
-        ),
-        (
-            all,
-            vec![
-                r#"{"a": 1}"#,
-                r#"{"a": 1, "b": 2}"#,
-                r#"{"b": 2}"#,
-                r#"{"a": 2, "b": 1}"#,
-                r#"{"a": [1]}"#,
-                r#"[{"a": 1}]"#,
-                r#"["a", 1]"#,
-                r#"[["a", 1]]"#,
-            ],
-        ),
-        (
-            all,
-            vec![
-                r#"{"l": [{"x": 1}, {"y": 2}]}"#,
-                r#"{"l": [{"y": 2}, {"x": 1}]}"#,
-                r#"{"l": [{"x": 1, "y": 2}]}"#,
-            ],
-        ),
-        // Numbers that a double cannot tell apart.
-        (
-            all,
-            vec![
-                "9007199254740992",
-                "9007199254740993",
-                "9007199254740994",
-                "-9007199254740993",
-                r#""9007199254740993""#,
-            ],
-        ),
-        (
-            all,
-            vec!["0.1", "0.10000000000000000001", "0.1000000000000000055511151231257827", "0.11"],
-        ),
-        (all, vec!["1e400", "1e401", "-1e400", "1e-400", "1e-401", "0"]),
-        (
-            all,
-            vec![
-                "123456789012345678901234567890",
-                "123456789012345678901234567891",
-                "123456789012345678901234567890.1",
-            ],
-        ),
-        // Nothing, in its many forms.
-        (
-            all,
-            vec![
-                r#"{"a": null}"#,
-                "{}",
-                r#"{"a": ""}"#,
-                r#"{"a": 0}"#,
-                r#"{"a": false}"#,
-                r#"{"a": []}"#,
-                r#"{"a": {}}"#,
-                r#"{"a": "null"}"#,
-                r#"{"": null}"#,
-                "null",
-                r#""""#,
-                "false",
-            ],
-        ),
-        (
-            r#"{"by_args": ["a"]}"#,
-            vec![
-                r#"{"a": null}"#,
-                r#"{"a": ""}"#,
-                r#"{"a": 0}"#,
-                r#"{"a": false}"#,
-                r#"{"a": []}"#,
-                r#"{"a": {}}"#,
-                r#"{"a": [1, 2]}"#,
-                r#"{"a": [2, 1]}"#,
-            ],
-        ),
-        (
-            r#"{"by_args": ["a.b"]}"#,
-            vec![r#"{"a": {"b": null}}"#, r#"{"a": {"b": ""}}"#, r#"{"a": {"b": {}}}"#],
-        ),
-        // Types.
-        (all, vec!["1", r#""1""#, "true", r#""true""#, "[1]", r#"{"1": 1}"#, "1.5"]),
-        // Dots and backslashes in names.
-        (
-            all,
-            vec![
-                r#"{"a.b": 1}"#,
-                r#"{"a": {"b": 1}}"#,
-                r#"{"a\\.b": 1}"#,
-                r#"{"a": {".b": 1}}"#,
-                r#"{"a.": {"b": 1}}"#,
-            ],
-        ),
-        (
-            r#"{"oban": {"fields": ["args"], "keys": ["a.b"]}}"#,
-            vec![r#"{"a.b": 1}"#, r#"{"a": {"b": 1}}"#],
-        ),
-        (
-            r#"{"by_args": ["a.b", "a\\.b"]}"#,
-            vec![r#"{"a.b": 1}"#, r#"{"a": {"b": 1}}"#, r#"{"a.b": 1, "a": {"b": 1}}"#],
-        ),
-        // Text: compatibility forms, case and blanks mean something.
-        (
-            all,
-            vec![r#""fi""#, r#""ﬁ""#, r#""FI""#, r#"" fi""#, r#""fi ""#, r#""f i""#, r#""f\ni""#],
-        ),
-        (all, vec![r#""²""#, r#""2""#, r#""é""#, r#""e""#, r#""E\u0301""#, r#""\u00e9\u0301""#]),
-    ] {
-        for (n, one) in args.iter().enumerate() {
-            for other in &args[n + 1..] {
-                assert!(
-                    !same(&db, (options, one), (options, other)).await,
-                    "{options}: {one}, {other}"
-                );
+async fn args_are_one_key_exactly_if_they_are_equal() {
+    let (_cluster, db) = quiet("keys").await;
+    for (sets, equal) in [(DIFFERENT, false), (EQUAL, true)] {
+        for (options, args) in sets.lines().filter_map(|line| line.trim().split_once(" => ")) {
+            let args: Vec<&str> = args.split(" | ").collect();
+            for (n, one) in args.iter().enumerate() {
+                for other in &args[n + 1..] {
+                    let same = same(&db, (options, one), (options, other)).await;
+                    assert_eq!(same, equal, "{options}: {one}, {other}");
+                }
             }
         }
     }
@@ -533,61 +415,6 @@ async fn args_that_differ_are_never_one_key() {
     let dot = (r#"{"by_args": ["a\\.b"]}"#, r#"{"a.b": 1}"#);
     let inside = (r#"{"by_args": ["a.b"]}"#, r#"{"a": {"b": 1}}"#);
     assert!(!same(&db, dot, inside).await);
-}
-
-#[tokio::test]
-async fn args_that_are_equal_are_always_one_key() {
-    let (_cluster, db) = quiet("equal").await;
-    let all = r#"{"by_args": true}"#;
-    for (options, args) in [
-        (all, vec!["1.1", "1.10", "11e-1", "0.11e1", "1.1000000000000000000000000"]),
-        (all, vec!["9007199254740993", "9007199254740993.0", "9007199254740993000e-3"]),
-        (all, vec!["0", "-0", "0.0", "-0.00", "0e7"]),
-        (all, vec!["100", "1e2", "1E+2", "100.000"]),
-        (
-            all,
-            vec![
-                r#"{"a": 1, "b": [1, 2]}"#,
-                r#"{"b": [1.0, 2], "a": 1}"#,
-                r#"{ "b" : [ 1,2e0 ], "a":1 }"#,
-            ],
-        ),
-        (all, vec![r#""é""#, r#""e\u0301""#, r#""\u00e9""#]),
-        (all, vec![r#"{"é": 1}"#, r#"{"e\u0301": 1}"#]),
-        (all, vec![r#""K""#, r#""\u212a""#]),
-        (
-            r#"{"by_args": ["a"]}"#,
-            vec![r#"{"a": 1}"#, r#"{"a": 1.0, "b": 5}"#, r#"{"b": null, "a": 1}"#],
-        ),
-        (
-            r#"{"oban": {"fields": ["args"], "keys": ["a"]}}"#,
-            vec!["{}", r#"{"b": 1}"#, "[]", "5", "null", r#"["a"]"#],
-        ),
-        (
-            r#"{"by_args": ["a.b", "c"]}"#,
-            vec![
-                r#"{"c": 1}"#,
-                r#"{"c": 1, "a": {}}"#,
-                r#"{"c": 1, "a.b": 1}"#,
-                r#"{"c": 1, "a": null}"#,
-                r#"{"c": 1, "a": [{"b": 1}]}"#,
-            ],
-        ),
-        (
-            r#"{"by_args": ["a.b"]}"#,
-            vec![r#"{"a": {"b": 1}}"#, r#"{"a": {"b": 1, "c": 2}, "a.b": 3}"#],
-        ),
-        (r#"{"by_args": ["a\\.b"]}"#, vec![r#"{"a.b": 1}"#, r#"{"a": {"b": 2}, "a.b": 1}"#]),
-    ] {
-        for (n, one) in args.iter().enumerate() {
-            for other in &args[n + 1..] {
-                assert!(
-                    same(&db, (options, one), (options, other)).await,
-                    "{options}: {one}, {other}"
-                );
-            }
-        }
-    }
 }
 
 #[tokio::test]
@@ -646,11 +473,7 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
         ("released", "jobs.release(away, token)"),
         ("cancelled", "jobs.cancel(away, force => true)"),
     ] {
-        run(
-            &db,
-            &format!("select {call} from pair left join jobs.running r on r.job_id = away where how = '{how}'"),
-        )
-        .await;
+        run(&db, &format!("select {call} from pair left join jobs.running r on r.job_id = away where how = '{how}'")).await;
     }
     seconds(0.3).await;
     let failing: i64 =
@@ -663,11 +486,7 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
             "cancelled" => "cancelled",
             _ => "available",
         };
-        let states: String = scalar(
-            &db,
-            &format!("select string_agg(distinct a.state || ' ' || b.state, ', ') from pair join jobs.jobs a on a.id = away join jobs.jobs b on b.id = there where how = '{how}'"),
-        )
-        .await;
+        let states: String = scalar(&db, &format!("select string_agg(distinct a.state || ' ' || b.state, ', ') from pair join jobs.jobs a on a.id = away join jobs.jobs b on b.id = there where how = '{how}'")).await;
         assert_eq!(states, format!("{expected} available"), "{how}");
     }
     let plain: i64 =
@@ -692,117 +511,5 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
         } else {
             assert_eq!(answer, Answer::skipped(away), "{args}");
         }
-    }
-}
-
-#[tokio::test]
-async fn two_running_jobs_of_a_key_are_both_rescued() {
-    let (_cluster, db) = quiet("rescued").await;
-    // Neither minds the other, but each minds one that is retryable, which both become.
-    let options = r#"{"by_kind": true, "by_state": ["retryable"]}"#;
-    let ids = [inserted(&db, "1", options).await, inserted(&db, "2", options).await];
-    run(&db, "select jobs.fetch(max_jobs => 2, lease => '0.1 s')").await;
-    seconds(0.2).await;
-    let failing: i64 =
-        scalar(&db, "select count(*) from jobs.maintain() where error is not null").await;
-    assert_eq!(failing, 0);
-    for id in ids {
-        assert_eq!(state(&db, id).await, "retryable");
-    }
-    assert_eq!(insert(&db, "3", options).await, Answer::skipped(ids[1]));
-}
-
-#[tokio::test]
-async fn the_period_is_that_of_scheduled_at_and_not_that_of_the_insert() {
-    let (_cluster, db) = quiet("period").await;
-    let insert = async |at: &str| -> (i64, bool) {
-        let row = row_of(&db, &format!("select id, unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{{\"by_period\": \"1 day\"}}', scheduled_at => {at})")).await;
-        (row.get(0), row.get(1))
-    };
-    let (today, _) = insert("null").await;
-    let (fifth, skipped) = insert("'2999-01-05 12:00Z'").await;
-    assert!(!skipped, "another period, though it is inserted now");
-    let (sixth, skipped) = insert("'2999-01-06 12:00Z'").await;
-    assert!(!skipped);
-    assert_eq!(insert("'2999-01-05 23:59:59.999999Z'").await, (fifth, true));
-    assert_eq!(insert("'2999-01-06 00:00Z'").await, (sixth, true));
-    let (past, skipped) = insert("'2001-01-05 12:00Z'").await;
-    assert!(!skipped && past != today, "also one that was due long since");
-    assert_eq!(insert("'2001-01-05 00:00Z'").await, (past, true));
-    // The elements of a batch each have their own.
-    let rows = rows_of(&db, "select unique_skipped_as_duplicate
-               from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'unique_opts', '{\"by_period\": \"1 day\"}'::jsonb, 'scheduled_at', day))
-                                        from unnest(array['2999-01-06', '2999-01-07', '2999-01-08', '2999-01-07']) day))
-              order by ord").await;
-    let skipped: Vec<bool> = rows.iter().map(|row| row.get(0)).collect();
-    assert_eq!(skipped, [true, false, false, true]);
-}
-
-#[tokio::test]
-async fn a_job_that_ends_does_not_give_back_a_key_that_another_one_has_by_now() {
-    let (_cluster, db) = quiet("ends").await;
-    let options = r#"{"by_kind": true, "by_state": ["available"]}"#;
-    for end in [
-        "jobs.complete(id, token)",
-        "jobs.cancel(id, force => true)",
-        "jobs.fail(id, token, 'x', retryable => false)",
-        "jobs.fail(id, token, 'x')",
-        "jobs.snooze(id, token, '1 day')",
-        "jobs.delete(id)",
-    ] {
-        let first = inserted(&db, "1", options).await;
-        let token: i64 = scalar(&db, "select token from jobs.fetch()").await;
-        let second = inserted(&db, "2", options).await;
-        let end = end
-            .replace("id,", &format!("{first},"))
-            .replace("(id)", &format!("({first})"))
-            .replace("token", &token.to_string());
-        if end.contains("delete") {
-            run(&db, &format!("select jobs.cancel({first}, force => true)")).await;
-        }
-        run(&db, &format!("select {end}")).await;
-        for _ in 0..2 {
-            assert_eq!(insert(&db, "3", options).await, Answer::skipped(second), "{end}");
-            // Also when it is pruned, and its key is looked after.
-            run(&db, "update jobs.finished set finalized_at = finalized_at - '30 days'::interval; select jobs.maintain()").await;
-        }
-        assert_eq!(state(&db, second).await, "available");
-        forget_all(&db).await;
-    }
-}
-
-#[tokio::test]
-async fn a_replaced_job_does_not_give_back_the_key_of_the_one_in_its_place() {
-    let (_cluster, db) = quiet("replaced").await;
-    let replace = r#"{"by_kind": true, "on_conflict": "replace"}"#;
-    let skip = r#"{"by_kind": true}"#;
-    for running in [false, true] {
-        let first = inserted(&db, "1", skip).await;
-        let mut late = None;
-        if running {
-            let token: i64 = scalar(&db, "select token from jobs.fetch()").await;
-            late = Some(format!("select jobs.complete({first}, {token})"));
-        }
-        let answer = insert(&db, "2", replace).await;
-        assert_eq!((answer.skipped, answer.replaced), (false, Some(first)));
-        let second = answer.id.unwrap();
-        assert_eq!(insert(&db, "3", skip).await, Answer::skipped(second));
-        if let Some(late) = late {
-            // Its worker comes to its end, which is refused.
-            assert_eq!(sqlstate(db.batch_execute(&late).await), "55000");
-        }
-        assert_eq!(insert(&db, "3", skip).await, Answer::skipped(second));
-        run(&db, &format!("select jobs.delete({first}); select jobs.maintain()")).await;
-        assert_eq!(insert(&db, "3", skip).await, Answer::skipped(second));
-        // A chain of them, of which the middle returns: both count, nobody fails.
-        let third = insert(&db, "3", replace).await.id.unwrap();
-        run(&db, &format!("select jobs.retry({second})")).await;
-        assert_eq!(insert(&db, "4", skip).await, Answer::skipped(third));
-        let fourth = insert(&db, "4", replace).await;
-        assert_eq!(fourth.replaced, Some(third));
-        for id in [second, third] {
-            assert_eq!(state(&db, id).await, "cancelled");
-        }
-        forget_all(&db).await;
     }
 }

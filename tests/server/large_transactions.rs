@@ -2,18 +2,14 @@
 
 use std::time::Instant;
 
-use jobs_tests::{Client, Cluster, count, quiet, run, scalar};
+use jobs_tests::{Client, Cluster, LEVELS, count, quiet, run, scalar};
 
-use crate::transactions::{LEVELS, assert_one_job_a_key};
+use crate::transactions::assert_one_job_a_key;
 
 /// As shipped: nothing about locks is set.
 async fn many(name: &str) -> (Cluster, Client) {
     let (cluster, db) = quiet(name).await;
-    let limits: String = scalar(
-        &db,
-        "select current_setting('max_locks_per_transaction') || ' ' || current_setting('max_connections')",
-    )
-    .await;
+    let limits: String = scalar(&db, "select current_setting('max_locks_per_transaction') || ' ' || current_setting('max_connections')").await;
     assert_eq!(limits, "64 100", "the defaults");
     (cluster, db)
 }
@@ -36,40 +32,25 @@ async fn insert_100_000(db: &Client, level: &str, sql: &str) {
 async fn a_transaction_inserts_100_000_unique_jobs_in_one_batch() {
     for level in [LEVELS[0], LEVELS[2]] {
         let (_cluster, db) = many("whole").await;
-        insert_100_000(
-            &db,
-            level,
-            "select count(*) filter (where not unique_skipped_as_duplicate)
-               from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 100000) n), '{\"by_args\": true}')",
-        )
-        .await;
+        insert_100_000(&db, level, "select count(*) filter (where not unique_skipped_as_duplicate)
+               from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 100000) n), '{\"by_args\": true}')").await;
     }
 }
 
 #[tokio::test]
 async fn a_transaction_inserts_100_000_unique_jobs_in_batches_of_10_000() {
     let (_cluster, db) = many("parts").await;
-    insert_100_000(
-        &db,
-        LEVELS[0],
-        "select count(*) filter (where not i.unique_skipped_as_duplicate)
+    insert_100_000(&db, LEVELS[0], "select count(*) filter (where not i.unique_skipped_as_duplicate)
            from generate_series(0, 9) part,
                 lateral jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'args', n, 'unique_opts', '{\"by_args\": true}'::jsonb))
-                                            from generate_series(part * 10000 + 1, part * 10000 + 10000) n)) i",
-    )
-    .await;
+                                            from generate_series(part * 10000 + 1, part * 10000 + 10000) n)) i").await;
 }
 
 #[tokio::test]
 async fn a_transaction_inserts_100_000_unique_jobs_one_by_one() {
     let (_cluster, db) = many("singles").await;
-    insert_100_000(
-        &db,
-        LEVELS[0],
-        "select count(*) filter (where not i.unique_skipped_as_duplicate)
-           from generate_series(1, 100000) n, lateral jobs.insert('k', to_jsonb(n), '{\"by_args\": true}') i",
-    )
-    .await;
+    insert_100_000(&db, LEVELS[0], "select count(*) filter (where not i.unique_skipped_as_duplicate)
+           from generate_series(1, 100000) n, lateral jobs.insert('k', to_jsonb(n), '{\"by_args\": true}') i").await;
 }
 
 #[tokio::test]

@@ -299,14 +299,8 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
     let victims = [Some("client backend"), Some("jobs worker"), Some("jobs launcher"), None];
     for (round, victim) in (1..).zip(victims) {
         // Leases that run out while the server is down.
-        run(
-            &db,
-            &format!(
-                "select jobs.insert('held', queue => 'held', max_attempts => 1) from generate_series(1, {HELD});
-                 select jobs.fetch('held', {HELD}, lease => '2 s')"
-            ),
-        )
-        .await;
+        run(&db, &format!("select jobs.insert('held', queue => 'held', max_attempts => 1) from generate_series(1, {HELD});
+                 select jobs.fetch('held', {HELD}, lease => '2 s')")).await;
         keep_busy(&db).await;
         match victim {
             Some(kind) => {
@@ -404,8 +398,7 @@ async fn a_fast_shutdown_ends_a_worker_that_waits_for_a_lock() {
     let id = soon_due(&db).await;
     run(&db, "begin; lock table jobs.scheduled in access exclusive mode").await;
     let postgres = cluster.connect("postgres").await;
-    comes_true(&postgres, "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and wait_event_type = 'Lock'")
-    .await;
+    comes_true(&postgres, "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and wait_event_type = 'Lock'").await;
     stop(&cluster, Mode::Fast).await;
     cluster.start_again();
     let db = cluster.connect("locked").await;
@@ -455,14 +448,10 @@ async fn retention_changes_on_reload() {
         ],
     )
     .await;
-    run(
-        &db,
-        "select jobs.insert(k, queue => k, max_attempts => 1) from unnest(array['completed', 'cancelled', 'discarded']) k;
+    run(&db, "select jobs.insert(k, queue => k, max_attempts => 1) from unnest(array['completed', 'cancelled', 'discarded']) k;
          select jobs.complete(id, token) from jobs.fetch('completed');
          select jobs.fail(id, token, 'no') from jobs.fetch('discarded');
-         select jobs.cancel(id) from jobs.jobs where kind = 'cancelled'",
-    )
-    .await;
+         select jobs.cancel(id) from jobs.jobs where kind = 'cancelled'").await;
     let finished = async || -> String {
         // Has the worker look now and not at its next visit.
         run(&db, "select jobs.installed()").await;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, becomes, blocked, comes_true, count, insert, is, number,
+    Client, Cluster, LEVELS, Mode, SOON, becomes, blocked, comes_true, count, insert, is, number,
     poll_until, promptly, quiet, returns, run, scalar, seconds, sqlstate, state, texts, with,
     worker_goes_on,
 };
@@ -29,11 +29,7 @@ async fn runs_are_written_down_only_where_there_was_something_to_do() {
     )
     .await;
     // The others have run, and found nothing: that is known, but not written.
-    comes_true(
-        &db,
-        "bool_and(last_run_at > clock_timestamp() - interval '1 minute' and rows = 0 and duration >= '0') from jobs.maintenance where task <> 'schedule'",
-    )
-    .await;
+    comes_true(&db, "bool_and(last_run_at > clock_timestamp() - interval '1 minute' and rows = 0 and duration >= '0') from jobs.maintenance where task <> 'schedule'").await;
     assert!(is(&db, "count(last_run_at) = 1 from jobs.maintenance_task").await);
     // Nor are later runs of the task itself, as long as nothing is due.
     let written = "xmin::text from jobs.maintenance_task where task = 'schedule'";
@@ -53,20 +49,12 @@ async fn runs_are_written_down_only_where_there_was_something_to_do() {
 #[tokio::test]
 async fn a_job_that_cannot_be_handled_stops_no_other() {
     let (cluster, db) = with("poison", &[("jobs.interval", "20ms")]).await;
-    run(
-        &db,
-        "create function refuse() returns trigger language plpgsql as $$ begin
+    run(&db, "create function refuse() returns trigger language plpgsql as $$ begin
            if new.job_id = 3 then raise exception 'refused'; end if; return new; end $$;
          create trigger refuse before insert on jobs.ready for each row when (new.seq <> new.job_id) execute function refuse();
-         select jobs.insert_batch('k', array_fill('1'::jsonb, array[5]), scheduled_at => clock_timestamp() + '0.3 s')",
-    )
-    .await;
+         select jobs.insert_batch('k', array_fill('1'::jsonb, array[5]), scheduled_at => clock_timestamp() + '0.3 s')").await;
     comes_true(&db, "count(*) = 4 from jobs.jobs where state = 'available'").await;
-    comes_true(
-        &db,
-        "failures >= 1 and last_error = 'job 3: refused' from jobs.maintenance where task = 'schedule'",
-    )
-    .await;
+    comes_true(&db, "failures >= 1 and last_error = 'job 3: refused' from jobs.maintenance where task = 'schedule'").await;
     // What becomes due later does not wait for it either, nor do other tasks.
     run(
         &db,
@@ -85,19 +73,11 @@ async fn a_job_that_cannot_be_handled_stops_no_other() {
 #[tokio::test]
 async fn a_task_that_fails_stops_no_other_and_is_tried_again() {
     let (_cluster, db) = with("broken", &[("jobs.interval", "20ms")]).await;
-    run(
-        &db,
-        "create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
+    run(&db, "create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
          create trigger refuse before delete on jobs.answer for each statement execute function refuse();
-         select jobs.insert('due', scheduled_at => clock_timestamp() + '0.3 s')",
-    )
-    .await;
+         select jobs.insert('due', scheduled_at => clock_timestamp() + '0.3 s')").await;
     comes_true(&db, "count(*) = 1 from jobs.jobs where state = 'available'").await;
-    comes_true(
-        &db,
-        "failures >= 2 and last_error = 'refused' and failures_total >= failures from jobs.maintenance where task = 'prune'",
-    )
-    .await;
+    comes_true(&db, "failures >= 2 and last_error = 'refused' and failures_total >= failures from jobs.maintenance where task = 'prune'").await;
     assert!(is(&db, "sum(failures) = 0 from jobs.maintenance where task <> 'prune'").await);
     // Less and less often.
     seconds(5.0).await;
@@ -116,25 +96,11 @@ async fn a_task_that_fails_stops_no_other_and_is_tried_again() {
 #[tokio::test]
 async fn long_tables_are_counted_by_the_worker() {
     let (_cluster, db) = with("long", &[("jobs.interval", "20ms")]).await;
-    run(
-        &db,
-        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[60000]), queue => 'a');
+    run(&db, "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[60000]), queue => 'a');
          select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[70000]), queue => 'b', priority => 5);
-         select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'b', scheduled_at => '2999-01-01 00:00Z')",
-    )
-    .await;
-    comes_true(
-        &db,
-        "(count(*), sum(available), sum(scheduled), bool_and(counted_at is not null)) = (2, 130000, 20000, true) from jobs.queues",
-    )
-    .await;
-    assert!(
-        is(
-            &db,
-            "(available, scheduled, running, estimated) = (70000, 20000, 0, '{available,scheduled,pending,retryable}'::jobs.state[]) from jobs.queues where queue = 'b'"
-        )
-        .await
-    );
+         select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'b', scheduled_at => '2999-01-01 00:00Z')").await;
+    comes_true(&db, "(count(*), sum(available), sum(scheduled), bool_and(counted_at is not null)) = (2, 130000, 20000, true) from jobs.queues").await;
+    assert!(is(&db, "(available, scheduled, running, estimated) = (70000, 20000, 0, '{available,scheduled,pending,retryable}'::jobs.state[]) from jobs.queues where queue = 'b'").await);
     // The numbers of changes come from the server's statistics, which sessions hand in when they
     // like: once they have.
     let handed_in = "select pg_stat_force_next_flush()";
@@ -143,12 +109,8 @@ async fn long_tables_are_counted_by_the_worker() {
         run(&db, handed_in).await;
         run(&db, an_hour_ago).await;
         run(&db, "select jobs.maintain()").await;
-        is(
-            &db,
-            "count(*) = 2 and bool_and(k.changes = t.n_tup_ins + t.n_tup_del)
-               from jobs.kept_count k join pg_stat_user_tables t on t.schemaname = 'jobs' and t.relname = k.place where k.counted_at is not null",
-        )
-        .await
+        is(&db, "count(*) = 2 and bool_and(k.changes = t.n_tup_ins + t.n_tup_del)
+               from jobs.kept_count k join pg_stat_user_tables t on t.schemaname = 'jobs' and t.relname = k.place where k.counted_at is not null").await
     })
     .await;
     // While nothing changes it is not counted again, however long ago it was, neither by the worker
@@ -186,15 +148,9 @@ async fn long_tables_are_counted_by_the_worker() {
 async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
     let (_cluster, db) = quiet("many").await;
     const QUEUES: i64 = 10_100;
-    run(
-        &db,
-        &format!(
-            "select count(jobs.insert('kind ' || n, queue => case n when 1 then '(others)' else 'queue ' || n end)) from generate_series(1, {QUEUES}) n;
+    run(&db, &format!("select count(jobs.insert('kind ' || n, queue => case n when 1 then '(others)' else 'queue ' || n end)) from generate_series(1, {QUEUES}) n;
              update jobs.job set created_at = created_at - interval '1 hour';
-             select pg_stat_force_next_flush()"
-        ),
-    )
-    .await;
+             select pg_stat_force_next_flush()")).await;
     // Those that were not counted yet show as far as they are looked at.
     assert!(is(&db, "count(*) = 10000 from jobs.queues").await);
     let maintained = async |what: &str| {
@@ -227,27 +183,16 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
     assert!(is(&db, &unmeasured).await);
     assert!(is(&db, "count(*) = 1001 from jobs.top()").await);
     // A queue has one row, whatever states its jobs are in, and only as long as it has jobs.
-    run(
-        &db,
-        "select jobs.insert('later', queue => 'queue 77', scheduled_at => '2999-01-01 00:00Z'); select jobs.fetch('queue 77');
+    run(&db, "select jobs.insert('later', queue => 'queue 77', scheduled_at => '2999-01-01 00:00Z'); select jobs.fetch('queue 77');
          select count(jobs.cancel(id)) from jobs.jobs where queue = 'queue 78';
          delete from jobs.ready where queue = 'queue 79'; delete from jobs.job where queue = 'queue 79'; select pg_stat_force_next_flush();
-         update jobs.kept_count set counted_at = counted_at - interval '1 hour'",
-    )
-    .await;
-    maintained(
-        "array_agg((queue, available, scheduled, running, cancelled, oldest_available_at is null)::text order by queue)
-         = '{\"(\\\"queue 77\\\",0,1,1,0,t)\",\"(\\\"queue 78\\\",0,0,0,1,t)\"}' from jobs.queues where queue in ('queue 77', 'queue 78', 'queue 79')",
-    )
-    .await;
+         update jobs.kept_count set counted_at = counted_at - interval '1 hour'").await;
+    maintained("array_agg((queue, available, scheduled, running, cancelled, oldest_available_at is null)::text order by queue)
+         = '{\"(\\\"queue 77\\\",0,1,1,0,t)\",\"(\\\"queue 78\\\",0,0,0,1,t)\"}' from jobs.queues where queue in ('queue 77', 'queue 78', 'queue 79')").await;
     assert!(is(&db, &format!("count(*) = {QUEUES} - 1 from jobs.kept_queue")).await);
     // Few again: they are counted right then.
-    run(
-        &db,
-        "delete from jobs.ready where queue <> 'queue 77'; delete from jobs.finished; delete from jobs.job where queue <> 'queue 77'; select pg_stat_force_next_flush();
-         update jobs.kept_count set counted_at = counted_at - interval '1 hour'",
-    )
-    .await;
+    run(&db, "delete from jobs.ready where queue <> 'queue 77'; delete from jobs.finished; delete from jobs.job where queue <> 'queue 77'; select pg_stat_force_next_flush();
+         update jobs.kept_count set counted_at = counted_at - interval '1 hour'").await;
     maintained("count(*) = 0 from jobs.kept_queue").await;
     assert!(is(&db, "count(*) = 1 and min(queue) = 'queue 77' from jobs.queues").await);
 }
@@ -257,25 +202,13 @@ async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
     let (cluster, db) =
         with("circles", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "1s")]).await;
     run(&db, REFUSE).await;
-    run(
-        &db,
-        "create trigger refuse before delete on jobs.answer for each row execute function public.refuse()",
-    )
-    .await;
+    run(&db, "create trigger refuse before delete on jobs.answer for each row execute function public.refuse()").await;
     let old = insert(&db, "'k', unique_opts => '{\"by_kind\": true}'").await;
     run(&db, "select jobs.complete(id, token) from jobs.fetch()").await;
     // The claim is busy before the job is past its retention.
     let holder = cluster.connect("circles").await;
-    run(
-        &holder,
-        "begin; select jobs.insert('k', unique_opts => '{\"by_kind\": true, \"by_state\": [\"available\", \"pending\", \"running\", \"scheduled\", \"retryable\"]}')",
-    )
-    .await;
-    run(
-        &db,
-        "insert into jobs.answer (job_id, token, at, state) values (1, 1, now() - interval '2 hours', 'available')",
-    )
-    .await;
+    run(&holder, "begin; select jobs.insert('k', unique_opts => '{\"by_kind\": true, \"by_state\": [\"available\", \"pending\", \"running\", \"scheduled\", \"retryable\"]}')").await;
+    run(&db, "insert into jobs.answer (job_id, token, at, state) values (1, 1, now() - interval '2 hours', 'available')").await;
     run(&db, "select jobs.installed()").await;
     seconds(2.0).await;
     let worker = "select max(pid)::bigint from pg_stat_activity where backend_type = 'jobs worker' and datname = 'circles'";
@@ -326,17 +259,13 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
     .await;
     run(&db, "select jobs.pause_maintenance()").await;
     // 50 queues, one of which has most of the jobs; half of all expires before it is due.
-    run(
-        &db,
-        "select count(jobs.insert('k', queue => 'q' || least(n, 50), scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 400) n;
+    run(&db, "select count(jobs.insert('k', queue => 'q' || least(n, 50), scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 400) n;
          select count(jobs.insert('k', queue => 'never', expires_at => clock_timestamp() + '3 s')) from generate_series(1, 100);
          select count(jobs.insert('k', queue => 'never', scheduled_at => '2999-01-01Z', expires_at => clock_timestamp() + '3 s')) from generate_series(1, 100);
          select count(jobs.configure_queue('own' || n, retention_completed => '1 s')) from generate_series(1, 20) n;
          select count(jobs.insert('k', queue => 'own' || n)) from generate_series(1, 20) n, generate_series(1, 10);
          select count(jobs.insert('k', queue => 'default')) from generate_series(1, 100);
-         select count(jobs.complete(f.id, f.token)) from unnest(array(select distinct queue from jobs.jobs where state = 'available' and queue <> 'never')) q, jobs.fetch(q, 100) f",
-    )
-    .await;
+         select count(jobs.complete(f.id, f.token)) from unnest(array(select distinct queue from jobs.jobs where state = 'available' and queue <> 'never')) q, jobs.fetch(q, 100) f").await;
     assert_eq!(count(&db, "jobs.finished").await, 300);
     for (table, event) in [("ready", "insert"), ("finished", "insert or delete")] {
         log_rows(&db, table, event, "tg_table_name || ' ' || tg_op").await;
@@ -358,24 +287,16 @@ async fn a_transaction_of_maintenance_handles_no_more_rows_than_the_batch_size_i
 /// order. Jobs that are to come later are due seconds after they are inserted: on a machine that
 /// stands still for a moment a shorter time may be over by then.
 async fn log_rows(db: &Client, table: &str, event: &str, what: &str) {
-    run(
-        db,
-        &format!(
-            "create table if not exists public.log (n serial, what text, xid xid8 default pg_current_xact_id());
+    run(db, &format!("create table if not exists public.log (n serial, what text, xid xid8 default pg_current_xact_id());
              create or replace function public.log() returns trigger language plpgsql as $$ begin
                insert into public.log (what) select {what} from (select coalesce(new, old) row) t; return null; end $$;
-             create trigger log after {event} on jobs.{table} for each row execute function public.log()"
-        ),
-    )
-    .await;
+             create trigger log after {event} on jobs.{table} for each row execute function public.log()")).await;
 }
 
 /// How many rows of a kind the first transactions of the log have, how many all rows together.
 async fn in_the_first(db: &Client, transactions: i32, what: &str) -> (i64, i64) {
-    let sql = format!(
-        "select count(*) filter (where what = '{what}'), count(*) from public.log
-          where xid in (select xid from public.log group by xid order by min(n) limit {transactions})"
-    );
+    let sql = format!("select count(*) filter (where what = '{what}'), count(*) from public.log
+          where xid in (select xid from public.log group by xid order by min(n) limit {transactions})");
     let row = db.query_one(&sql, &[]).await.expect(&sql);
     (row.get(0), row.get(1))
 }
@@ -384,12 +305,8 @@ async fn in_the_first(db: &Client, transactions: i32, what: &str) -> (i64, i64) 
 async fn queues_share_what_a_transaction_of_maintenance_handles() {
     let (_cluster, db) = with("shares", &[("jobs.batch_size", "60")]).await;
     run(&db, "select jobs.pause_maintenance()").await;
-    run(
-        &db,
-        "select count(jobs.insert('k', queue => 'a', scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 600);
-         select count(jobs.insert('k', queue => 'b', scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 10)",
-    )
-    .await;
+    run(&db, "select count(jobs.insert('k', queue => 'a', scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 600);
+         select count(jobs.insert('k', queue => 'b', scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 10)").await;
     log_rows(&db, "ready", "insert", "(row).queue").await;
     seconds(3.1).await;
     run(&db, "select jobs.resume_maintenance()").await;
@@ -407,11 +324,7 @@ async fn where_more_queues_have_due_jobs_than_fit_a_transaction_each_gets_its_tu
             .start();
         let db = cluster.database("turns").await;
         run(&db, "select jobs.pause_maintenance()").await;
-        run(
-            &db,
-            "select count(jobs.insert('k', queue => 'q' || q, scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 8) q, generate_series(1, 20)",
-        )
-        .await;
+        run(&db, "select count(jobs.insert('k', queue => 'q' || q, scheduled_at => clock_timestamp() + '3 s')) from generate_series(1, 8) q, generate_series(1, 20)").await;
         log_rows(&db, "ready", "insert", "(row).queue").await;
         seconds(3.1).await;
         run(&db, "select jobs.resume_maintenance()").await;
@@ -438,15 +351,11 @@ async fn neither_answers_nor_other_states_keep_final_jobs_from_being_pruned() {
     )
     .await;
     run(&db, "select jobs.pause_maintenance()").await;
-    run(
-        &db,
-        "select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[600]), queue => 'c');
+    run(&db, "select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[600]), queue => 'c');
          select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[5]), queue => 'd');
          select count(jobs.complete(id, token)) from jobs.fetch('c', 600);
          select count(jobs.fail(id, token, 'e', retryable => false)) from jobs.fetch('d', 5);
-         insert into jobs.answer (job_id, token, at, state) select n, n, now() - interval '2 hours', 'available' from generate_series(1000001, 1000600) n",
-    )
-    .await;
+         insert into jobs.answer (job_id, token, at, state) select n, n, now() - interval '2 hours', 'available' from generate_series(1000001, 1000600) n").await;
     log_rows(&db, "finished", "delete", "(row).state").await;
     log_rows(&db, "answer", "delete", "(row).state").await;
     seconds(1.2).await;
@@ -466,15 +375,9 @@ async fn a_job_that_cannot_be_handled_keeps_no_queue_waiting() {
     run(&db, REFUSE).await;
     let poisoned =
         insert(&db, "'k', queue => 'z', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    run(
-        &db,
-        &format!(
-            "create trigger refuse before insert on jobs.ready for each row when (new.job_id = {poisoned}) execute function public.refuse();
+    run(&db, &format!("create trigger refuse before insert on jobs.ready for each row when (new.job_id = {poisoned}) execute function public.refuse();
              select count(jobs.insert('k', queue => 'a', scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 1000);
-             select count(jobs.insert('k', queue => 'm', scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 5)"
-        ),
-    )
-    .await;
+             select count(jobs.insert('k', queue => 'm', scheduled_at => clock_timestamp() + '0.1 s')) from generate_series(1, 5)")).await;
     seconds(0.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
     comes_true(&db, "count(*) = 5 from jobs.jobs where queue = 'm' and state = 'available'").await;
@@ -501,16 +404,10 @@ async fn a_final_job_that_cannot_be_pruned_keeps_no_other_state_waiting() {
     run(&db, "select jobs.pause_maintenance()").await;
     run(&db, REFUSE).await;
     let poisoned = insert(&db, "'k', queue => 'd', max_attempts => 1").await;
-    run(
-        &db,
-        &format!(
-            "select jobs.fail(id, token, 'e') from jobs.fetch('d');
+    run(&db, &format!("select jobs.fail(id, token, 'e') from jobs.fetch('d');
              select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[1000]), queue => 'c');
              select count(jobs.complete(id, token)) from jobs.fetch('c', 1000);
-             create trigger refuse before delete on jobs.finished for each row when (old.job_id = {poisoned}) execute function public.refuse()"
-        ),
-    )
-    .await;
+             create trigger refuse before delete on jobs.finished for each row when (old.job_id = {poisoned}) execute function public.refuse()")).await;
     seconds(1.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
     comes_true(&db, &format!(
@@ -525,13 +422,9 @@ async fn a_final_job_that_cannot_be_pruned_keeps_no_other_state_waiting() {
 async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_away() {
     let (cluster, db) =
         with("busy_keys", &[("jobs.enabled", "off"), ("jobs.batch_size", "5")]).await;
-    run(
-        &db,
-        "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 20) n), '{\"by_args\": true}');
+    run(&db, "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 20) n), '{\"by_args\": true}');
          insert into jobs.unique_note (key, kind, seq, due_at) select key, 'o', nextval('jobs.job_seq'), now() from jobs.unique_claim;
-         insert into jobs.unique_note (key, kind, seq, job_id, due_at) select sha256('\\x'), 'h', n, n, now() from generate_series(1000001, 1000020) n",
-    )
-    .await;
+         insert into jobs.unique_note (key, kind, seq, job_id, due_at) select sha256('\\x'), 'h', n, n, now() from generate_series(1000001, 1000020) n").await;
     let locker = cluster.connect("busy_keys").await;
     run(&locker, "begin; select from jobs.unique_claim for update").await;
     for _ in 0..20 {
@@ -547,11 +440,7 @@ async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_a
 /// Jobs that are past their retention by the time that somebody has locked their table, and keeps
 /// it.
 async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -> Client {
-    run(
-        db,
-        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[30]), queue => 'old')",
-    )
-    .await;
+    run(db, "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[30]), queue => 'old')").await;
     let locker = cluster.connect(database).await;
     run(db, "select jobs.complete(id, token) from jobs.fetch('old', 30)").await;
     run(&locker, "begin; lock table jobs.finished in share mode").await;
@@ -581,11 +470,7 @@ async fn a_locked_table_delays_only_what_needs_it() {
 async fn who_keeps_others_from_writing_claims_delays_only_unique_jobs() {
     let (cluster, db) = with("claims", &[("jobs.interval", "50ms")]).await;
     // With a key of its own each second.
-    run(
-        &db,
-        "select jobs.schedule('tick', 'every 1 second', 'tick', unique_opts => '{\"by_period\": 1}')",
-    )
-    .await;
+    run(&db, "select jobs.schedule('tick', 'every 1 second', 'tick', unique_opts => '{\"by_period\": 1}')").await;
     comes_true(&db, "count(*) > 0 from jobs.jobs where kind = 'tick'").await;
     // As CREATE INDEX does.
     let locker = cluster.connect("claims").await;
@@ -634,12 +519,8 @@ async fn a_locked_table_keeps_nobody_from_dropping_the_database() {
 #[tokio::test]
 async fn an_open_transaction_that_has_maintained_holds_up_nobody() {
     let (cluster, db) = with("open", &[("jobs.interval", "50ms"), ("jobs.enabled", "off")]).await;
-    run(
-        &db,
-        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'a');
-         select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'b', scheduled_at => '2999-01-01 00:00Z')",
-    )
-    .await;
+    run(&db, "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'a');
+         select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), queue => 'b', scheduled_at => '2999-01-01 00:00Z')").await;
     let holder = cluster.connect("open").await;
     run(&holder, "begin; select * from jobs.maintain()").await;
     assert!(
@@ -674,11 +555,7 @@ async fn a_due_job_that_cannot_be_handled_keeps_no_other_from_being_fetched() {
             };
             // The first one that is due.
             let poisoned = insert(&db, &due("poisoned", "4 s")).await;
-            run(
-                &db,
-                &format!("create trigger refuse before {trigger}{poisoned}) execute function public.refuse()"),
-            )
-            .await;
+            run(&db, &format!("create trigger refuse before {trigger}{poisoned}) execute function public.refuse()")).await;
             let mut others = BTreeSet::new();
             for _ in 0..4 {
                 others.insert(insert(&db, &due("k", "4.1 s")).await);
@@ -780,11 +657,7 @@ async fn nothing_is_maintained_once_it_is_paused() {
     let (cluster, db) = with("paused", &[("jobs.interval", "50ms")]).await;
     run(&db, GATE).await;
     let first = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.1 s'").await;
-    comes_true(
-        &db,
-        "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and wait_event = 'PgSleep'",
-    )
-    .await;
+    comes_true(&db, "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and wait_event = 'PgSleep'").await;
     // A round is under way.
     let pauser = cluster.connect("paused").await;
     let pausing =
@@ -836,7 +709,7 @@ async fn nothing_is_maintained_by_hand_once_it_is_paused() {
     let pauser = pausing.await.expect("the pauser");
     assert!(is(&db, &refused("maintenance was paused by")).await);
     // It ends at once for who began before it did.
-    for level in ["read committed", "repeatable read", "serializable"] {
+    for level in LEVELS {
         run(&db, "select jobs.resume_maintenance()").await;
         run(&other, &format!("begin isolation level {level}; select count(*) from jobs.job")).await;
         let due = insert(&db, "'k', scheduled_at => clock_timestamp() + '0.05 s'").await;
@@ -871,11 +744,7 @@ async fn searches(db: &Client, table: &str) -> i64 {
 #[tokio::test]
 async fn queues_of_which_nothing_is_due_cost_nothing() {
     let (_cluster, db) = with("names", &[("jobs.interval", "200ms"), ("autovacuum", "off")]).await;
-    run(
-        &db,
-        "select count(*) from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'queue', 'q' || n, 'scheduled_at', '2999-01-01 00:00Z')) from generate_series(1, 10000) n))",
-    )
-    .await;
+    run(&db, "select count(*) from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'queue', 'q' || n, 'scheduled_at', '2999-01-01 00:00Z')) from generate_series(1, 10000) n))").await;
     let pass = async || {
         let due =
             insert(&db, "'k', queue => 'due', scheduled_at => clock_timestamp() + '50 ms'").await;
@@ -931,7 +800,7 @@ async fn a_batch_that_does_not_wait_keeps_one_subtransaction_at_most() {
     };
     let all: Vec<String> = (0..BATCHES).map(batch).collect();
     let all = all.join("; ");
-    for level in ["read committed", "repeatable read", "serializable"] {
+    for level in LEVELS {
         // Each key is taken, and one of each batch is being worked on.
         run(&db, &all).await;
         let rival = cluster.connect("batches").await;
@@ -976,12 +845,8 @@ async fn no_call_has_more_subtransactions_than_the_server_has_at_hand() {
     seconds(0.15).await;
     keeps_few(&db, &session, "read committed", "select jobs.maintain()").await;
     assert!(is(&db, "count(*) = 4000 from jobs.ready").await);
-    run(
-        &db,
-        "create function public.refuse() returns trigger language plpgsql as $$ begin if new.job_id % 2 = 1 then raise 'refused'; end if; return new; end $$;
-         create trigger refuse before insert on jobs.ready for each row when (new.seq <> new.job_id) execute function public.refuse()",
-    )
-    .await;
+    run(&db, "create function public.refuse() returns trigger language plpgsql as $$ begin if new.job_id % 2 = 1 then raise 'refused'; end if; return new; end $$;
+         create trigger refuse before insert on jobs.ready for each row when (new.seq <> new.job_id) execute function public.refuse()").await;
     run(&db, "select count(jobs.complete(f.id, f.token)) from jobs.fetch('q', 4000) f; update jobs.finished set finalized_at = finalized_at - interval '100 days'").await;
     run(&db, due).await;
     seconds(0.15).await;
@@ -997,7 +862,7 @@ async fn no_call_has_more_subtransactions_than_the_server_has_at_hand() {
     let one = r#"select count(jobs.insert('u', to_jsonb(n), '{"by_args": true, "wait": false}')) from generate_series(1, 300) n"#;
     let busy = r#"begin; select count(jobs.insert('u', to_jsonb(1000 + n * 10), '{"by_args": true}')) from generate_series(0, 99) n"#;
     let many = r#"select count(*) from jobs.insert_batch('u', array(select to_jsonb(1000 + n) from generate_series(0, 999) n), '{"by_args": true, "by_state": ["running"], "wait": false}')"#;
-    for level in ["read committed", "repeatable read", "serializable"] {
+    for level in LEVELS {
         keeps_few(&db, &session, level, one).await;
         let rival = cluster.connect("few").await;
         run(&db, many).await;

@@ -172,14 +172,12 @@ async fn what_a_batch_took_is_given_back() {
     let db = cluster.database("memory").await;
     let pid = pid_of(&db).await;
     const MANY: usize = 20_000;
-    let insert = format!(
-        "begin;
+    let insert = format!("begin;
          select count(*) from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'b', 'args', n, 'unique_opts', '{UNIQUE}'::jsonb)) from generate_series(1, {MANY}) n));
          select count(*) from jobs.insert_batch('b', array(select to_jsonb(n) from generate_series(1, {MANY}) n), '{UNIQUE}');
          rollback; begin;
          select count(*) from jobs.insert_batch('b', array(select to_jsonb(n) from generate_series(1, {MANY}) n), '{UNIQUE}');
-         rollback"
-    );
+         rollback");
     let contexts = "select sum(total_bytes)::bigint from pg_backend_memory_contexts";
     let (mut of_server, mut of_process) = (Vec::new(), Vec::new());
     for _ in 0..21 {

@@ -188,17 +188,13 @@ async fn health_says_that_no_worker_comes() {
 #[tokio::test]
 async fn a_viewer_sees_everything_but_payload_on_a_standby() {
     let (cluster, db) = quiet("seen").await;
-    run(
-        &db,
-        "create role clerk login; select jobs.grant_viewer('clerk');
+    run(&db, "create role clerk login; select jobs.grant_viewer('clerk');
          select jobs.insert('x', '{\"secret\": 1}', meta => '{\"secret\": 2}', unique_opts => '{\"by_args\": true}');
          select jobs.insert('y', '{\"secret\": 3}', queue => 'q');
          select jobs.complete(id, token, '{\"secret\": 4}') from jobs.fetch('q');
          select jobs.insert('z', '{\"secret\": 5}', queue => 'r');
          select jobs.heartbeat(id, token, progress => '{\"secret\": 6}') from jobs.fetch('r');
-         select jobs.schedule('s', '@daily', 't', '{\"secret\": 7}', meta => '{\"secret\": 8}')",
-    )
-    .await;
+         select jobs.schedule('s', '@daily', 't', '{\"secret\": 7}', meta => '{\"secret\": 8}')").await;
     let standby = cluster.standby();
     let replica = standby.connect("seen").await;
     comes_true(&replica, "count(*) = 1 from jobs.periodic").await;
@@ -219,12 +215,8 @@ async fn a_viewer_sees_everything_but_payload_on_a_standby() {
 #[tokio::test]
 async fn what_operators_look_at_is_the_same_on_a_standby() {
     let (cluster, db) = quiet("looked").await;
-    run(
-        &db,
-        "select jobs.define_kind('k', queue => 'q'), jobs.worker_beat('w', '{q}', 1), jobs.quiet_worker('w', 'deploy');
-         insert into jobs.history_bucket (at, queue, kind, counts) select date_trunc('minute', now()) - interval '5 minutes', 'past', 'k', '{0,1}'",
-    )
-    .await;
+    run(&db, "select jobs.define_kind('k', queue => 'q'), jobs.worker_beat('w', '{q}', 1), jobs.quiet_worker('w', 'deploy');
+         insert into jobs.history_bucket (at, queue, kind, counts) select date_trunc('minute', now()) - interval '5 minutes', 'past', 'k', '{0,1}'").await;
     let id = insert(&db, "'k'").await;
     let standby = cluster.standby();
     let replica = standby.connect("looked").await;
@@ -258,11 +250,7 @@ async fn queues_are_counted_at_one_moment() {
     const JOBS: i64 = 2000;
     let cluster = Cluster::start();
     let db = cluster.database("moment").await;
-    run(
-        &db,
-        &format!("select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{JOBS}]), queue => 'q')"),
-    )
-    .await;
+    run(&db, &format!("select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{JOBS}]), queue => 'q')")).await;
     let done = Arc::new(AtomicBool::new(false));
     let mut movers = Vec::new();
     for _ in 0..4 {
@@ -304,11 +292,7 @@ async fn a_database_without_jobs_is_a_healthy_one() {
     assert!(is(&db, "count(*) = 0 from jobs.health()").await);
     // jobs.health() allows five minutes without a visit from the server's start on, which cannot be
     // put back. The regular visits are seen, so that it is not to find anything after those either.
-    comes_true(
-        &db,
-        "count(*) > 0 from jobs.maintenance where last_run_at > clock_timestamp() - interval '1 minute'",
-    )
-    .await;
+    comes_true(&db, "count(*) > 0 from jobs.maintenance where last_run_at > clock_timestamp() - interval '1 minute'").await;
     assert!(is(&db, "not is_called from jobs.job_seq").await);
     assert!(is(&db, "count(*) = 0 from jobs.health()").await);
 }

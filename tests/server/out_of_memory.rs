@@ -52,11 +52,9 @@ impl Server {
 /// Has the background process of this kind, in this session's database or in none, get no more
 /// memory than that; its number.
 async fn limit_process(cluster: &Cluster, db: &Client, kind: &str, more: u64) -> i32 {
-    let pid = format!(
-        "select pid from pg_stat_activity
+    let pid = format!("select pid from pg_stat_activity
           where backend_type = 'jobs {kind}' and coalesce(datname, current_database()) = current_database()
-          order by backend_start desc limit 1"
-    );
+          order by backend_start desc limit 1");
     let limited = async || {
         let found = db.query_opt(&pid, &[]).await.unwrap();
         let found = found.map(|row| row.get::<_, i32>(0));
@@ -189,14 +187,8 @@ const TRIES: Duration = Duration::from_secs(3);
 async fn fails(server: &Server, db: &Client, more: u64) -> bool {
     let left = "select count(*) from jobs.job where queue = 'q'";
     let worker = limit_process(&server.cluster, db, "worker", more).await;
-    run(
-        db,
-        &format!(
-            "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{LEASES}]), queue => 'q', max_attempts => 1);
-             select count(*) from jobs.fetch('q', {LEASES}, lease => '1 ms')"
-        ),
-    )
-    .await;
+    run(db, &format!("select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{LEASES}]), queue => 'q', max_attempts => 1);
+             select count(*) from jobs.fetch('q', {LEASES}, lease => '1 ms')")).await;
     let runs = format!("select count(*) from pg_stat_activity where pid = {worker}");
     // What it cannot do it tries again and again, and perhaps has no memory to write that down.
     let tries = async {
@@ -240,12 +232,8 @@ async fn a_launcher_without_memory_ends_alone() {
     let db = &server.db;
     for step in STEPS {
         limit_process(&server.cluster, db, "launcher", step * STEP).await;
-        run(
-            db,
-            "select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'jobs worker';
-             select jobs.insert('due', queue => 'due', scheduled_at => clock_timestamp() + '10 ms')",
-        )
-        .await;
+        run(db, "select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'jobs worker';
+             select jobs.insert('due', queue => 'due', scheduled_at => clock_timestamp() + '10 ms')").await;
         comes_true(db, "count(*) = 0 from jobs.scheduled").await;
     }
     server.goes_on().await;

@@ -251,9 +251,7 @@ async fn a_policy_that_does_not_wait_skips_the_tick() {
     hours_pass(&db, 1).await;
     run(&other, &format!("begin; select jobs.insert('k', {UNIQUE})")).await;
     assert_eq!(maintain(&db).await, 1);
-    assert!(
-        scalar::<bool>(&db, "select last_skipped and last_job_id is null and last_error is null and last_run_at is not null from jobs.periodic").await
-    );
+    assert!(scalar::<bool>(&db, "select last_skipped and last_job_id is null and last_error is null and last_run_at is not null from jobs.periodic").await);
     run(&other, "rollback").await;
     assert_eq!(maintain(&db).await, 0);
     assert_eq!(count(&db, "k").await, 0);
@@ -265,20 +263,12 @@ async fn whoever_replaces_a_definition_waits_for_the_scheduler_that_has_it() {
     for (end, committed) in [("commit", true), ("rollback", false)] {
         let scheduler = cluster.connect("replace").await;
         let program = cluster.connect("replace").await;
-        run(
-            &db,
-            "select jobs.unschedule('r'); select jobs.delete_many(queue => 'default'); select jobs.schedule('r', 'every 1 hour', 'old')",
-        )
-        .await;
+        run(&db, "select jobs.unschedule('r'); select jobs.delete_many(queue => 'default'); select jobs.schedule('r', 'every 1 hour', 'old')").await;
         hours_pass(&db, 1).await;
         run(&scheduler, "begin").await;
         assert_eq!(maintain(&scheduler).await, 1);
         let replacing = tokio::spawn(async move {
-            text(
-                &program,
-                "select ((jobs.schedule('r', 'every 2 hours', 'new')).next_run_at > clock_timestamp())::text",
-            )
-            .await
+            text(&program, "select ((jobs.schedule('r', 'every 2 hours', 'new')).next_run_at > clock_timestamp())::text").await
         });
         blocked(&db, 1).await;
         // Others pass it over meanwhile.
@@ -328,12 +318,8 @@ async fn a_pause_stops_ticks_beside_schedulers_and_none_of_it_is_made_up_for() {
     let before = count(&db, "p").await;
     seconds(3.0).await;
     assert_eq!(count(&db, "p").await, before, "a tick in the pause");
-    run(
-        &db,
-        "create table pause as select paused_at, clock_timestamp() as resumed_at from jobs.periodic;
-         select jobs.resume_periodic('p')",
-    )
-    .await;
+    run(&db, "create table pause as select paused_at, clock_timestamp() as resumed_at from jobs.periodic;
+         select jobs.resume_periodic('p')").await;
     poll_until("it ticks again", SOON, async || count(&db, "p").await > before).await;
     drop(schedulers);
     let made_up = "select count(*) from jobs.jobs, pause where scheduled_at > paused_at and scheduled_at <= resumed_at";

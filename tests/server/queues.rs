@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, SOON, poll_until, quiet, row_of, rows_of, run, scalar, seconds, sqlstate,
+    Client, LEVELS, SOON, poll_until, quiet, row_of, rows_of, run, scalar, seconds, sqlstate,
 };
 use rand::Rng;
 
@@ -75,7 +75,7 @@ async fn no_more_jobs_of_a_queue_run_than_its_limit() {
     fill(&db, "q", 1500).await;
     let mut tasks = Vec::new();
     for n in 0..8 {
-        let level = ["read committed", "repeatable read", "serializable"][n % 3];
+        let level = LEVELS[n % 3];
         let client = cluster.connect("concurrency").await;
         tasks.push(tokio::spawn(work(client, level, 1 + n as i32)));
     }
@@ -112,10 +112,7 @@ async fn a_limit_that_is_lowered_while_jobs_end_is_kept_to() {
     for n in 0..10 {
         let client = cluster.connect("lowered").await;
         tasks.push(tokio::spawn(async move {
-            let sql = format!(
-                "select count(jobs.complete(id, token)) from (select * from held order by id offset {} limit 2) h",
-                2 * n
-            );
+            let sql = format!("select count(jobs.complete(id, token)) from (select * from held order by id offset {} limit 2) h", 2 * n);
             run(&client, &sql).await;
             scalar::<i64>(&client, "select count(*) from jobs.fetch('q', 100)").await
         }));

@@ -19,11 +19,7 @@ async fn kept_and_passed_over(db: &Client, key: &str) {
     )
     .await;
     // Of the same retention, and final later.
-    run(
-        db,
-        "select jobs.insert('k', queue => 'short'); select jobs.complete(id, token) from jobs.fetch('short')",
-    )
-    .await;
+    run(db, "select jobs.insert('k', queue => 'short'); select jobs.complete(id, token) from jobs.fetch('short')").await;
     comes_true(db, "count(*) = 0 from jobs.jobs where queue = 'short'").await;
 }
 
@@ -52,15 +48,11 @@ async fn a_final_job_that_gets_a_queue_where_it_is_kept_for_less_time_is_pruned(
 async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() {
     let (_cluster, db) =
         with("rests", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "0.1s")]).await;
-    run(
-        &db,
-        "select count(jobs.configure_queue('q' || n, retention_completed => (n || ' hours')::interval)) from generate_series(1, 100) n;
+    run(&db, "select count(jobs.configure_queue('q' || n, retention_completed => (n || ' hours')::interval)) from generate_series(1, 100) n;
          select count(jobs.insert('k', queue => 'q' || n)) from generate_series(1, 100) n;
          select jobs.insert('k');
          select count(jobs.complete(f.id, f.token)) from generate_series(1, 100) n, jobs.fetch('q' || n) f;
-         select jobs.complete(id, token) from jobs.fetch()",
-    )
-    .await;
+         select jobs.complete(id, token) from jobs.fetch()").await;
     comes_true(&db, "count(*) = 100 from jobs.jobs").await;
     // What becomes final after them is still pruned in time.
     run(&db, "select jobs.insert('k'); select jobs.complete(id, token) from jobs.fetch()").await;
@@ -76,10 +68,8 @@ async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() 
 
 /// Jobs of this queue become final, in a transaction of their own or as part of one.
 fn completed(queue: &str, jobs: usize) -> String {
-    format!(
-        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{jobs}]), queue => '{queue}');
-         select count(jobs.complete(id, token)) from jobs.fetch('{queue}', {jobs})"
-    )
+    format!("select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{jobs}]), queue => '{queue}');
+         select count(jobs.complete(id, token)) from jobs.fetch('{queue}', {jobs})")
 }
 
 /// How many jobs of each queue are final, in the order of their names.
@@ -144,13 +134,9 @@ async fn final_jobs_that_stay_cost_nothing_however_many_queues_they_are_of() {
     })
     .await;
     // This reads all of the others, and can be planned along no other index.
-    run(
-        &db,
-        "begin; set local enable_seqscan = off; set local enable_bitmapscan = off;
+    run(&db, "begin; set local enable_seqscan = off; set local enable_bitmapscan = off;
          select count(*) from jobs.finished where state = 'completed' and not is_kept and finalized_at > '-infinity';
-         commit",
-    )
-    .await;
+         commit").await;
     // All that was read by now is told once two passes have come after a second.
     let all_told = async || {
         seconds(1.5).await;
@@ -320,15 +306,11 @@ async fn what_was_locked_is_pruned_in_time_also_by_statements() {
     let (cluster, db) =
         with("locked", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "0.1s")]).await;
     // With a trigger the table is not written directly.
-    run(
-        &db,
-        "create function public.see() returns trigger language plpgsql as $$ begin return null; end $$;
+    run(&db, "create function public.see() returns trigger language plpgsql as $$ begin return null; end $$;
          create trigger see after delete on jobs.finished for each row execute function public.see();
          select jobs.pause_maintenance();
          select count(jobs.insert('k')) from generate_series(1, 5);
-         select count(jobs.complete(id, token)) from jobs.fetch('default', 5)",
-    )
-    .await;
+         select count(jobs.complete(id, token)) from jobs.fetch('default', 5)").await;
     let locker = cluster.connect("locked").await;
     run(&locker, "begin; select from jobs.finished where job_id in (2, 4) for update").await;
     run(&db, "select jobs.resume_maintenance()").await;
@@ -400,16 +382,10 @@ async fn rounds_of_a_backlog_do_not_each_walk_over_what_is_kept_on() {
     run(&db, "select jobs.pause_maintenance()").await;
     // Those that their own window keeps became final before all others. No two did so in one
     // moment.
-    run(
-        &db,
-        &format!(
-            "select count(jobs.insert('k', to_jsonb(n), unique_opts => '{{\"by_args\": true, \"window\": \"30 days\"}}')) from generate_series(1, {KEPT}) n;
+    run(&db, &format!("select count(jobs.insert('k', to_jsonb(n), unique_opts => '{{\"by_args\": true, \"window\": \"30 days\"}}')) from generate_series(1, {KEPT}) n;
              select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[{BACKLOG}]));
              select count(jobs.complete(id, token)) from jobs.fetch('default', {KEPT} + {BACKLOG});
-             update jobs.finished set finalized_at = now() + job_id * interval '1 us'"
-        ),
-    )
-    .await;
+             update jobs.finished set finalized_at = now() + job_id * interval '1 us'")).await;
     seconds(1.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
     comes_true(&db, &format!("count(*) = {KEPT} from jobs.finished")).await;
@@ -427,18 +403,12 @@ async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
     let (cluster, db) =
         with("busy", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "1s")]).await;
     run(&db, "select jobs.pause_maintenance()").await;
-    run(
-        &db,
-        "select jobs.configure_queue('kept', retention_completed => '-1 second');
+    run(&db, "select jobs.configure_queue('kept', retention_completed => '-1 second');
          select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 2000) n), '{\"by_args\": true}', queue => 'old');
-         select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'kept')",
-    )
-    .await;
+         select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'kept')").await;
     let complete = |queue: &str, jobs: i32| {
-        format!(
-            "with f as materialized (select id, token from jobs.fetch('{queue}', {jobs}))
-             select count(*) from jobs.complete_many(array(select id from f), array(select token from f))"
-        )
+        format!("with f as materialized (select id, token from jobs.fetch('{queue}', {jobs}))
+             select count(*) from jobs.complete_many(array(select id from f), array(select token from f))")
     };
     // Among the others in the order in which they became final.
     let (completing, locker) = (cluster.connect("busy").await, cluster.connect("busy").await);
@@ -450,11 +420,7 @@ async fn what_is_busy_is_passed_over_and_pruned_once_it_is_not() {
             run(&completing, &complete("old", 10)).await;
         }
     }
-    run(
-        &locker,
-        "begin; select from jobs.finished f join jobs.job j on j.id = f.job_id where j.queue = 'old' and f.job_id % 7 = 0 for update of f",
-    )
-    .await;
+    run(&locker, "begin; select from jobs.finished f join jobs.job j on j.id = f.job_id where j.queue = 'old' and f.job_id % 7 = 0 for update of f").await;
     // Until the retention is over.
     seconds(1.2).await;
     let finished = |queue: &str| {
@@ -557,11 +523,7 @@ async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_prun
     let db = cluster.database("late").await;
     run(&db, "select jobs.pause_maintenance()").await;
     // More than are looked at together.
-    run(
-        &db,
-        "select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'early')",
-    )
-    .await;
+    run(&db, "select count(*) from jobs.insert_batch('k', array_fill('0'::jsonb, array[300]), queue => 'early')").await;
     let complete =
         |queue: &str| format!("select jobs.complete(id, token) from jobs.fetch('{queue}', 300)");
     run(&db, &complete("early")).await;
@@ -578,11 +540,7 @@ async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_prun
     // Until the retention is over.
     seconds(1.2).await;
     run(&db, "select jobs.resume_maintenance()").await;
-    comes_true(
-        &db,
-        "count(*) > 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'late' and wait_event_type = 'Lock'",
-    )
-    .await;
+    comes_true(&db, "count(*) > 0 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'late' and wait_event_type = 'Lock'").await;
     run(&late, "commit").await;
     run(&locker, "rollback").await;
     comes_true(&db, "count(*) = 0 from jobs.finished").await;
@@ -594,14 +552,8 @@ async fn what_its_own_uniqueness_keeps_is_pruned_when_that_ends() {
     let (_cluster, db) =
         with("kept", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "0")]).await;
     let window = 6.0;
-    run(
-        &db,
-        &format!(
-            "select jobs.insert('unique', unique_opts => '{{\"by_kind\": true, \"window\": {window}}}');
-             select jobs.complete(id, token) from jobs.fetch()"
-        ),
-    )
-    .await;
+    run(&db, &format!("select jobs.insert('unique', unique_opts => '{{\"by_kind\": true, \"window\": {window}}}');
+             select jobs.complete(id, token) from jobs.fetch()")).await;
     let created: String =
         scalar(&db, "select created_at::text from jobs.jobs where kind = 'unique'").await;
     let is_over =

@@ -5,7 +5,7 @@
 use jobs_tests::upgrade::PLANTED;
 use jobs_tests::{
     Client, Cluster, SOON, as_role, comes_true, count, every_task_worked, number, poll_until,
-    quiet, run, seconds, sqlstate, texts, with, work_for_every_task,
+    quiet, rows, run, seconds, sqlstate, texts, with, work_for_every_task,
 };
 
 use crate::dump::programs;
@@ -68,11 +68,7 @@ async fn default_privileges_give_nothing_of_a_new_installation() {
         assert_eq!(texts(&db, FOREIGN).await, [""; 0], "{install}");
     }
     let app = as_role(&cluster, "app", "given").await;
-    run(
-        &app,
-        "create function pg_temp.trap() returns trigger language plpgsql as $$ begin alter role app superuser; return new; end $$",
-    )
-    .await;
+    run(&app, "create function pg_temp.trap() returns trigger language plpgsql as $$ begin alter role app superuser; return new; end $$").await;
     for refused in [
         "create trigger trap before insert on jobs.job for each row execute function pg_temp.trap()",
         "insert into jobs.job default values",
@@ -93,20 +89,15 @@ async fn default_privileges_give_nothing_of_a_new_installation() {
 async fn an_upgrade_takes_what_default_privileges_gave_and_nothing_that_was_granted() {
     let cluster = Cluster::builder()
         .set("jobs.enabled", "off")
-        .with_upgrade(
-            "CREATE TABLE jobs.planted (n integer);
-             CREATE FUNCTION jobs.planted() RETURNS integer LANGUAGE sql SET search_path = pg_catalog, pg_temp RETURN 1;\n",
-        )
-        .start();
+        .with_upgrade("CREATE TABLE jobs.planted (n integer);
+             CREATE FUNCTION jobs.planted() RETURNS integer LANGUAGE sql SET search_path = pg_catalog, pg_temp RETURN 1;\n").start();
     let postgres = cluster.connect("postgres").await;
     run(&postgres, "create role app login; create role clerk login").await;
     run(&postgres, "create database old").await;
     let db = cluster.connect("old").await;
     give_everything_by_default(&db).await;
     // As if the installation had left them, and with grants by hand.
-    run(
-        &db,
-        "create extension jobs;
+    run(&db, "create extension jobs;
          alter default privileges in schema jobs grant all on tables to app; alter default privileges in schema jobs grant execute on functions to clerk;
          grant all on all tables in schema jobs to app, public; grant all on all sequences in schema jobs to app, public;
          grant all on all routines in schema jobs to app, public; grant all on schema jobs to app, public; grant all on type jobs.state to app, public;
@@ -114,9 +105,7 @@ async fn an_upgrade_takes_what_default_privileges_gave_and_nothing_that_was_gran
          grant execute on function jobs.insert to clerk;
          grant select on jobs.jobs, jobs.job to clerk;
          grant usage on type jobs.state to clerk;
-         grant select, trigger, update (args) on jobs.job to clerk",
-    )
-    .await;
+         grant select, trigger, update (args) on jobs.job to clerk").await;
     let before = texts(&db, FOREIGN).await;
     let has = |found: &[String], one: &str| found.iter().any(|line| line == one);
     for wrong in [
@@ -177,13 +166,9 @@ async fn what_was_granted_is_restored() {
     run(&postgres, "create database after").await;
     let db = cluster.connect("before").await;
     give_everything_by_default(&db).await;
-    run(
-        &db,
-        "create extension jobs;
+    run(&db, "create extension jobs;
          select jobs.grant_producer('app'), jobs.grant_viewer('viewer'), jobs.grant_worker('worker'), jobs.grant_admin('admin');
-         grant select on jobs.job to viewer with grant option",
-    )
-    .await;
+         grant select on jobs.job to viewer with grant option").await;
     let granted = texts(&db, FOREIGN).await;
     assert!(granted.len() > 50, "{granted:?}");
     let file = programs::file(&cluster, "dump");
@@ -208,11 +193,7 @@ async fn only_the_owner_and_superusers_grant_whatever_else_was_granted() {
     let owner = as_role(&cluster, "owner", "rights").await;
     run(&owner, "create extension jobs").await;
     run(&postgres, "alter role owner nosuperuser").await;
-    run(
-        &owner,
-        "grant usage on schema jobs to public; grant execute on all functions in schema jobs to public",
-    )
-    .await;
+    run(&owner, "grant usage on schema jobs to public; grant execute on all functions in schema jobs to public").await;
     let app = as_role(&cluster, "app", "rights").await;
     let root = as_role(&cluster, "root", "rights").await;
     let grants = [
@@ -234,14 +215,10 @@ async fn only_the_owner_and_superusers_grant_whatever_else_was_granted() {
         run(db, "select jobs.grant_producer('nobody'); select jobs.revoke('nobody')").await;
     }
     // What counts is the role that calls, whoever the session belongs to.
-    run(
-        &root,
-        "create schema s; grant all on schema s to public; set role app;
+    run(&root, "create schema s; grant all on schema s to public; set role app;
          create function s.hers(sql text) returns void language plpgsql security definer as $$ begin execute sql; end $$;
          reset role;
-         create function s.his(sql text) returns void language plpgsql security definer as $$ begin execute sql; end $$",
-    )
-    .await;
+         create function s.his(sql text) returns void language plpgsql security definer as $$ begin execute sql; end $$").await;
     for sql in grants {
         assert_eq!(sqlstate(root.query("select s.hers($1)", &[&sql]).await), "42501", "{sql}");
         assert_eq!(code(&root, &format!("set role app; {sql}")).await, "42501", "{sql}");
@@ -260,79 +237,29 @@ async fn health_tells_of_what_others_have_come_by() {
     let (_cluster, db) = quiet("health").await;
     run(&db, "create role app; create role \"Mrs. X\"").await;
     let findings = "select finding || ': ' || message || ' ' || hint from jobs.health() where finding like 'foreign%' order by 1";
-    run(
-        &db,
-        "select jobs.grant_admin('app'), jobs.grant_producer('app'), jobs.grant_worker('app'), jobs.grant_viewer('app')",
-    )
-    .await;
+    run(&db, "select jobs.grant_admin('app'), jobs.grant_producer('app'), jobs.grant_worker('app'), jobs.grant_viewer('app')").await;
     assert_eq!(texts(&db, findings).await, [""; 0]);
     run(&db, "create function public.trap() returns trigger language plpgsql as $$ begin return new; end $$").await;
-    for (made, found, mended) in [
-        (
-            "grant trigger, insert, select on jobs.job to \"Mrs. X\"",
-            "foreign_right: Mrs. X has INSERT, TRIGGER on table jobs.job",
-            "REVOKE INSERT, TRIGGER ON TABLE jobs.job FROM \"Mrs. X\" CASCADE;",
-        ),
-        (
-            "grant references (id) on jobs.job to app",
-            "foreign_right: app has REFERENCES on table jobs.job",
-            "REVOKE REFERENCES ON TABLE jobs.job FROM app CASCADE;",
-        ),
-        (
-            "grant delete on jobs.errors to public",
-            "foreign_right: PUBLIC has DELETE on table jobs.errors",
-            "REVOKE DELETE ON TABLE jobs.errors FROM PUBLIC CASCADE;",
-        ),
-        (
-            "grant usage on sequence jobs.job_seq to app",
-            "foreign_right: app has USAGE on sequence jobs.job_seq",
-            "REVOKE USAGE ON SEQUENCE jobs.job_seq FROM app CASCADE;",
-        ),
-        (
-            "grant create on schema jobs to app",
-            "foreign_right: app has CREATE on schema jobs",
-            "REVOKE CREATE ON SCHEMA jobs FROM app CASCADE;",
-        ),
-        (
-            "create trigger \"A trap\" after insert on jobs.ready for each row execute function public.trap()",
-            "foreign_trigger: trigger \"A trap\" on jobs.ready calls public.trap()",
-            "DROP TRIGGER \"A trap\" ON jobs.ready;",
-        ),
-        (
-            "create rule trap as on insert to jobs.error do also nothing",
-            "foreign_trigger: rule trap on jobs.error",
-            "DROP RULE trap ON jobs.error;",
-        ),
-        (
-            "alter table jobs.running owner to app",
-            "foreign_owner: table jobs.running is owned by app",
-            "ALTER TABLE jobs.running OWNER TO postgres;",
-        ),
-        (
-            "alter function jobs.revoke(text, text) owner to app",
-            "foreign_owner: routine jobs.revoke(text,text) is owned by app",
-            "ALTER ROUTINE jobs.revoke(text,text) OWNER TO postgres;",
-        ),
-        (
-            "alter type jobs.state owner to app",
-            "foreign_owner: type jobs.state is owned by app",
-            "ALTER TYPE jobs.state OWNER TO postgres;",
-        ),
-        (
-            "alter view jobs.queues owner to app",
-            "foreign_owner: table jobs.queues is owned by app",
-            "ALTER TABLE jobs.queues OWNER TO postgres;",
-        ),
-    ] {
+    for [made, found, mended] in rows(
+        r#"
+        grant trigger, insert, select on jobs.job to "Mrs. X" | foreign_right: Mrs. X has INSERT, TRIGGER on table jobs.job | REVOKE INSERT, TRIGGER ON TABLE jobs.job FROM "Mrs. X" CASCADE;
+        grant references (id) on jobs.job to app | foreign_right: app has REFERENCES on table jobs.job | REVOKE REFERENCES ON TABLE jobs.job FROM app CASCADE;
+        grant delete on jobs.errors to public | foreign_right: PUBLIC has DELETE on table jobs.errors | REVOKE DELETE ON TABLE jobs.errors FROM PUBLIC CASCADE;
+        grant usage on sequence jobs.job_seq to app | foreign_right: app has USAGE on sequence jobs.job_seq | REVOKE USAGE ON SEQUENCE jobs.job_seq FROM app CASCADE;
+        grant create on schema jobs to app | foreign_right: app has CREATE on schema jobs | REVOKE CREATE ON SCHEMA jobs FROM app CASCADE;
+        create trigger "A trap" after insert on jobs.ready for each row execute function public.trap() | foreign_trigger: trigger "A trap" on jobs.ready calls public.trap() | DROP TRIGGER "A trap" ON jobs.ready;
+        create rule trap as on insert to jobs.error do also nothing | foreign_trigger: rule trap on jobs.error | DROP RULE trap ON jobs.error;
+        alter table jobs.running owner to app | foreign_owner: table jobs.running is owned by app | ALTER TABLE jobs.running OWNER TO postgres;
+        alter function jobs.revoke(text, text) owner to app | foreign_owner: routine jobs.revoke(text,text) is owned by app | ALTER ROUTINE jobs.revoke(text,text) OWNER TO postgres;
+        alter type jobs.state owner to app | foreign_owner: type jobs.state is owned by app | ALTER TYPE jobs.state OWNER TO postgres;
+        alter view jobs.queues owner to app | foreign_owner: table jobs.queues is owned by app | ALTER TABLE jobs.queues OWNER TO postgres;
+        "#,
+    ) {
         run(&db, made).await;
         let is = texts(&db, findings).await;
         assert_eq!(is.len(), 1, "{made}: {is:?}");
         // Nothing else is said of it.
-        assert_eq!(
-            count(&db, "jobs.health() where finding in ('foreign_trigger', 'foreign_right', 'foreign_owner', 'table_changed')").await,
-            1,
-            "{made}"
-        );
+        assert_eq!(count(&db, "jobs.health() where finding in ('foreign_trigger', 'foreign_right', 'foreign_owner', 'table_changed')").await, 1, "{made}");
         assert!(is[0].starts_with(found), "{made}: {is:?}");
         assert!(is[0].ends_with(mended), "{made}: {is:?}");
         run(&db, mended).await;
@@ -345,14 +272,10 @@ async fn health_tells_of_what_others_have_come_by() {
 #[tokio::test]
 async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
     let (cluster, db) = with("renamed", &[("jobs.interval", "50ms")]).await;
-    run(
-        &db,
-        "create role app login; create role worker login; grant create on database renamed to app;
+    run(&db, "create role app login; create role worker login; grant create on database renamed to app;
          select jobs.grant_worker('worker'), jobs.grant_producer('worker'), jobs.grant_viewer('worker');
          create table public.log (who text default current_user); grant insert on public.log to public;
-         select jobs.insert('k', queue => 'q'); select jobs.insert('u', unique_opts => '{\"by_kind\": true}')",
-    )
-    .await;
+         select jobs.insert('k', queue => 'q'); select jobs.insert('u', unique_opts => '{\"by_kind\": true}')").await;
     // Sessions that have used everything, and one that has not.
     let used = as_role(&cluster, "worker", "renamed").await;
     let calls = |schema: &str| {
@@ -386,30 +309,16 @@ async fn a_schema_of_the_same_name_is_not_taken_for_the_extensions() {
 
     run(&db, "alter schema jobs rename to mine").await;
     let app = as_role(&cluster, "app", "renamed").await;
-    run(
-        &app,
-        "create schema jobs; grant all on schema jobs to public;
-         create function jobs.caught() returns boolean language plpgsql as $$ begin insert into public.log default values; return true; end $$",
-    )
-    .await;
+    run(&app, "create schema jobs; grant all on schema jobs to public;
+         create function jobs.caught() returns boolean language plpgsql as $$ begin insert into public.log default values; return true; end $$").await;
     // With the columns of the tables, so that statements on them can be planned.
-    let tables = texts(
-        &db,
-        "select c.relname::text || ' as select ' || string_agg(format('null::%s as %I', format_type(a.atttypid, a.atttypmod), a.attname), ', ' order by a.attnum)
+    let tables = texts(&db, "select c.relname::text || ' as select ' || string_agg(format('null::%s as %I', format_type(a.atttypid, a.atttypmod), a.attname), ', ' order by a.attnum)
            from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-          where c.relnamespace = 'mine'::regnamespace and c.relkind in ('r', 'v') group by c.oid",
-    )
-    .await;
+          where c.relnamespace = 'mine'::regnamespace and c.relkind in ('r', 'v') group by c.oid").await;
     for table in tables {
         let name = table.split(' ').next().unwrap();
-        run(
-            &db,
-            &format!(
-                "create view jobs.{table} where jobs.caught(); alter table jobs.{name} owner to app;
-                 create rule trap as on insert to jobs.{name} do instead select jobs.caught()"
-            ),
-        )
-        .await;
+        run(&db, &format!("create view jobs.{table} where jobs.caught(); alter table jobs.{name} owner to app;
+                 create rule trap as on insert to jobs.{name} do instead select jobs.caught()")).await;
     }
     run(&app, "create sequence jobs.job_seq").await;
     let fresh = as_role(&cluster, "worker", "renamed").await;
@@ -535,28 +444,16 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
     )
     .await;
     settings.extend(switches.into_iter().map(|name| (name, "off".into())));
-    let known = texts(
-        &db,
-        "select name from pg_settings union select unnest(array['role', 'session_authorization', 'seed'])",
-    )
-    .await;
+    let known = texts(&db, "select name from pg_settings union select unnest(array['role', 'session_authorization', 'seed'])").await;
     for (name, value) in settings {
         if known.iter().any(|one| one.eq_ignore_ascii_case(&name)) {
             run(&db, &format!("alter database set set {name} = '{value}'")).await;
         }
     }
-    run(
-        &db,
-        "alter role postgres in database set set statement_timeout = 1; alter role postgres set default_transaction_read_only = on",
-    )
-    .await;
+    run(&db, "alter role postgres in database set set statement_timeout = 1; alter role postgres set default_transaction_read_only = on").await;
     // A worker that begins now, with work for every task. `db` and `other` are older than the
     // settings.
-    run(
-        &db,
-        "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity where backend_type = 'jobs worker'",
-    )
-    .await;
+    run(&db, "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity where backend_type = 'jobs worker'").await;
     cluster.allow(u32::MAX, "jobs worker : FATAL: +terminating background worker");
     let lines = cluster.log().len();
     // It has their settings before it is connected, and is held up there: by its client_encoding.
@@ -577,14 +474,10 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
     assert_eq!(said, [&""; 0]);
     // It has what the server's configuration says; the built-in default only where that says
     // nothing.
-    run(
-        &db,
-        "create table public.seen (timezone text, work_mem text);
+    run(&db, "create table public.seen (timezone text, work_mem text);
          create function public.see() returns trigger language plpgsql as $$
            begin insert into public.seen values (current_setting('timezone'), current_setting('work_mem')); return null; end $$;
-         create trigger see after insert on jobs.job for each row when (new.kind = 'tick') execute function public.see()",
-    )
-    .await;
+         create trigger see after insert on jobs.job for each row when (new.kind = 'tick') execute function public.see()").await;
     comes_true(&db, "count(*) >= 1 from public.seen").await;
     let seen = "select distinct concat_ws(' ', timezone, work_mem) from public.seen";
     assert_eq!(texts(&db, seen).await, ["Europe/Berlin 4MB"]);
@@ -596,12 +489,8 @@ async fn no_setting_of_a_database_or_role_stops_maintenance() {
 #[tokio::test]
 async fn a_plan_is_no_right_to_call() {
     let (cluster, db) = quiet("plans").await;
-    run(
-        &db,
-        "create role app login; create role other; grant other to app; select jobs.grant_producer('app');
-         create schema s; grant all on schema s to public",
-    )
-    .await;
+    run(&db, "create role app login; create role other; grant other to app; select jobs.grant_producer('app');
+         create schema s; grant all on schema s to public").await;
     let app = as_role(&cluster, "app", "plans").await;
     for call in [
         "select id from jobs.insert('k')",
@@ -625,16 +514,8 @@ async fn a_plan_is_no_right_to_call() {
         app.query(&prepared, &[]).await.unwrap();
         // In a function that is somebody else: one that may not, called by who may, and the other
         // way round.
-        run(
-            &app,
-            &format!("create or replace function s.mine() returns void language plpgsql security definer as $$ begin perform * from ({call}) x; end $$"),
-        )
-        .await;
-        run(
-            &db,
-            &format!("set role other; create or replace function s.theirs() returns void language plpgsql security definer as $$ begin perform * from ({call}) x; end $$; reset role"),
-        )
-        .await;
+        run(&app, &format!("create or replace function s.mine() returns void language plpgsql security definer as $$ begin perform * from ({call}) x; end $$")).await;
+        run(&db, &format!("set role other; create or replace function s.theirs() returns void language plpgsql security definer as $$ begin perform * from ({call}) x; end $$; reset role")).await;
         run(&app, "select s.mine()").await;
         assert_eq!(code(&app, "select s.theirs()").await, "42501", "{call}");
         run(&app, "set role other; select s.mine(); reset role").await;
@@ -649,13 +530,9 @@ async fn a_plan_is_no_right_to_call() {
         run(&app, "rollback").await;
     }
     // Nobody has a library loaded by asking for a plan of what he may not call.
-    run(
-        &db,
-        "create function s.broken(out a int, out b int) language c as '$libdir/jobs', 'unschedule_wrapper';
+    run(&db, "create function s.broken(out a int, out b int) language c as '$libdir/jobs', 'unschedule_wrapper';
          revoke all on function s.broken from public;
-         update pg_proc set probin = 'nowhere/no_such_library' where oid = 's.broken'::regproc",
-    )
-    .await;
+         update pg_proc set probin = 'nowhere/no_such_library' where oid = 's.broken'::regproc").await;
     assert_eq!(code(&app, "explain select * from s.broken()").await, "42501");
     assert_eq!(code(&app, "prepare p as select * from s.broken(); execute p").await, "42501");
 }
@@ -708,10 +585,8 @@ async fn grants_give_what_the_documentation_says_function_by_function() {
     for (grant, sees) in GRANTS.into_iter().zip([false, false, true, true, true, true]) {
         let unseen = number(&db, &rights.replace('$', &format!("'{grant}'"))).await;
         assert_eq!(unseen == 0, sees, "{grant} does not see {unseen} columns");
-        let writes = format!(
-            "select count(*) from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'v')
-                and has_table_privilege('{grant}', oid, 'insert, update, delete, truncate, references, trigger')"
-        );
+        let writes = format!("select count(*) from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'v')
+                and has_table_privilege('{grant}', oid, 'insert, update, delete, truncate, references, trigger')");
         assert_eq!(number(&db, &writes).await, 0, "{grant} writes");
         run(&db, &format!("select jobs.revoke('{grant}'); drop role {grant}")).await;
     }

@@ -18,9 +18,7 @@ async fn begin(db: &Client) {
 /// Operators and functions that maintenance may use, in the schema evil of whoever is connected:
 /// each writes down who ran it.
 async fn make_evil(db: &Client) {
-    run(
-        db,
-        "create schema evil;
+    run(db, "create schema evil;
          create table evil.log (what text, who text default current_user);
          grant usage on schema evil to public;
          grant all on evil.log to public;
@@ -38,9 +36,7 @@ async fn make_evil(db: &Client) {
            end loop;
          end $$;
          create function evil.clock_timestamp() returns timestamptz language plpgsql as
-           $$ begin perform evil.caught('clock_timestamp'); return '-infinity'; end $$;",
-    )
-    .await;
+           $$ begin perform evil.caught('clock_timestamp'); return '-infinity'; end $$;").await;
 }
 
 /// The owner of a database who is no superuser may set what its sessions begin with, those of the
@@ -95,11 +91,7 @@ async fn settings_of_a_database_do_not_turn_the_worker() {
     }
 
     // `db` is older than the settings. Work for every task, for a worker that begins now.
-    run(
-        &db,
-        "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity where backend_type = 'jobs worker'",
-    )
-    .await;
+    run(&db, "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity where backend_type = 'jobs worker'").await;
     cluster.allow(u32::MAX, "jobs worker : FATAL: +terminating background worker");
     work_for_every_task(&db).await;
     every_task_worked(&db).await;
@@ -141,15 +133,9 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
     let db = cluster.connect("hers").await;
     begin(&db).await;
     // What is asked of the server with the owner's rights does not need a superuser's.
-    run(
-        &db,
-        "select count(*) from jobs.health(); select count(*) from jobs.metrics(); select count(*) from jobs.maintain();
-         table jobs.queues; table jobs.maintenance; select jobs.grant_viewer('mallory'); select jobs.revoke('mallory')",
-    )
-    .await;
-    run(
-        &db,
-        "create table public.log (what text, who text default current_user);
+    run(&db, "select count(*) from jobs.health(); select count(*) from jobs.metrics(); select count(*) from jobs.maintain();
+         table jobs.queues; table jobs.maintenance; select jobs.grant_viewer('mallory'); select jobs.revoke('mallory')").await;
+    run(&db, "create table public.log (what text, who text default current_user);
          grant all on public.log to public;
          create function public.try(statement text) returns void language plpgsql as $$
          begin
@@ -165,9 +151,7 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
            perform set_config('default_transaction_read_only', 'on', false);
            return new;
          end $$;
-         create trigger trap after insert on jobs.ready for each row execute function public.trap()",
-    )
-    .await;
+         create trigger trap after insert on jobs.ready for each row execute function public.trap()").await;
 
     worker_goes_on(&db).await;
     assert_eq!(
@@ -192,12 +176,8 @@ async fn the_worker_has_no_more_rights_than_the_owner_of_the_extension() {
     worker_goes_on(&db).await;
 
     // Control: run by a superuser, it does all of that.
-    run(
-        &db,
-        "create table public.bait (); create trigger trap after insert on public.bait for each row execute function public.trap();
-         begin; insert into public.bait default values",
-    )
-    .await;
+    run(&db, "create table public.bait (); create trigger trap after insert on public.bait for each row execute function public.trap();
+         begin; insert into public.bait default values").await;
     assert!(count(&db, "public.log where who = 'postgres' and what like 'done: %'").await >= 4);
     run(&db, "rollback").await;
 }
@@ -233,11 +213,7 @@ async fn nobody_holds_up_maintenance_by_a_name() {
 #[tokio::test]
 async fn an_advisory_lock_that_a_stranger_holds_delays_and_decides_nothing() {
     let (cluster, db) = quiet("locks").await;
-    run(
-        &db,
-        "create role mallory login; create role producer login; select jobs.grant_producer('producer')",
-    )
-    .await;
+    run(&db, "create role mallory login; create role producer login; select jobs.grant_producer('producer')").await;
     let producer = as_role(&cluster, "producer", "locks").await;
     let other = as_role(&cluster, "producer", "locks").await;
     let mallory = as_role(&cluster, "mallory", "locks").await;
@@ -265,22 +241,12 @@ async fn an_advisory_lock_that_a_stranger_holds_delays_and_decides_nothing() {
 #[tokio::test]
 async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
     let (cluster, db) = quiet("forged").await;
-    run(
-        &db,
-        "create role mallory login; create role worker login; select jobs.grant_worker('worker'); select jobs.insert('k')",
-    )
-    .await;
+    run(&db, "create role mallory login; create role worker login; select jobs.grant_worker('worker'); select jobs.insert('k')").await;
     let worker = as_role(&cluster, "worker", "forged").await;
     let mallory = as_role(&cluster, "mallory", "forged").await;
     let row = row_of(&worker, "select id, token from jobs.fetch(worker => 'w')").await;
     let (id, token): (i64, i64) = (row.get(0), row.get(1));
-    run(
-        &mallory,
-        &format!(
-            "notify jobs, '{{\"cancel\": {id}}}'; notify jobs, '{{\"queue\": \"default\"}}'; notify jobs, 'nonsense'"
-        ),
-    )
-    .await;
+    run(&mallory, &format!("notify jobs, '{{\"cancel\": {id}}}'; notify jobs, '{{\"queue\": \"default\"}}'; notify jobs, 'nonsense'")).await;
     let reply = worker
         .query_one("select cancel_requested from jobs.heartbeat($1, $2)", &[&id, &token])
         .await
@@ -307,20 +273,12 @@ async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
 #[tokio::test]
 async fn waiting_runs_nothing_of_the_waiting_role() {
     let (cluster, db) = quiet("waiting").await;
-    run(
-        &db,
-        "create role mallory login; grant create, temp on database waiting to mallory; select jobs.grant_worker('mallory')",
-    )
-    .await;
+    run(&db, "create role mallory login; grant create, temp on database waiting to mallory; select jobs.grant_worker('mallory')").await;
     let mallory = as_role(&cluster, "mallory", "waiting").await;
     make_evil(&mallory).await;
-    run(
-        &mallory,
-        "create temp view ready as select evil.caught('ready') as x; create temp view scheduled as select evil.caught('scheduled') as x;
+    run(&mallory, "create temp view ready as select evil.caught('ready') as x; create temp view scheduled as select evil.caught('scheduled') as x;
          create temp view queue as select evil.caught('queue') as x;
-         set search_path = pg_temp, evil, pg_catalog",
-    )
-    .await;
+         set search_path = pg_temp, evil, pg_catalog").await;
     let (waited, ()) = tokio::join!(
         tokio::time::timeout(SOON, mallory.batch_execute("call jobs.wait(timeout => '1 h')")),
         async {

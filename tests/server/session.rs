@@ -110,15 +110,9 @@ async fn trigger(db: &Client, does: &str) {
         );
         body += &does.replace(":name", name).replace(":other", other);
     }
-    run(
-        db,
-        &format!(
-            "create table public.found (at text, name text, value text, unique (at, name, value));
+    run(db, &format!("create table public.found (at text, name text, value text, unique (at, name, value));
              create function public.sets() returns trigger language plpgsql as $$ begin {body} return coalesce(new, old); end $$;
-             {ATTACH}"
-        ),
-    )
-    .await;
+             {ATTACH}")).await;
 }
 
 /// Calls everything, each in a transaction of its own; `after` looks at the session after each.
@@ -178,11 +172,7 @@ async fn what_triggers_set_for_the_session_is_the_sessions() {
 #[tokio::test]
 async fn what_triggers_set_before_they_fail_is_undone() {
     let (_cluster, db) = quiet("failing").await;
-    trigger(
-        &db,
-        "set :name = ':other'; set local :name = ':other'; if ':name' = 'enable_sort' then raise 'no' using errcode = 'P1234'; end if;",
-    )
-    .await;
+    trigger(&db, "set :name = ':other'; set local :name = ':other'; if ':name' = 'enable_sort' then raise 'no' using errcode = 'P1234'; end if;").await;
     set(&db).await;
     for call in CALLS.iter().filter(|call| call.contains("insert")) {
         assert_eq!(sqlstate(db.query(*call, &[]).await), "P1234", "{call}");
@@ -244,15 +234,11 @@ async fn no_error_shows_a_backtrace() {
     }
     // The server's own, and those of somebody's triggers, whether a subtransaction catches them on
     // the way or not.
-    run(
-        &db,
-        "create function public.fails() returns trigger language plpgsql as $$ begin
+    run(&db, "create function public.fails() returns trigger language plpgsql as $$ begin
            case new.kind when 'with' then raise 'no' using detail = 'a detail';
              when 'without' then raise 'no'; else new.max_attempts := 1 / 0; end case;
            return new; end $$;
-         create trigger fails before insert on jobs.job for each row execute function public.fails()",
-    )
-    .await;
+         create trigger fails before insert on jobs.job for each row execute function public.fails()").await;
     for (kind, expected) in [("with", Some("a detail")), ("without", None), ("else", None)] {
         for call in [
             "insert('KIND')",

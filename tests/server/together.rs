@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, blocked, comes_true, is, number, quiet, rng, rows_of, run, sqlstate, state,
-    with, with_faults,
+    Client, Cluster, LEVELS, blocked, comes_true, is, number, quiet, rng, rows_of, run, sqlstate,
+    state, with, with_faults,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -43,17 +43,11 @@ async fn finish_many(
 /// The calls go to the tables themselves, then by statements, since something is attached to them.
 async fn directly_and_by_statements(db: &Client, mut check: impl AsyncFnMut(&str)) {
     check("directly").await;
-    run(
-        db,
-        "create function public.nothing() returns trigger language plpgsql as $$ begin return coalesce(new, old); end $$;
+    run(db, "create function public.nothing() returns trigger language plpgsql as $$ begin return coalesce(new, old); end $$;
          create trigger nothing before insert or update or delete on jobs.running for each row execute function public.nothing();
-         create trigger nothing before insert or update or delete on jobs.scheduled for each row execute function public.nothing()",
-    )
-    .await;
+         create trigger nothing before insert or update or delete on jobs.scheduled for each row execute function public.nothing()").await;
     check("by statements").await;
 }
-
-const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// A server where results wait for as long as somebody has their jobs locked.
 fn patient() -> Cluster {
@@ -242,11 +236,7 @@ async fn results_wait_for_a_job_before_they_lock_the_next_one() {
     directly_and_by_statements(&db, async |way| {
         for (n, level) in LEVELS.into_iter().enumerate() {
             let queue = format!("{way}, {level}");
-            run(
-                &db,
-                &format!("select jobs.insert_batch('k', '{{1,2,3}}', queue => '{queue}')"),
-            )
-            .await;
+            run(&db, &format!("select jobs.insert_batch('k', '{{1,2,3}}', queue => '{queue}')")).await;
             let held = fetch(&db, &format!("'{queue}', 3")).await;
             let completes = held.iter().rev();
             let results: Vec<Value> = completes
@@ -304,15 +294,11 @@ async fn a_job_is_final_no_earlier_than_its_cancel_request() {
             lock(&holder, (id, token)).await;
             let finish = format!("select jobs.{call} from (values ({id}, {token})) v (id, token)");
             tokio::join!(run(&caller, &finish), async {
-                let waits = format!(
-                    "exists (select from pg_stat_activity where query like '%({id}, {token})%' and wait_event_type in ('Lock', 'Extension'))"
-                );
+                let waits = format!("exists (select from pg_stat_activity where query like '%({id}, {token})%' and wait_event_type in ('Lock', 'Extension'))");
                 comes_true(&db, &waits).await;
                 run(&holder, &format!("select jobs.cancel({id}); commit")).await;
             });
-            let is_later = format!(
-                "(select cancel_requested_at <= finalized_at from jobs.jobs where id = {id})"
-            );
+            let is_later = format!("(select cancel_requested_at <= finalized_at from jobs.jobs where id = {id})");
             assert!(is(&db, &is_later).await, "{way}: {call}");
         }
     })
@@ -381,12 +367,8 @@ async fn each_job_ends_once_as_its_worker_was_told() {
     let cluster = patient();
     let db = cluster.database("workers").await;
     let mut rng = rng();
-    run(
-        &db,
-        "select jobs.configure_queue('default', concurrency => 60);
-         select from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 1500) n), max_attempts => 1000)",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('default', concurrency => 60);
+         select from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 1500) n), max_attempts => 1000)").await;
     let over = Arc::new(AtomicBool::new(false));
     let mut sessions = Vec::new();
     for _ in 0..8 {

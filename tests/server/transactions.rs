@@ -1,14 +1,13 @@
 //! The guarantee of uniqueness inside every kind of transaction: savepoints, exception blocks,
-//! triggers, cursors and prepared transactions. Very large ones are in `large_transactions`.
+//! triggers, cursors and prepared transactions. Very large ones are in `large_transactions`, those
+//! of one session in tests/pg_regress/sql/unique_statements.sql.
 
 use jobs_tests::{
-    Client, Cluster, SOON, comes_true, count, is, poll_until, quiet, row_of, rows_of, run, scalar,
-    seconds, sqlstate,
+    Client, Cluster, LEVELS, SOON, comes_true, count, is, poll_until, quiet, row_of, rows_of, run,
+    scalar, seconds, sqlstate,
 };
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
-
-pub(crate) const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// The two ways to insert job `n` of kind `k` that is unique by its args.
 #[derive(Clone, Copy, Debug)]
@@ -113,20 +112,14 @@ impl Rival {
 async fn faults(db: &Client, jobs: i64) -> Vec<String> {
     let checks = [
         ("jobs too few or too many", format!("select abs({jobs} - count(*)) from jobs.job")),
-        (
-            "keys with another number of jobs than one",
-            "select count(*) from (select from jobs.job where unique_key is not null group by unique_key having count(*) <> 1) k".into(),
-        ),
+        ("keys with another number of jobs than one", "select count(*) from (select from jobs.job where unique_key is not null group by unique_key having count(*) <> 1) k".into()),
         (
             "jobs without a claim",
             "select count(*) from jobs.job j where unique_key is not null
                 and not exists (select from jobs.unique_claim c where c.key = j.unique_key and j.id = any (c.jobs))"
                 .into(),
         ),
-        (
-            "claims without a job",
-            "select count(*) from jobs.unique_claim c where not exists (select from jobs.job j where j.id = any (c.jobs) and j.unique_key = c.key)".into(),
-        ),
+        ("claims without a job", "select count(*) from jobs.unique_claim c where not exists (select from jobs.job j where j.id = any (c.jobs) and j.unique_key = c.key)".into()),
         ("jobs in no place", "select (select count(*) from jobs.job) - (select count(*) from jobs.jobs)".into()),
         ("locks left behind", "select count(*) from pg_locks where locktype = 'advisory'".into()),
     ];
@@ -380,53 +373,6 @@ async fn what_a_rolled_back_savepoint_replaced_or_updated_is_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_rejected_duplicate_that_is_caught_leaves_the_transaction_as_it_was() {
-    let (_cluster, db) = quiet("caught").await;
-    run(
-        &db,
-        r#"create function insert_or_detail(n int) returns jsonb language plpgsql as $$
-           declare detail text;
-           begin
-             perform jobs.insert('k', to_jsonb(n), '{"by_args": true, "on_conflict": "reject"}');
-             return null;
-           exception when unique_violation then
-             get stacked diagnostics detail = pg_exception_detail;
-             return detail::jsonb;
-           end $$;
-           create table log (n int, detail jsonb)"#,
-    )
-    .await;
-    for level in LEVELS {
-        run(&db, &format!("begin isolation level {level}")).await;
-        run(
-            &db,
-            "insert into log select n, insert_or_detail(n % 10) from generate_series(1, 30) n",
-        )
-        .await;
-        // The duplicate is of this transaction: it says so with the id, and the work before and
-        // after it stays.
-        let right: i64 = scalar(
-            &db,
-            "select count(*) from log l where case when n <= 10 then detail is null
-               else detail = (select jsonb_build_object('existing_job_id', j.id, 'existing_job_state', 'available') from jobs.jobs j where j.args = to_jsonb(l.n % 10)) end",
-        )
-        .await;
-        assert_eq!(right, 30, "{level}");
-        run(&db, "commit").await;
-        assert_one_job_a_key(&db, 10).await;
-        // And of a committed one.
-        let detail: serde_json::Value = scalar(&db, "select insert_or_detail(3)").await;
-        let id: i64 = scalar(&db, "select id from jobs.jobs where args = '3'").await;
-        assert_eq!(
-            detail,
-            serde_json::json!({"existing_job_id": id, "existing_job_state": "available"})
-        );
-        run(&db, "delete from log").await;
-        forget_all(&db).await;
-    }
-}
-
-#[tokio::test]
 async fn a_block_that_fails_after_its_insert_leaves_nothing_of_it() {
     let (cluster, db) = quiet("block").await;
     let holder = cluster.connect("block").await;
@@ -435,17 +381,11 @@ async fn a_block_that_fails_after_its_insert_leaves_nothing_of_it() {
             let insert =
                 way.sql(1, "").replace("select id, unique_skipped_as_duplicate", "perform");
             run(&holder, &format!("begin isolation level {level}")).await;
-            run(
-                &holder,
-                &format!(
-                    "do $$ begin
+            run(&holder, &format!("do $$ begin
                        for n in 1..50 loop
                          begin {insert}; perform 1 / 0; exception when division_by_zero then null; end;
                        end loop;
-                     end $$"
-                ),
-            )
-            .await;
+                     end $$")).await;
             assert_eq!(count(&holder, "jobs.jobs").await, 0);
             assert_eq!(count(&holder, "jobs.unique_claim").await, 0);
             // Not even a lock: somebody else inserts meanwhile, without waiting.
@@ -455,56 +395,6 @@ async fn a_block_that_fails_after_its_insert_leaves_nothing_of_it() {
             assert_one_job_a_key(&db, 1).await;
             forget_all(&db).await;
         }
-    }
-}
-
-#[tokio::test]
-async fn triggers_insert_one_job_a_key_and_a_rolled_back_statement_none() {
-    let (_cluster, db) = quiet("triggers").await;
-    run(
-        &db,
-        r#"create table orders (id int, customer int, total int check (total >= 0));
-           create function one() returns trigger language plpgsql as $$
-           begin
-             perform jobs.insert('bill', jsonb_build_object('customer', new.customer), '{"by_args": true}');
-             return null;
-           end $$;
-           create function many() returns trigger language plpgsql as $$
-           begin
-             perform jobs.insert_batch('bill', array(select jsonb_build_object('customer', customer) from added), '{"by_args": true}');
-             return null;
-           end $$"#,
-    )
-    .await;
-    let orders = "insert into orders select n, n % 300, case n when 1000 then $last else n end from generate_series(1, 1000) n";
-    let good = orders.replace("$last", "1");
-    let bad = orders.replace("$last", "-1");
-    for trigger in [
-        "create trigger t after insert on orders for each row execute function one()",
-        "create trigger t after insert on orders referencing new table as added for each statement execute function many()",
-        "create constraint trigger t after insert on orders deferrable initially deferred for each row execute function one()",
-    ] {
-        run(&db, trigger).await;
-        for level in LEVELS {
-            run(&db, &format!("begin isolation level {level}")).await;
-            run(&db, "savepoint a").await;
-            assert_eq!(sqlstate(db.batch_execute(&bad).await), "23514", "{trigger}");
-            run(&db, "rollback to a; set constraints all immediate").await;
-            assert_eq!(count(&db, "jobs.jobs").await, 0, "{trigger}");
-            run(&db, "set constraints all deferred").await;
-            run(&db, &good).await;
-            run(&db, "commit").await;
-            assert_one_job_a_key(&db, 300).await;
-            run(&db, &good).await;
-            assert_one_job_a_key(&db, 300).await;
-            forget_all(&db).await;
-            // A transaction that does not commit.
-            run(&db, &format!("begin; {good}; set constraints all immediate")).await;
-            assert_eq!(count(&db, "jobs.jobs").await, 300);
-            run(&db, "rollback").await;
-            assert_one_job_a_key(&db, 0).await;
-        }
-        run(&db, "drop trigger t on orders").await;
     }
 }
 
@@ -676,15 +566,9 @@ async fn large_batches_in_opposite_orders_do_not_deadlock() {
 async fn a_cursor_sees_what_was_inserted_since_it_was_opened() {
     let (_cluster, db) = quiet("cursor").await;
     for level in LEVELS {
-        run(
-            &db,
-            &format!(
-                "begin isolation level {level};
+        run(&db, &format!("begin isolation level {level};
                  declare c cursor for select n, unique_skipped_as_duplicate
-                   from generate_series(1, 10) n, lateral jobs.insert('k', to_jsonb(n), '{{\"by_args\": true}}') i"
-            ),
-        )
-        .await;
+                   from generate_series(1, 10) n, lateral jobs.insert('k', to_jsonb(n), '{{\"by_args\": true}}') i")).await;
         assert_eq!(count(&db, "jobs.jobs").await, 0, "it has not begun");
         let fetch = async |many: &str| -> Vec<(i32, bool)> {
             let rows = rows_of(&db, &format!("fetch {many} c")).await;
@@ -733,84 +617,4 @@ async fn a_portal_that_is_fetched_in_parts_inserts_one_job_a_key() {
     assert_eq!(skipped, expected);
     transaction.commit().await.unwrap();
     assert_one_job_a_key(&db, 60).await;
-}
-
-#[tokio::test]
-async fn the_second_call_in_one_statement_is_a_duplicate_of_the_first() {
-    let (_cluster, db) = quiet("statement").await;
-    let insert = |n: &str| format!("jobs.insert('k', to_jsonb({n}), '{{\"by_args\": true}}')");
-    let batch =
-        |n: &str| format!("jobs.insert_batch('k', array[to_jsonb({n})], '{{\"by_args\": true}}')");
-    run(&db, "create table orders (id int); create function one(n int) returns bool language sql as 'select unique_skipped_as_duplicate from jobs.insert(''k'', to_jsonb(n), ''{\"by_args\": true}'')'").await;
-    for level in LEVELS {
-        for (sql, jobs) in [
-            // Twice in a select list, and in a from list.
-            (
-                format!("select not (a).unique_skipped_as_duplicate and (b).unique_skipped_as_duplicate and (a).id = (b).id from (select {} as a, {} as b offset 0) x", insert("1"), insert("1")),
-                1,
-            ),
-            (
-                format!("select not a.unique_skipped_as_duplicate and b.unique_skipped_as_duplicate and a.id = b.id from {} a, lateral (select * from {} where a.id is not null offset 0) b", insert("1"), batch("1")),
-                1,
-            ),
-            // Written out for each column, as Postgres does it with a function's `.*`: still one
-            // job.
-            (
-                format!("select count(distinct id) = 1 from (select ({}).*) x", insert("1")),
-                1,
-            ),
-            // In a common table expression, with the rows that another one writes.
-            (
-                format!(
-                    "with added as (insert into orders select n % 40 from generate_series(1, 100) n returning id),
-                          queued as (select i.* from added, lateral {} i)
-                     select count(*) filter (where not unique_skipped_as_duplicate) = 40 and count(*) = 100 from queued",
-                    insert("id")
-                ),
-                40,
-            ),
-            // In two of them.
-            (
-                format!(
-                    "with a as materialized (select * from {}), b as materialized (select i.* from a, lateral {} i)
-                     select bool_or(a.unique_skipped_as_duplicate) <> bool_or(b.unique_skipped_as_duplicate) and max(a.id) = max(b.id) from a, b",
-                    batch("1"),
-                    insert("1")
-                ),
-                1,
-            ),
-            // Inside another function.
-            ("select array_agg(one(n % 5) order by n) = array_fill(false, array[5]) || array_fill(true, array[15]) from generate_series(1, 20) n".into(), 5),
-            // In a condition, and in the returning list of an update.
-            (format!("select count(*) = 7 from generate_series(1, 20) n where not ({}).unique_skipped_as_duplicate", insert("n % 7")), 7),
-        ] {
-            run(&db, &format!("begin isolation level {level}")).await;
-            assert!(scalar::<bool>(&db, &sql).await, "{level}: {sql}");
-            run(&db, "commit").await;
-            assert_one_job_a_key(&db, jobs).await;
-            forget_all(&db).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_an_insert_select_fails_to_write_leaves_no_job() {
-    let (_cluster, db) = quiet("copy").await;
-    run(&db, "create table sent (job bigint primary key)").await;
-    let sql = |keys: i32| {
-        format!(
-            "insert into sent select i.id from generate_series(1, 500) n, lateral jobs.insert('k', to_jsonb(n % {keys}), '{{\"by_args\": true}}') i"
-        )
-    };
-    // The second job under a key has the first one's id.
-    assert_eq!(sqlstate(db.batch_execute(&sql(499)).await), "23505");
-    assert_one_job_a_key(&db, 0).await;
-    run(&db, &sql(500)).await;
-    assert_one_job_a_key(&db, 500).await;
-    run(&db, "create table copied (job bigint, skipped bool)").await;
-    let row = row_of(&db, "with copied as (insert into copied select i.id, i.unique_skipped_as_duplicate
-                               from generate_series(1, 1500) n, lateral jobs.insert('k', to_jsonb(n % 1000), '{\"by_args\": true}') i returning *)
-             select count(*) filter (where not skipped), count(distinct job) from copied").await;
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500, 1000));
-    assert_one_job_a_key(&db, 1000).await;
 }

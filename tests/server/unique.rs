@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jobs_tests::{
-    Client, Cluster, blocked, count, poll_until, quiet, row_of, rows_of, run, scalar, seconds,
-    sqlstate, with,
+    Client, Cluster, LEVELS, blocked, count, poll_until, quiet, row_of, rows_of, run, scalar,
+    seconds, sqlstate, with,
 };
 
 /// Inserts a job of a kind that is unique by its kind: its id, and whether that was a duplicate.
@@ -98,10 +98,7 @@ fn element(kind: &str, wait: bool) -> String {
 async fn batches_do_not_deadlock_where_there_is_no_room_for_subtransactions() {
     let (cluster, db) = quiet("no_room").await;
     let [first, second] = kinds_by_key(&db).await;
-    run(
-        &db,
-        &format!(
-            "create function public.stop() returns trigger language plpgsql as $$
+    run(&db, &format!("create function public.stop() returns trigger language plpgsql as $$
              begin
                if current_setting('test.stop', true) = 'on'
                  and new.key = decode(jobs.unique_key('{first}', unique_opts => '{{\"by_kind\": true}}'), 'hex') then
@@ -110,10 +107,7 @@ async fn batches_do_not_deadlock_where_there_is_no_room_for_subtransactions() {
                return new;
              end $$;
              create trigger stop before insert on jobs.unique_claim for each row execute function public.stop();
-             select pg_advisory_lock(7)"
-        ),
-    )
-    .await;
+             select pg_advisory_lock(7)")).await;
     let full = cluster.connect("no_room").await;
     run(
         &full,
@@ -156,10 +150,8 @@ async fn batches_do_not_deadlock_where_there_is_no_room_for_subtransactions() {
 async fn a_key_that_never_conflicts_is_linear_in_a_batch_and_can_be_cancelled() {
     let (_cluster, db) = quiet("many").await;
     let batch = |n: u32| {
-        format!(
-            "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, {n}) n),
-               '{{\"by_kind\": true, \"by_state\": [\"running\"]}}')"
-        )
+        format!("select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, {n}) n),
+               '{{\"by_kind\": true, \"by_state\": [\"running\"]}}')")
     };
     let begun = std::time::Instant::now();
     assert_eq!(scalar::<i64>(&db, &batch(20_000)).await, 20_000);
@@ -181,16 +173,14 @@ async fn rows_whose_job_is_not_there_are_left_alone() {
     cluster.allow_violations();
     let db = cluster.database("restored").await;
     let (key, _) = insert(&db, "k", r#"["completed"]"#).await;
-    run(&db, &format!(
-        "select jobs.insert('later', scheduled_at => clock_timestamp() + '0.1 s'),
+    run(&db, &format!("select jobs.insert('later', scheduled_at => clock_timestamp() + '0.1 s'),
                 jobs.insert('expiring', queue => 'other', expires_at => clock_timestamp() + '0.1 s'),
                 jobs.insert('running', queue => 'run');
          select jobs.fetch('run', lease => '0.1 s');
          select jobs.cancel({key});
          update jobs.finished set finalized_at = now() - interval '9 days';
          create table aside as select * from jobs.job; delete from jobs.job;
-         select pg_sleep(0.3)"
-    )).await;
+         select pg_sleep(0.3)")).await;
     assert_eq!(scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await, 0);
     run(&db, "insert into jobs.job select * from aside").await;
     assert_eq!(
@@ -677,9 +667,7 @@ async fn begun(db: &Client, state: &str, max_attempts: i32) {
     };
     let values = format!("max_attempts => {max_attempts}");
     let insert = update_by_insert(r#"["tags"]"#, &values);
-    run(db, &format!(
-        "drop table if exists held; {insert}; create table held as select id, token from jobs.fetch(); {end}"
-    )).await;
+    run(db, &format!("drop table if exists held; {insert}; create table held as select id, token from jobs.fetch(); {end}")).await;
 }
 
 /// Calls what waits for an update of its job that is under way; the snapshot is from before. What
@@ -705,15 +693,11 @@ async fn overtaken_by_an_update(
 async fn a_job_comes_back_with_what_it_was_updated_to_or_not_at_all() {
     let (cluster, db) = quiet("overtaken").await;
     let update = update_by_insert(r#"["queue", "priority"]"#, "queue => 'q2', priority => 1");
-    for level in ["read committed", "repeatable read", "serializable"] {
+    for level in LEVELS {
         for (before, call, after) in COMEBACKS {
             begun(&db, before, 25).await;
             let reply = overtaken_by_an_update(&cluster, &db, level, &update, call).await;
-            let state: String = scalar(
-                &db,
-                "select state::text from jobs.jobs join jobs.job j using (id) where j.queue = 'q2' and j.priority = 1",
-            )
-            .await;
+            let state: String = scalar(&db, "select state::text from jobs.jobs join jobs.job j using (id) where j.queue = 'q2' and j.priority = 1").await;
             let violated: i64 = scalar(&db, "select count(*) from jobs.check()").await;
             let expected = match level {
                 "read committed" => ("00000", after),
@@ -883,11 +867,7 @@ async fn a_batch_that_replaces_and_a_worker_with_many_jobs_do_not_deadlock() {
                insert into public.mine select id, token from jobs.fetch('a'); select jobs.fetch('c')"#,
         )
         .await;
-        run(
-            &locker,
-            "begin; select from jobs.running r join jobs.job j on j.id = r.job_id where j.queue = 'c' for update of r",
-        )
-        .await;
+        run(&locker, "begin; select from jobs.running r join jobs.job j on j.id = r.job_id where j.queue = 'c' for update of r").await;
         // Has locked what it replaces but the last one.
         let batch = tokio::spawn(async move {
             let replace = r#"select count(*) from jobs.insert_batch('k', array['"a"', '"b"', '"c"']::jsonb[], '{"by_args": true, "by_state": ["available", "running"], "on_conflict": "replace"}')"#;
@@ -926,11 +906,9 @@ async fn inserted_while_pruned(
                     "set default_transaction_isolation = '{level}'"
                 )).await;
             for n in 0..60 {
-                let insert = format!(
-                    "with i as materialized (select kind, i.unique_skipped_as_duplicate as skipped
+                let insert = format!("with i as materialized (select kind, i.unique_skipped_as_duplicate as skipped
                                                from unnest(array['a', 'b']) kind, jobs.insert(kind, unique_opts => '{options}') i)
-                     insert into public.got select kind from i where not skipped"
-                );
+                     insert into public.got select kind from i where not skipped");
                 let finish = if n % 3 == 0 {
                     "select jobs.fail(id, token, 'x', retryable => false) from jobs.fetch()"
                 } else {
@@ -968,11 +946,7 @@ async fn what_is_unique_for_a_time_stays_so_however_soon_it_is_pruned() {
     .enumerate()
     {
         let database = format!("kept{n}");
-        assert_eq!(
-            inserted_while_pruned(&cluster, &database, options).await,
-            once,
-            "{options}"
-        );
+        assert_eq!(inserted_while_pruned(&cluster, &database, options).await, once, "{options}");
         let db = cluster.connect(&database).await;
         assert_eq!(count(&db, "jobs.finished").await, 2);
     }
@@ -992,7 +966,7 @@ async fn no_error_has_a_key_while_the_index_of_claims_is_rebuilt() {
         with("rebuilt", &[("jobs.enabled", "off"), ("jobs.direct_access", "off")]).await;
     let is_over = Arc::new(AtomicBool::new(false));
     let mut sessions = Vec::new();
-    for level in ["read committed", "repeatable read", "serializable"].repeat(2) {
+    for level in LEVELS.repeat(2) {
         let session = cluster.connect("rebuilt").await;
         let level_is = format!("set default_transaction_isolation = '{level}'");
         run(&session, &level_is).await;
@@ -1001,9 +975,7 @@ async fn no_error_has_a_key_while_the_index_of_claims_is_rebuilt() {
             let mut key = 0;
             while !is_over.load(Ordering::Relaxed) {
                 key += 1;
-                let insert = format!(
-                    "select jobs.insert('k', '{{\"n\": {key}}}', '{{\"by_args\": true}}') from generate_series(1, 3)"
-                );
+                let insert = format!("select jobs.insert('k', '{{\"n\": {key}}}', '{{\"by_args\": true}}') from generate_series(1, 3)");
                 let Err(error) = session.batch_execute(&insert).await else {
                     continue;
                 };

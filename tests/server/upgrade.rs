@@ -122,14 +122,10 @@ async fn an_upgrade_runs_nothing_in_a_planted_schema() {
     let db = upgrade.database(&cluster, "planted").await;
     let statement = upgrade.statement();
     // It has whatever the script alters before it calls the trap.
-    run(
-        &db,
-        "create role thief; create table public.caught (by text);
+    run(&db, "create role thief; create table public.caught (by text);
          alter schema jobs rename to ours; create schema jobs authorization thief;
          create function jobs.installed() returns void language sql as $$ insert into public.caught values (current_user) $$;
-         alter function jobs.installed() owner to thief",
-    )
-    .await;
+         alter function jobs.installed() owner to thief").await;
     let refused = async |why: &str| {
         let result = db.batch_execute(&statement).await;
         let error = result.expect_err(why);
@@ -257,9 +253,7 @@ fn scripts_look_whose_schema_it_is_and_leave_rights_to_the_last_statement() {
 
 /// Jobs in several states, some unique.
 async fn fill(db: &Client) {
-    run(
-        db,
-        "select jobs.insert('waiting', queue => 'w', unique_opts => '{\"by_kind\": true}');
+    run(db, "select jobs.insert('waiting', queue => 'w', unique_opts => '{\"by_kind\": true}');
          select jobs.insert('later', queue => 'l', scheduled_at => clock_timestamp() + '1 hour');
          select jobs.insert('held', queue => 'h', unique_opts => '{\"by_kind\": true, \"hold_for\": \"PT1H\"}');
          select jobs.complete(id, token) from jobs.fetch('h');
@@ -268,9 +262,7 @@ async fn fill(db: &Client) {
          select jobs.insert('failing', queue => 'f', max_attempts => 1);
          select jobs.fail(id, token, 'broken') from jobs.fetch('f');
          select jobs.pause_queue('w');
-         select jobs.schedule('tick', '@daily', 'tick')",
-    )
-    .await;
+         select jobs.schedule('tick', '@daily', 'tick')").await;
 }
 
 #[tokio::test]
@@ -279,13 +271,9 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
     run(&cluster.connect("postgres").await, "create role clerk").await;
     for upgrade in Upgrade::all() {
         let db = upgrade.database(&cluster, "kept").await;
-        run(
-            &db,
-            "grant usage on schema jobs to clerk; grant execute on all functions in schema jobs to clerk; grant select on jobs.queues to clerk;
+        run(&db, "grant usage on schema jobs to clerk; grant execute on all functions in schema jobs to clerk; grant select on jobs.queues to clerk;
              create view public.report as select queue, available from jobs.queues;
-             create view public.failures as select job_id, error from jobs.errors",
-        )
-        .await;
+             create view public.failures as select job_id, error from jobs.errors").await;
         fill(&db).await;
         let other = cluster.connect(&upgrade.name("kept")).await;
         let all = "select string_agg(j::text, ' ' order by id) from jobs.jobs j";
@@ -362,11 +350,7 @@ async fn an_upgrade_while_maintenance_is_at_work() {
             round += 1;
             assert!(round < 50, "maintenance was never at work");
             let db = upgrade.database(&cluster, &format!("ticking{round}")).await;
-            run(
-                &db,
-                "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), scheduled_at => clock_timestamp() + '1 s')",
-            )
-            .await;
+            run(&db, "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[20000]), scheduled_at => clock_timestamp() + '1 s')").await;
             comes_true(&db, "count(*) > 0 from jobs.ready").await;
             let left = count(&db, "jobs.scheduled").await;
             at_work += i32::from(left > 0);
@@ -414,8 +398,7 @@ async fn an_upgrade_and_transactions_at_work_do_not_deadlock() {
             let upgrading = tokio::spawn(async move { db.batch_execute(&statement).await });
             for step in &steps[1..] {
                 // For a lock, or for the next time that it tries to get all of them.
-                comes_true(&watcher, "count(*) = 1 from pg_stat_activity where query like 'alter extension %' and wait_event in ('relation', 'PgSleep')")
-                .await;
+                comes_true(&watcher, "count(*) = 1 from pg_stat_activity where query like 'alter extension %' and wait_event in ('relation', 'PgSleep')").await;
                 run(&worker, step).await;
             }
             assert!(!upgrading.is_finished());

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, comes_true, count, number, poll_until, quiet, rng,
-    rows_of, run, scalar, seconds, sqlstate, with_faults,
+    Builder, Client, Cluster, LEVELS, Mode, SOON, comes_true, count, number, poll_until, quiet,
+    rng, rows_of, run, scalar, seconds, sqlstate, with_faults,
 };
 use rand::Rng;
 use tokio::task::JoinHandle;
@@ -312,7 +312,7 @@ async fn what_the_worker_makes_available_wakes() {
 async fn holds_nothing_while_it_waits() {
     let (cluster, db) = quiet("nothing").await;
     run(&db, "select jobs.insert('k', queue => 'other')").await;
-    for isolation in ["read committed", "repeatable read", "serializable"] {
+    for isolation in LEVELS {
         let client = cluster.connect("nothing").await;
         run(&client, &format!("set default_transaction_isolation = '{isolation}'")).await;
         run(
@@ -510,11 +510,7 @@ async fn a_procedure_may_wait_between_its_transactions() {
     // What comes after a wait has the isolation that the session asked for.
     run(&db, "create table seen (level text)").await;
     run(&db, "set default_transaction_isolation = 'serializable'").await;
-    run(
-        &db,
-        "do 'begin call jobs.wait(timeout => ''10 ms''); insert into seen select current_setting(''transaction_isolation''); end'",
-    )
-    .await;
+    run(&db, "do 'begin call jobs.wait(timeout => ''10 ms''); insert into seen select current_setting(''transaction_isolation''); end'").await;
     let level: String = scalar(&db, "select level from seen").await;
     assert_eq!(level, "serializable");
 }
@@ -558,18 +554,14 @@ async fn works_from_every_kind_of_client() {
 #[tokio::test]
 async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
     let (cluster, db) = quiet("rights").await;
-    run(
-        &db,
-        "create role worker login;
+    run(&db, "create role worker login;
          create schema evil;
          create function evil.eq(text, text) returns boolean language plpgsql as 'begin raise exception ''evil''; end';
          create function evil.gt(timestamptz, timestamptz) returns boolean language plpgsql as 'begin raise exception ''evil''; end';
          create operator evil.= (function = evil.eq, leftarg = text, rightarg = text);
          create operator evil.> (function = evil.gt, leftarg = timestamptz, rightarg = timestamptz);
          grant usage on schema evil to worker;
-         grant usage on schema jobs to worker",
-    )
-    .await;
+         grant usage on schema jobs to worker").await;
     let mut config = cluster.config();
     let worker = cluster.connect_with(config.dbname("rights").user("worker")).await;
     assert_eq!(sqlstate(worker.batch_execute("call jobs.wait()").await), "42501");
@@ -627,23 +619,15 @@ async fn seats_are_given_back_on_every_way_out() {
 async fn an_operator_of_a_caller_does_not_run_with_the_rights_of_the_extension() {
     let cluster = Cluster::start();
     let db = cluster.database("evil").await;
-    run(
-        &db,
-        "create role evil; grant usage on schema jobs to evil; grant execute on procedure jobs.wait to evil;
+    run(&db, "create role evil; grant usage on schema jobs to evil; grant execute on procedure jobs.wait to evil;
          create schema evil authorization evil; create table public.log (who text); grant insert on public.log to public;
-         select jobs.pause_queue('paused'), jobs.configure_queue('limited', 1, 1, '1 second')",
-    )
-    .await;
+         select jobs.pause_queue('paused'), jobs.configure_queue('limited', 1, 1, '1 second')").await;
     let evil = cluster.connect("evil").await;
-    run(
-        &evil,
-        "set role evil;
+    run(&evil, "set role evil;
          create function evil.eq(text, text) returns boolean language plpgsql as
            $$ begin insert into public.log values (current_user); return $1 operator(pg_catalog.=) $2; end $$;
          create operator evil.= (leftarg = text, rightarg = text, function = evil.eq);
-         set search_path = evil, pg_catalog",
-    )
-    .await;
+         set search_path = evil, pg_catalog").await;
     for queue in ["paused", "limited", "neither"] {
         run(&evil, &format!("call jobs.wait('{queue}', '0.1 s')")).await;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, comes_true, number, poll_until, rng, run, scalar, text,
+    Client, Cluster, Mode, SOON, comes_true, number, poll_until, rng, rows, run, scalar, text,
 };
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -13,13 +13,7 @@ use crate::wait::{Waiter, only_commits, timed, without_looks};
 
 /// Jobs of a queue; their ids.
 async fn insert(db: &Client, queue: &str, count: i64) -> Vec<i64> {
-    scalar(
-        db,
-        &format!(
-            "select array_agg(id order by id) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{count}]), queue => '{queue}', timeout => '-1 second')"
-        ),
-    )
-    .await
+    scalar(db, &format!("select array_agg(id order by id) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{count}]), queue => '{queue}', timeout => '-1 second')")).await
 }
 
 /// A session that waits for job `id` until it is over.
@@ -28,135 +22,81 @@ async fn waiter(cluster: &Cluster, db: &Client, database: &str, id: i64) -> Wait
     Waiter::start(db, cluster.connect(database).await, &call).await
 }
 
+const PARTS: [(&str, &str); 9] = [
+    ("INSERT", "select jobs.insert('k', queue => 'q')"),
+    ("FETCH", "select jobs.fetch('q')"),
+    ("LOSE", "select jobs.fetch('q', lease => '1 us')"),
+    ("LAST", "select jobs.insert('k', queue => 'q', max_attempts => 1)"),
+    ("UNIQUE", r#"select jobs.insert('k', queue => 'q', unique_opts => '{"by_kind": true}')"#),
+    (
+        "PERIODIC",
+        r#"select jobs.schedule('n', '@yearly', 'k', unique_opts => '{"by_kind": true, "on_conflict": "replace"}')"#,
+    ),
+    ("LATER", "select pg_sleep(0.02)"),
+    ("ASK", "select jobs.cancel(id) from jobs.jobs where state = 'running'"),
+    ("MAINTAIN", "select jobs.maintain()"),
+];
+
+/// What is before, and what ends job 1 by then. HELD stands for a call about the job that runs.
+const ENDS: &str = r#"
+    INSERT; FETCH | HELD jobs.complete(id, token)
+    INSERT; FETCH | HELD jobs.complete_many(array[id], array[token])
+    INSERT; FETCH | HELD jobs.complete_many(array[id], array[token], array['1'::jsonb])
+    INSERT; FETCH | HELD finish(id, token, '{"do": "complete"}')
+    INSERT; FETCH | HELD finish(id, token, '{"do": "complete", "output": 1}')
+    INSERT; FETCH | HELD jobs.fail(id, token, 'e', retryable => false)
+    LAST; FETCH | HELD jobs.fail(id, token, 'e')
+    LAST; FETCH | HELD jobs.fail_many(array[id], array[token], '{e}')
+    LAST; FETCH | HELD finish(id, token, '{"do": "fail", "error": "e"}')
+    INSERT; FETCH | HELD finish(id, token, '{"do": "fail", "error": "e", "retryable": false}')
+    INSERT; FETCH | HELD jobs.cancel(id, force => true)
+    INSERT; FETCH | HELD finish(id, token, '{"do": "cancel"}')
+    INSERT; FETCH | ASK; HELD jobs.release(id, token)
+    INSERT; FETCH | ASK; HELD jobs.snooze(id, token, '1 h')
+    INSERT; FETCH | ASK; HELD jobs.fail(id, token, 'e')
+    INSERT; FETCH | ASK; HELD jobs.fail_many(array[id], array[token], '{e}')
+    INSERT; FETCH | ASK; HELD finish(id, token, '{"do": "release"}')
+    INSERT; FETCH | ASK; HELD finish(id, token, '{"do": "snooze", "delay": 1}')
+    INSERT; FETCH | HELD jobs.complete(id, token); select jobs.delete(1)
+    INSERT | select jobs.cancel(1)
+    INSERT | select jobs.cancel_many('q')
+    INSERT | select jobs.delete(1)
+    INSERT | select jobs.delete_many('q')
+    select jobs.insert('k', queue => 'q', pending => true) | select jobs.cancel(1)
+    UNIQUE | select jobs.insert('k', queue => 'q', unique_opts => '{"by_kind": true, "on_conflict": "replace"}')
+    UNIQUE | select jobs.insert_batch('k', '{1}', queue => 'q', unique_opts => '{"by_kind": true, "on_conflict": "replace"}')
+    UNIQUE | select jobs.insert_many('[{"kind": "k", "queue": "q", "unique_opts": {"by_kind": true, "on_conflict": "replace"}}]')
+    UNIQUE; FETCH | select jobs.insert('k', queue => 'q', unique_opts => '{"by_kind": true, "on_conflict": "replace"}')
+    UNIQUE; PERIODIC | select jobs.run_periodic('n')
+    UNIQUE; PERIODIC; update jobs.periodic_schedule set defined_at = defined_at - interval '2 years', next_run_at = next_run_at - interval '2 years' | MAINTAIN
+    select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() + '10 ms'); LATER | MAINTAIN
+    select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() + '10 ms', scheduled_at => clock_timestamp() + '1 h'); LATER | MAINTAIN
+    begin; LAST; LOSE; commit | MAINTAIN
+    begin; INSERT; LOSE; select jobs.cancel(1); commit | MAINTAIN
+    INSERT; FETCH | savepoint s; HELD jobs.complete(id, token); release s; select jobs.insert('k')
+    INSERT; FETCH | savepoint s; HELD jobs.complete(id, token); rollback to s; HELD jobs.complete(id, token)
+"#;
+
 #[tokio::test]
 async fn whatever_ends_a_job_wakes() {
     let cluster = only_commits();
     let db = cluster.database("ends").await;
     let mut client = cluster.connect("ends").await;
-    let insert = "select jobs.insert('k', queue => 'q')";
-    let fetched = "select jobs.insert('k', queue => 'q'); select jobs.fetch('q')";
-    let unique = |policy: &str| {
-        format!(
-            "select jobs.insert('k', queue => 'q', unique_opts => '{{\"by_kind\": true{policy}}}')"
-        )
+    run(&db, "create function finish(id bigint, token bigint, what jsonb) returns void language sql as
+         'select jobs.finish_many(jsonb_build_array(what || jsonb_build_object(''id'', id, ''token'', token)))'").await;
+    let part = |part: &str| match (PARTS.iter().find(|(name, _)| *name == part), part) {
+        (Some((_, sql)), _) => sql.to_string(),
+        (_, part) => match part.strip_prefix("HELD ") {
+            Some(call) => format!("select {call} from jobs.jobs where state = 'running'"),
+            None => part.into(),
+        },
     };
-    let replace = unique(r#", "on_conflict": "replace""#);
-    let last = "select jobs.insert('k', queue => 'q', max_attempts => 1); select jobs.fetch('q')";
-    let held = "from jobs.jobs where state = 'running'";
-    let with = |call: &str| format!("select jobs.{call} {held}");
-    let asked = |call: &str| format!("{}; {}", with("cancel(id)"), with(call));
-    let finish_many = |what: &str| {
-        format!(
-            "finish_many(jsonb_build_array(jsonb_build_object('id', id, 'token', token) || '{{{what}}}'))"
-        )
-    };
-    let periodic = format!(
-        r#"{}; select jobs.schedule('n', '@yearly', 'k', unique_opts => '{{"by_kind": true, "on_conflict": "replace"}}')"#,
-        unique("")
-    );
-    for (before, statement) in [
-        (fetched, with("complete(id, token)")),
-        (fetched, with("complete_many(array[id], array[token])")),
-        (
-            fetched,
-            with("complete_many(array[id], array[token], array['1'::jsonb])"),
-        ),
-        (fetched, with(&finish_many(r#""do": "complete""#))),
-        (
-            fetched,
-            with(&finish_many(r#""do": "complete", "output": 1"#)),
-        ),
-        (fetched, with("fail(id, token, 'e', retryable => false)")),
-        (last, with("fail(id, token, 'e')")),
-        (last, with("fail_many(array[id], array[token], '{e}')")),
-        (
-            last,
-            with(&finish_many(r#""do": "fail", "error": "e""#)),
-        ),
-        (
-            fetched,
-            with(&finish_many(
-                r#""do": "fail", "error": "e", "retryable": false"#,
-            )),
-        ),
-        (fetched, with("cancel(id, force => true)")),
-        (fetched, with(&finish_many(r#""do": "cancel""#))),
-        (fetched, asked("release(id, token)")),
-        (fetched, asked("snooze(id, token, '1 h')")),
-        (fetched, asked("fail(id, token, 'e')")),
-        (fetched, asked("fail_many(array[id], array[token], '{e}')")),
-        (fetched, asked(&finish_many(r#""do": "release""#))),
-        (
-            fetched,
-            asked(&finish_many(r#""do": "snooze", "delay": 1"#)),
-        ),
-        (
-            fetched,
-            format!("{}; select jobs.delete(1)", with("complete(id, token)")),
-        ),
-        (insert, "select jobs.cancel(1)".into()),
-        (insert, "select jobs.cancel_many('q')".into()),
-        (insert, "select jobs.delete(1)".into()),
-        (insert, "select jobs.delete_many('q')".into()),
-        (
-            "select jobs.insert('k', queue => 'q', pending => true)",
-            "select jobs.cancel(1)".into(),
-        ),
-        (&unique(""), replace.clone()),
-        (
-            &unique(""),
-            replace.replace("insert('k',", "insert_batch('k', '{1}',"),
-        ),
-        (
-            &unique(""),
-            r#"select jobs.insert_many('[{"kind": "k", "queue": "q", "unique_opts": {"by_kind": true, "on_conflict": "replace"}}]')"#.into(),
-        ),
-        (&format!("{}; select jobs.fetch('q')", unique("")), replace),
-        // A periodic job takes its place: by a call, and at its tick.
-        (&periodic, "select jobs.run_periodic('n')".into()),
-        (
-            &format!(
-                "{periodic}; update jobs.periodic_schedule set defined_at = defined_at - interval '2 years', next_run_at = next_run_at - interval '2 years'"
-            ),
-            "select jobs.maintain()".into(),
-        ),
-        // Of the worker and of jobs.maintain().
-        (
-            "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() + '10 ms'); select pg_sleep(0.02)",
-            "select jobs.maintain()".into(),
-        ),
-        (
-            "select jobs.insert('k', queue => 'q', expires_at => clock_timestamp() + '10 ms', scheduled_at => clock_timestamp() + '1 h'); select pg_sleep(0.02)",
-            "select jobs.maintain()".into(),
-        ),
-        (
-            "begin; select jobs.insert('k', queue => 'q', max_attempts => 1); select jobs.fetch('q', lease => '1 us'); commit",
-            "select jobs.maintain()".into(),
-        ),
-        (
-            "begin; select jobs.insert('k', queue => 'q'); select jobs.fetch('q', lease => '1 us'); select jobs.cancel(1); commit",
-            "select jobs.maintain()".into(),
-        ),
-        // Within savepoints, and with others.
-        (
-            fetched,
-            format!(
-                "savepoint s; {}; release s; select jobs.insert('k')",
-                with("complete(id, token)")
-            ),
-        ),
-        (
-            fetched,
-            format!(
-                "savepoint s; {0}; rollback to s; {0}",
-                with("complete(id, token)")
-            ),
-        ),
-    ] {
-        run(&db, before).await;
+    let statements = |parts: &str| parts.split("; ").map(part).collect::<Vec<_>>().join("; ");
+    for [before, statement] in rows(ENDS) {
+        run(&db, &statements(before)).await;
         println!("{statement}");
         let waiter = Waiter::start(&db, client, "call jobs.wait_for('{1}', '1 h')").await;
-        run(&db, &format!("begin; {statement}; commit")).await;
+        run(&db, &format!("begin; {}; commit", statements(statement))).await;
         (_, client) = waiter.returned(Instant::now()).await;
         let over = "select coalesce(state::text, 'gone') from jobs.results('{1}')";
         let over = text(&client, over).await;
@@ -333,11 +273,7 @@ async fn jobs_that_are_gone_or_never_were_are_over() {
     let db = cluster.database("gone").await;
     let observer = cluster.connect("gone").await;
     insert(&db, "q", 3).await;
-    run(
-        &db,
-        "select jobs.configure_queue('q', retention_completed => '1 us'); select jobs.fetch('q', 3)",
-    )
-    .await;
+    run(&db, "select jobs.configure_queue('q', retention_completed => '1 us'); select jobs.fetch('q', 3)").await;
     let complete = |id: i32| {
         format!(
             "select jobs.complete(id, token) from jobs.jobs where state = 'running' and id = {id}"

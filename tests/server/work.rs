@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, blocked, count, poll_until, quiet, rows_of, run, scalar, seconds,
-    sqlstate, with,
+    Client, Cluster, LEVELS, Mode, SOON, blocked, count, poll_until, quiet, rows_of, run, scalar,
+    seconds, sqlstate, with,
 };
 
 async fn fetch(db: &Client, more: &str) -> Option<(i64, i64, i32)> {
@@ -26,8 +26,6 @@ async fn fetch_soon(db: &Client, more: &str) -> (i64, i64, i32) {
         seconds(0.02).await;
     }
 }
-
-const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// A database in which the calls go to the tables themselves, then by statements, since something
 /// is attached to them.
@@ -127,11 +125,7 @@ async fn a_job_that_kills_its_worker_each_time_is_discarded_after_its_attempts()
     let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
     cluster.allow(10, "57P01 client backend ");
     let db = cluster.database("poison").await;
-    let id: i64 = scalar(
-        &db,
-        "select id from jobs.insert('poison', max_attempts => 3, retry => '{\"strategy\": \"constant\", \"initial\": 0.01, \"jitter\": false}')",
-    )
-    .await;
+    let id: i64 = scalar(&db, "select id from jobs.insert('poison', max_attempts => 3, retry => '{\"strategy\": \"constant\", \"initial\": 0.01, \"jitter\": false}')").await;
     for attempt in 1..=3 {
         let worker = cluster.connect("poison").await;
         let fetched = fetch_soon(&worker, "lease => '200 ms'").await;
@@ -183,10 +177,8 @@ async fn a_job_is_completed_together_with_what_its_worker_wrote_or_not_at_all() 
     // A savepoint that is rolled back takes the completion back, and the job can be failed instead.
     run(&db, "select jobs.insert('k')").await;
     let (id, token, _) = fetch(&db, "").await.unwrap();
-    run(&db, &format!(
-        "begin; savepoint a; insert into result values ({id}, 'x'); select jobs.complete({id}, {token}); rollback to a;
-         select jobs.fail({id}, {token}, 'second thoughts', retryable => false); commit"
-    )).await;
+    run(&db, &format!("begin; savepoint a; insert into result values ({id}, 'x'); select jobs.complete({id}, {token}); rollback to a;
+         select jobs.fail({id}, {token}, 'second thoughts', retryable => false); commit")).await;
     assert_eq!(both(id).await, ("discarded".into(), 0));
 }
 
@@ -215,9 +207,7 @@ async fn what_a_crash_interrupts_is_done_again() {
     // The one that was thought dead comes back and is told so.
     let late = db.batch_execute(&format!("select jobs.complete({id}, {token})")).await;
     assert_eq!(sqlstate(late), "55000");
-    run(&db, &format!(
-        "begin; insert into done values ({id}, 2); select jobs.complete({id}, {new_token}); commit"
-    )).await;
+    run(&db, &format!("begin; insert into done values ({id}, 2); select jobs.complete({id}, {new_token}); commit")).await;
     assert_eq!(count(&db, "done").await, 1);
     cluster.stop(Mode::Fast);
 }
@@ -236,10 +226,7 @@ async fn who_rebuilds_indexes_disturbs_nobody() {
             let mut cycles = 0;
             while !is_over.load(Ordering::Relaxed) {
                 cycles += 1;
-                let insert = format!(
-                    "select jobs.insert('k', '{{\"n\": {}}}', '{{\"by_args\": true}}') from generate_series(1, 3)",
-                    n * 1_000_000 + cycles
-                );
+                let insert = format!("select jobs.insert('k', '{{\"n\": {}}}', '{{\"by_args\": true}}') from generate_series(1, 3)", n * 1_000_000 + cycles);
                 run(&worker, &insert).await;
                 let complete = "select jobs.complete(id, token) from jobs.fetch('default', 2)";
                 run(&worker, complete).await;
@@ -322,9 +309,7 @@ async fn complete_many_goes_by_the_tokens_that_are_current_when_it_answers() {
         let complete = format!("begin; select jobs.complete({first}, {its_token})");
         run(&worker, &complete).await;
         let (second, token, _) = fetch(&worker, "").await.unwrap();
-        let complete = format!(
-            "select id, state::text, done from jobs.complete_many('{{{first}, {second}}}', '{{{its_token}, {token}}}')"
-        );
+        let complete = format!("select id, state::text, done from jobs.complete_many('{{{first}, {second}}}', '{{{its_token}, {token}}}')");
         let (rows, ()) = tokio::join!(other.query(&complete, &[]), async {
             blocked(&db, 1).await;
             run(&worker, "commit").await;
@@ -369,22 +354,14 @@ async fn a_job_that_cannot_be_returned_stops_no_other() {
                     let what = format!("{how}, {level}, {part}: {call}");
                     let queue = if call.contains("limited") { "limited" } else { "default" };
                     let bad: i64 = scalar(&db, &format!("select id from jobs.insert('bad', queue => '{queue}')")).await;
-                    run(&db, &format!(
-                        "select jobs.insert('good', queue => '{queue}');
-                         update jobs.job set {part} = {POISON} where id = {bad}"
-                    )).await;
+                    run(&db, &format!("select jobs.insert('good', queue => '{queue}');
+                         update jobs.job set {part} = {POISON} where id = {bad}")).await;
                     run(&db, &format!("begin isolation level {level}")).await;
                     assert_eq!(kinds(&db, call).await, ["good"], "{what}");
                     run(&db, "commit").await;
-                    let said = format!(
-                        "select j.state || ' ' || j.attempt || ' ' || (e.details ->> 'type') || ' ' || regexp_replace(e.error, '[0-9]+', 'n')
-                           from jobs.jobs j join jobs.errors e on e.job_id = j.id where j.id = {bad}"
-                    );
-                    assert_eq!(
-                        scalar::<String>(&db, &said).await,
-                        "discarded 1 too_long the job cannot be fetched: its args, meta and tags have n bytes of text, and at most 805306368 can be returned",
-                        "{what}"
-                    );
+                    let said = format!("select j.state || ' ' || j.attempt || ' ' || (e.details ->> 'type') || ' ' || regexp_replace(e.error, '[0-9]+', 'n')
+                           from jobs.jobs j join jobs.errors e on e.job_id = j.id where j.id = {bad}");
+                    assert_eq!(scalar::<String>(&db, &said).await, "discarded 1 too_long the job cannot be fetched: its args, meta and tags have n bytes of text, and at most 805306368 can be returned", "{what}");
                     let shown: String = scalar(&db, &format!("select jobs.show({bad})")).await;
                     assert!(shown.contains(&format!("{part} (too long to be shown)")), "{shown}");
                     assert!(shown.contains("discarded"), "{shown}");

@@ -378,8 +378,7 @@ async fn stops_at_once_while_busy() {
     flood(&db, 200_000).await;
     // One statement that takes seconds: pg_stat_activity shows the worker in it.
     comes_true(&db, "count(*) = 1 from pg_stat_activity where backend_type = 'jobs worker' and datname = 'busy'
-                and state = 'active' and query = 'schedule' and clock_timestamp() - xact_start > '50 ms'")
-    .await;
+                and state = 'active' and query = 'schedule' and clock_timestamp() - xact_start > '50 ms'").await;
     cluster.set("jobs.enabled", "off");
     cluster.restart(Mode::Fast);
     let db = cluster.connect("busy").await;
@@ -397,8 +396,7 @@ async fn is_started_again_after_being_terminated() {
     cluster.allow(2, "57P01 jobs (worker|launcher) .*FATAL:  terminating background worker");
     insert(&db, "'x'").await;
     workers_become(&db, "again", 1).await;
-    let ended = count(&db, "(select pg_terminate_backend(pid) from pg_stat_activity where backend_type like 'jobs %') t")
-    .await;
+    let ended = count(&db, "(select pg_terminate_backend(pid) from pg_stat_activity where backend_type like 'jobs %') t").await;
     assert_eq!(ended, 2);
     worker_goes_on(&db).await;
 }

@@ -12,6 +12,9 @@ use tokio_postgres::{Client, Row};
 
 use crate::{Builder, Cluster};
 
+/// The isolation levels.
+pub const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
+
 /// How long a test waits for what the background worker is woken for: less than the minute after
 /// which it comes anyway.
 pub const SOON: Duration = Duration::from_secs(45);
@@ -224,18 +227,14 @@ pub async fn promptly(postgres: &Client, sql: &str) {
 
 /// Makes work for every task of maintenance.
 pub async fn work_for_every_task(db: &Client) {
-    run(
-        db,
-        "select jobs.insert('due', queue => 'due', scheduled_at => clock_timestamp() + '0.2 s');
+    run(db, "select jobs.insert('due', queue => 'due', scheduled_at => clock_timestamp() + '0.2 s');
          select jobs.insert('expiring', queue => 'expiring', expires_at => clock_timestamp() + '0.2 s');
          select jobs.insert('lost', queue => 'lost', max_attempts => 1);
          select jobs.fetch('lost', lease => '0.2 s');
          select jobs.configure_queue('pruned', retention_completed => '0.1 s');
          select jobs.insert('pruned', queue => 'pruned', unique_opts => '{\"by_kind\": true}');
          select jobs.complete(id, token) from jobs.fetch('pruned');
-         select jobs.schedule('ticks', 'every 1 second', 'tick', queue => 'ticks')",
-    )
-    .await;
+         select jobs.schedule('ticks', 'every 1 second', 'tick', queue => 'ticks')").await;
 }
 
 /// Waits until all of it was done; no task has failed.
@@ -251,6 +250,15 @@ pub async fn every_task_worked(db: &Client) {
     }
     let failures = "select coalesce(sum(failures_total), 0)::bigint from jobs.maintenance";
     assert_eq!(number(db, failures).await, 0);
+}
+
+/// The rows of a table in text, a line each: what stands between bars.
+pub fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+    let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| {
+        let columns: Vec<&str> = line.split(" | ").map(str::trim).collect();
+        columns.try_into().unwrap_or_else(|_| panic!("it has other columns: {line}"))
+    })
 }
 
 /// Moves a cell to a standby of its server, by ops/move-cells or another one.

@@ -260,62 +260,10 @@ grant select on tries to public;
 set role jobs_attacks_mallory;
 create function evil.event() returns event_trigger language plpgsql as $$ begin perform evil.caught('event trigger'); end $$;
 create function evil.to_number(jobs.state) returns bigint language sql as 'select 1';
-select attempt(statement) as code, statement from tries order by n;
---> code|statement
---> 42501|create trigger t before insert on jobs.job for each row execute function suppress_redundant_updates_trigger()
---> 42501|create rule r as on insert to jobs.job do also select evil.caught('rule')
---> 42501|create rule "_RETURN" as on select to jobs.jobs do instead select evil.caught('rule')
---> 42501|create policy p on jobs.job using (evil.caught('policy'))
---> 42501|alter table jobs.job enable row level security
---> 42501|alter table jobs.job force row level security
---> 42501|alter table jobs.job alter column queue set default evil.caught('default')
---> 42501|alter table jobs.job add check (evil.caught('check'))
---> 42501|create index on jobs.job ((evil.caught(kind)))
---> 42501|create unique index on jobs.job (kind)
---> 42501|create statistics evil.s (dependencies) on kind, queue from jobs.job
---> 42501|create table evil.child () inherits (jobs.job)
---> 42501|alter table evil.log inherit jobs.job
---> 42501|create table evil.key (id bigint references jobs.job)
---> 42501|create table evil.copy (like jobs.job)
---> 42501|create table evil.copy as select * from jobs.job
---> 42501|create materialized view evil.copy as select args from jobs.job
---> 42501|create publication jobs_attacks for table jobs.job
---> 42501|create or replace view jobs.errors as select 1 as job_id
---> 42501|alter view jobs.jobs set (security_invoker = true)
---> 42501|create function jobs.f() returns int language sql as 'select 1'
---> 42501|create table jobs.t ()
---> 42501|create or replace function jobs.ojs_manifest() returns jsonb language sql as 'select 1'
---> 42501|alter function jobs.delete(bigint, text) owner to jobs_attacks_mallory
---> 42501|alter function jobs.complete(bigint, bigint, jsonb) set search_path = evil
---> 42501|alter function jobs.complete(bigint, bigint, jsonb) security invoker
---> 42501|alter function jobs.complete(bigint, bigint, jsonb) reset all
---> 42501|comment on function jobs.delete(bigint, text) is 'x'
---> 42501|alter type jobs.state add value 'evil'
---> 42501|create cast (jobs.state as bigint) with function evil.to_number(jobs.state) as implicit
---> 42501|create cast (jobs.state as text) with inout as implicit
---> 42501|create operator class evil.c default for type jobs.state using btree as operator 1 <
---> 42501|alter extension jobs add function evil.caught(text)
---> 42501|alter extension jobs drop function jobs.delete(bigint, text)
---> 42501|alter extension jobs update
---> 42501|drop extension jobs
---> 42501|drop schema jobs cascade
---> 42501|drop view jobs.jobs
---> 42501|alter schema jobs rename to hers
---> 42501|reassign owned by current_user to jobs_attacks_nobody
---> 42501|grant select on jobs.job to jobs_attacks_nobody
---> 42501|create event trigger e on ddl_command_end execute function evil.event()
---> 42501|create function evil.c() returns bigint language c as '$libdir/jobs', 'delete_wrapper'
---> 42501|set session_replication_role = replica
---> 55P02|set jobs.enabled = off
---> 55P02|alter role jobs_attacks_mallory set jobs.enabled = off
---> 42501|alter role jobs_attacks_mallory superuser
---> 42501|load 'jobs'
---> 42501|cluster jobs.job using job_pkey
---> 42501|reindex table jobs.job
---> 42501|truncate jobs.job
---> 42501|lock table jobs.job in access exclusive mode
---> 42501|lock table jobs.jobs in access exclusive mode
---> 42501|select * from jobs.jobs for update
+select attempt(statement) as code, count(*), string_agg(statement, '; ') filter (where statement ~ 'jobs.enabled') as server from tries group by 1 order by 1;
+--> code|count|server
+--> 42501|52|~
+--> 55P02|2|set jobs.enabled = off; alter role jobs_attacks_mallory set jobs.enabled = off
 copy (select args from jobs.job) to stdout; --> ERROR:  permission denied for table job
 grant execute on function jobs.insert to jobs_attacks_nobody; --> WARNING:  no privileges were granted for "insert"
 revoke execute on function jobs.insert from jobs_attacks_mallory; --> WARNING:  no privileges could be revoked for "insert"

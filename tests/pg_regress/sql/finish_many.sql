@@ -223,33 +223,21 @@ begin
     end loop;
   end loop;
 end $$;
-select c.name as first, max(answer) filter (where again = 1) as complete, max(answer) filter (where again = 2) as fail, max(answer) filter (where again = 3) as snooze, max(answer) filter (where again = 4) as release
-  from answers join calls c on c.ord = first group by c.ord, c.name order by c.ord;
+create temp view told_again as
+  select c.ord, c.name as first, array_agg(answer order by again) as answers from answers join calls c on c.ord = first group by c.ord, c.name;
+select string_agg(first, ', ' order by ord) as first, answers[1] as complete, answers[2] as fail, answers[3] as snooze, answers[4] as release from told_again group by 2, 3, 4, 5 order by min(ord);
 --> first|complete|fail|snooze|release
---> complete|completed|55000 already_finished|55000 already_finished|55000 already_finished
---> fail|55000 already_finished|retryable|55000 already_finished|55000 already_finished
---> snooze|55000 already_finished|55000 already_finished|scheduled|55000 already_finished
---> release|55000 already_finished|55000 already_finished|55000 already_finished|available
---> many: complete|completed|55000 already_finished|55000 already_finished|55000 already_finished
---> many: fail|55000 already_finished|retryable|55000 already_finished|55000 already_finished
---> in many: complete|completed|55000 already_finished|55000 already_finished|55000 already_finished
---> in many: fail|55000 already_finished|retryable|55000 already_finished|55000 already_finished
---> in many: snooze|55000 already_finished|55000 already_finished|scheduled|55000 already_finished
---> in many: release|55000 already_finished|55000 already_finished|55000 already_finished|available
-select c.name as first, max(answer) filter (where again = 5) as many_complete, max(answer) filter (where again = 6) as many_fail,
-       max(answer) filter (where again = 7) as in_many_complete, max(answer) filter (where again = 8) as in_many_fail, max(answer) filter (where again = 9) as in_many_snooze, max(answer) filter (where again = 10) as in_many_release
-  from answers join calls c on c.ord = first group by c.ord, c.name order by c.ord;
+--> complete, many: complete, in many: complete|completed|55000 already_finished|55000 already_finished|55000 already_finished
+--> fail, many: fail, in many: fail|55000 already_finished|retryable|55000 already_finished|55000 already_finished
+--> snooze, in many: snooze|55000 already_finished|55000 already_finished|scheduled|55000 already_finished
+--> release, in many: release|55000 already_finished|55000 already_finished|55000 already_finished|available
+select string_agg(first, ', ' order by ord) as first, answers[5] as many_complete, answers[6] as many_fail, answers[7] as in_many_complete, answers[8] as in_many_fail, answers[9] as in_many_snooze, answers[10] as in_many_release
+  from told_again group by 2, 3, 4, 5, 6, 7 order by min(ord);
 --> first|many_complete|many_fail|in_many_complete|in_many_fail|in_many_snooze|in_many_release
---> complete|completed t|completed f|completed t|completed f already_finished|completed f already_finished|completed f already_finished
---> fail|retryable f|retryable t|retryable f already_finished|retryable t|retryable f already_finished|retryable f already_finished
---> snooze|scheduled f|scheduled f|scheduled f already_finished|scheduled f already_finished|scheduled t|scheduled f already_finished
---> release|available f|available f|available f already_finished|available f already_finished|available f already_finished|available t
---> many: complete|completed t|completed f|completed t|completed f already_finished|completed f already_finished|completed f already_finished
---> many: fail|retryable f|retryable t|retryable f already_finished|retryable t|retryable f already_finished|retryable f already_finished
---> in many: complete|completed t|completed f|completed t|completed f already_finished|completed f already_finished|completed f already_finished
---> in many: fail|retryable f|retryable t|retryable f already_finished|retryable t|retryable f already_finished|retryable f already_finished
---> in many: snooze|scheduled f|scheduled f|scheduled f already_finished|scheduled f already_finished|scheduled t|scheduled f already_finished
---> in many: release|available f|available f|available f already_finished|available f already_finished|available f already_finished|available t
+--> complete, many: complete, in many: complete|completed t|completed f|completed t|completed f already_finished|completed f already_finished|completed f already_finished
+--> fail, many: fail, in many: fail|retryable f|retryable t|retryable f already_finished|retryable t|retryable f already_finished|retryable f already_finished
+--> snooze, in many: snooze|scheduled f|scheduled f|scheduled f already_finished|scheduled f already_finished|scheduled t|scheduled f already_finished
+--> release, in many: release|available f|available f|available f already_finished|available f already_finished|available f already_finished|available t
 
 -- complete_many and fail_many: outputs, errors and details, one for each.
 select pg_temp.hold(5, 'arrays') \gset

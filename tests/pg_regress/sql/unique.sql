@@ -203,3 +203,6 @@ begin
 end $$;
 select state, count(*) from jobs.jobs where kind = 'cycle' group by state; --> state|count: completed|300
 select pg_temp.skipped('cycle', '{"by_kind": true}') <> 'inserted' as skipped; --> t
+-- The period is that of scheduled_at, whenever a job is inserted, and each element has its own.
+select unique_skipped_as_duplicate as skipped from jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'period', 'unique_opts', '{"by_period": "1 day"}'::jsonb, 'scheduled_at', day))
+  from unnest(array[null, '2999-01-06', '2999-01-07', '2001-01-05 12:00Z', '2999-01-07 23:59:59.999999Z', '2001-01-05 00:00Z']) day)) order by ord; --> f, f, f, f, t, t

@@ -87,22 +87,10 @@ impl Expected {
             last,
             settled: settled(&db, last).await,
             would: would(&db).await,
-            running: attempts(
-                &db,
-                "select id, token, (cancel_requested_at is not null)::text, '' from jobs.jobs where state = 'running'",
-            )
-            .await,
-            finished: attempts(
-                &db,
-                "select id, token, state::text, case state when 'completed' then 'complete' when 'discarded' then 'fail' else 'release' end
-                   from jobs.jobs where finalized_at is not null and token is not null",
-            )
-            .await,
-            given_back: attempts(
-                &db,
-                "select job_id, token, state::text, case when scheduled_at is null then 'release' else 'snooze' end from jobs.answer",
-            )
-            .await,
+            running: attempts(&db, "select id, token, (cancel_requested_at is not null)::text, '' from jobs.jobs where state = 'running'").await,
+            finished: attempts(&db, "select id, token, state::text, case state when 'completed' then 'complete' when 'discarded' then 'fail' else 'release' end
+                   from jobs.jobs where finalized_at is not null and token is not null").await,
+            given_back: attempts(&db, "select job_id, token, state::text, case when scheduled_at is null then 'release' else 'snooze' end from jobs.answer").await,
             lanes: lanes(&db).await,
         };
         expected.assert_of_everything();
@@ -295,10 +283,7 @@ async fn settled(db: &Client, last: i64) -> Vec<String> {
             "select row(name, next_run_at, last_run_at, case when last_job_id <= {last} then last_job_id end, last_skipped, last_error)::text
                from jobs.periodic",
         ),
-        (
-            "note",
-            "select row(key, kind, case when seq <= {last} then seq end, job_id, due_at)::text from jobs.unique_note",
-        ),
+        ("note", "select row(key, kind, case when seq <= {last} then seq end, job_id, due_at)::text from jobs.unique_note"),
         ("slot", "select s::text from jobs.queue_slot s"),
         ("start", "select s::text from jobs.queue_start s"),
     ] {

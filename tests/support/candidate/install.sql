@@ -1,8 +1,6 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE SCHEMA jobs;
-CREATE TYPE jobs.state AS ENUM (
-  'available', 'scheduled', 'pending', 'running', 'retryable',
-  'completed', 'cancelled', 'discarded');
+CREATE TYPE jobs.state AS ENUM ('available', 'scheduled', 'pending', 'running', 'retryable', 'completed', 'cancelled', 'discarded');
 CREATE SEQUENCE jobs.job_seq;
 CREATE TABLE jobs.job (
   id           bigint      NOT NULL,
@@ -369,12 +367,7 @@ SELECT p.id, p.state, p.queue, p.kind, p.priority, p.attempt, p.max_attempts,
 CREATE VIEW jobs.errors AS
 SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker, (SELECT j.kind FROM jobs.job j WHERE j.id = e.job_id) AS job_kind
   FROM jobs.error e;
-CREATE FUNCTION jobs.count_queues()
-RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, running bigint, retryable bigint,
-               completed bigint, cancelled bigint, discarded bigint, oldest_available_at timestamptz,
-               estimated jobs.state[], counted_at timestamptz)
-LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'count_queues_wrapper';
+CREATE FUNCTION jobs.count_queues() RETURNS TABLE (queue text, available bigint, scheduled bigint, pending bigint, running bigint, retryable bigint, completed bigint, cancelled bigint, discarded bigint, oldest_available_at timestamptz, estimated jobs.state[], counted_at timestamptz) LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'count_queues_wrapper';
 CREATE VIEW jobs.queues AS
 WITH counted AS MATERIALIZED (
   SELECT f.queue COLLATE "C" AS queue, f.available, f.scheduled, f.pending, f.running, f.retryable, f.completed, f.cancelled, f.discarded,
@@ -447,10 +440,7 @@ SELECT p.name, p.cron, p.time_zone, p.kind, COALESCE(p.queue, k.queue, 'default'
           FROM jsonb_array_elements(p.last_ticks) WITH ORDINALITY AS t(tick, n)) AS last_ticks
   FROM jobs.periodic_schedule p LEFT JOIN jobs.kind k ON k.kind = p.kind,
        (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload);
-CREATE FUNCTION jobs.idle_runs()
-RETURNS TABLE (task text, at timestamptz, duration interval)
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'idle_runs_wrapper';
+CREATE FUNCTION jobs.idle_runs() RETURNS TABLE (task text, at timestamptz, duration interval) LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'idle_runs_wrapper';
 CREATE VIEW jobs.maintenance AS
 SELECT t.task, GREATEST(t.last_run_at, i.at) AS last_run_at,
        CASE WHEN i.at > COALESCE(t.last_run_at, '-infinity') THEN 0 ELSE t.rows END AS rows,
@@ -461,362 +451,76 @@ SELECT t.task, GREATEST(t.last_run_at, i.at) AS last_run_at,
 CREATE VIEW jobs.audit AS
 SELECT a.at, a.role, a.login_role, a.application_name, a.action, a.target, a.arguments, a.jobs, a.reason
   FROM jobs.audit_record a;
-CREATE FUNCTION jobs.is_preloaded() RETURNS boolean
-LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'is_preloaded_wrapper';
+CREATE FUNCTION jobs.is_preloaded() RETURNS boolean LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'is_preloaded_wrapper';
 CREATE VIEW jobs.settings AS
 SELECT s.name, pg_catalog.current_setting(s.name) AS value, s.boot_val AS default_value, s.unit,
        s.source, s.sourcefile AS source_file, s.sourceline AS source_line,
        s.context, s.short_desc || COALESCE(' ' || NULLIF(s.extra_desc, ''), '') AS description
   FROM pg_catalog.pg_settings s
  WHERE s.name LIKE 'jobs.%' AND (SELECT jobs.is_preloaded()) IS NOT NULL;
-CREATE TYPE jobs.insert_result AS (
-  id                          bigint,
-  state                       jobs.state,
-  unique_skipped_as_duplicate boolean,
-  replaced_id                 bigint,
-  queue                       text,
-  created_at                  timestamptz,
-  scheduled_at                timestamptz);
-CREATE TYPE jobs.batch_insert_result AS (
-  ord                         integer,
-  id                          bigint,
-  state                       jobs.state,
-  unique_skipped_as_duplicate boolean,
-  replaced_id                 bigint,
-  queue                       text,
-  created_at                  timestamptz,
-  scheduled_at                timestamptz);
-CREATE FUNCTION jobs.insert(
-  kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
-  priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL,
-  tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL,
-  expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false)
-RETURNS jobs.insert_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'insert_wrapper';
-CREATE FUNCTION jobs.insert_many(
-  jobs jsonb)
-RETURNS SETOF jobs.batch_insert_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'insert_many_wrapper';
-CREATE FUNCTION jobs.insert_batch(
-  kind text, args jsonb[], unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
-  priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL,
-  tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL,
-  expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false)
-RETURNS SETOF jobs.batch_insert_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'insert_batch_wrapper';
-CREATE FUNCTION jobs.unique_key(
-  kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
-  meta jsonb DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL)
-RETURNS text
-LANGUAGE c VOLATILE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'unique_key_wrapper';
-CREATE TYPE jobs.unique_explanation AS (
-  canonical    text,
-  unique_key   text,
-  lock_id      bigint,
-  policy       jsonb,
-  holder       bigint,
-  holder_state jobs.state,
-  would        text);
-CREATE FUNCTION jobs.explain_unique(
-  kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL,
-  meta jsonb DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL)
-RETURNS jobs.unique_explanation
-LANGUAGE c VOLATILE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'explain_unique_wrapper';
-CREATE FUNCTION jobs.ojs_manifest()
-RETURNS jsonb
-LANGUAGE c IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'ojs_manifest_wrapper';
-CREATE TYPE jobs.fetched_job AS (
-  id               bigint,
-  token            bigint,
-  attempt          integer,
-  kind             text,
-  args             jsonb,
-  meta             jsonb,
-  queue            text,
-  priority         integer,
-  tags             text[],
-  max_attempts     integer,
-  created_at       timestamptz,
-  scheduled_at     timestamptz,
-  attempted_at     timestamptz,
-  lease_expires_at timestamptz,
-  deadline_at      timestamptz);
-CREATE FUNCTION jobs.fetch(
-  queue text DEFAULT 'default', max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
-  lease interval DEFAULT NULL, kinds text[] DEFAULT NULL, min_jobs integer DEFAULT 1, linger interval DEFAULT NULL)
-RETURNS SETOF jobs.fetched_job
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'fetch_wrapper';
-CREATE FUNCTION jobs.fetch_any(
-  queues text[], max_jobs integer DEFAULT 1, worker text DEFAULT NULL,
-  lease interval DEFAULT NULL, kinds text[] DEFAULT NULL, min_jobs integer DEFAULT 1, linger interval DEFAULT NULL)
-RETURNS SETOF jobs.fetched_job
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'fetch_any_wrapper';
-CREATE PROCEDURE jobs.wait(
-  queue text DEFAULT 'default', timeout interval DEFAULT '30 s')
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'wait_wrapper';
-CREATE PROCEDURE jobs.wait_any(
-  queues text[], timeout interval DEFAULT '30 s', worker text DEFAULT NULL)
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'wait_any_wrapper';
-CREATE PROCEDURE jobs.wait_for(
-  ids bigint[], timeout interval DEFAULT '30 s', want text DEFAULT 'all')
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'wait_for_wrapper';
-CREATE TYPE jobs.job_result AS (
-  ord          integer,
-  id           bigint,
-  state        jobs.state,
-  output       jsonb,
-  error        text,
-  finalized_at timestamptz);
-CREATE FUNCTION jobs.results(
-  ids bigint[])
-RETURNS SETOF jobs.job_result
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'results_wrapper';
-CREATE FUNCTION jobs.complete(
-  id bigint, token bigint, output jsonb DEFAULT NULL)
-RETURNS jobs.state
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'complete_wrapper';
-CREATE TYPE jobs.batch_complete_result AS (
-  id    bigint,
-  state jobs.state,
-  done  boolean);
-CREATE FUNCTION jobs.complete_many(
-  ids bigint[], tokens bigint[], outputs jsonb[] DEFAULT NULL)
-RETURNS SETOF jobs.batch_complete_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'complete_many_wrapper';
-CREATE TYPE jobs.finish_result AS (
-  state        jobs.state,
-  scheduled_at timestamptz);
-CREATE FUNCTION jobs.fail(
-  id bigint, token bigint, error text, retry_in interval DEFAULT NULL, retryable boolean DEFAULT true, details jsonb DEFAULT NULL)
-RETURNS jobs.finish_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'fail_wrapper';
-CREATE TYPE jobs.batch_fail_result AS (
-  id           bigint,
-  state        jobs.state,
-  scheduled_at timestamptz,
-  done         boolean);
-CREATE FUNCTION jobs.fail_many(
-  ids bigint[], tokens bigint[], errors text[], details jsonb[] DEFAULT NULL, retry_in interval DEFAULT NULL)
-RETURNS SETOF jobs.batch_fail_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'fail_many_wrapper';
-CREATE TYPE jobs.batch_finish_result AS (
-  ord          integer,
-  id           bigint,
-  state        jobs.state,
-  scheduled_at timestamptz,
-  done         boolean,
-  reason       text);
-CREATE FUNCTION jobs.finish_many(
-  results jsonb)
-RETURNS SETOF jobs.batch_finish_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'finish_many_wrapper';
-CREATE FUNCTION jobs.snooze(
-  id bigint, token bigint, delay interval)
-RETURNS jobs.finish_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'snooze_wrapper';
-CREATE FUNCTION jobs.release(
-  id bigint, token bigint)
-RETURNS jobs.state
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'release_wrapper';
-CREATE TYPE jobs.heartbeat_result AS (
-  lease_expires_at timestamptz,
-  deadline_at      timestamptz,
-  cancel_requested boolean);
-CREATE FUNCTION jobs.heartbeat(
-  id bigint, token bigint, lease interval DEFAULT NULL, progress jsonb DEFAULT NULL)
-RETURNS jobs.heartbeat_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
-CREATE FUNCTION jobs.cancel(
-  id bigint, reason text DEFAULT NULL, force boolean DEFAULT false)
-RETURNS jobs.state
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'cancel_wrapper';
-CREATE FUNCTION jobs.retry(
-  id bigint, reset boolean DEFAULT false, reason text DEFAULT NULL)
-RETURNS jobs.state
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'retry_wrapper';
-CREATE FUNCTION jobs.delete(
-  id bigint, reason text DEFAULT NULL)
-RETURNS jobs.state
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'delete_wrapper';
-CREATE TYPE jobs.batch_heartbeat_result AS (
-  id               bigint,
-  lease_expires_at timestamptz,
-  deadline_at      timestamptz,
-  cancel_requested boolean);
-CREATE FUNCTION jobs.heartbeat_many(
-  ids bigint[], tokens bigint[], lease interval DEFAULT NULL)
-RETURNS SETOF jobs.batch_heartbeat_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'heartbeat_many_wrapper';
-CREATE FUNCTION jobs.activate(
-  id bigint, reason text DEFAULT NULL)
-RETURNS jobs.state
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'activate_wrapper';
-CREATE FUNCTION jobs.update(
-  id bigint, args jsonb DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL,
-  max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL,
-  retry jsonb DEFAULT NULL, expires_at timestamptz DEFAULT NULL, reason text DEFAULT NULL)
-RETURNS jobs.state
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'update_wrapper';
-CREATE FUNCTION jobs.cancel_many(
-  queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
-  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000, reason text DEFAULT NULL)
-RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'cancel_many_wrapper';
-CREATE FUNCTION jobs.retry_many(
-  queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
-  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000,
-  reset boolean DEFAULT false, error_like text DEFAULT NULL, failed_after timestamptz DEFAULT NULL, reason text DEFAULT NULL)
-RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'retry_many_wrapper';
-CREATE FUNCTION jobs.delete_many(
-  queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL,
-  older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000, reason text DEFAULT NULL)
-RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'delete_many_wrapper';
-CREATE FUNCTION jobs.define_kind(
-  kind text, queue text DEFAULT NULL, priority integer DEFAULT NULL, max_attempts integer DEFAULT NULL,
-  timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, unique_opts jsonb DEFAULT NULL, reason text DEFAULT NULL)
-RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'define_kind_wrapper';
-CREATE FUNCTION jobs.undefine_kind(
-  kind text, reason text DEFAULT NULL)
-RETURNS boolean
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'undefine_kind_wrapper';
-CREATE FUNCTION jobs.pause_queue(
-  queue text, reason text DEFAULT NULL)
-RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'pause_queue_wrapper';
-CREATE FUNCTION jobs.resume_queue(
-  queue text, reason text DEFAULT NULL)
-RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'resume_queue_wrapper';
-CREATE FUNCTION jobs.configure_queue(
-  queue text, concurrency integer DEFAULT NULL, rate integer DEFAULT NULL, rate_period interval DEFAULT NULL,
-  retention_completed interval DEFAULT NULL, retention_cancelled interval DEFAULT NULL, retention_discarded interval DEFAULT NULL,
-  max_waiting integer DEFAULT NULL, reason text DEFAULT NULL)
-RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'configure_queue_wrapper';
-CREATE FUNCTION jobs.reset_queue(
-  queue text, reason text DEFAULT NULL)
-RETURNS boolean
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'reset_queue_wrapper';
-CREATE TYPE jobs.schedule_result AS (
-  outcome     text,
-  next_run_at timestamptz);
-CREATE FUNCTION jobs.schedule(
-  name text, cron text, kind text, args jsonb DEFAULT '{}', time_zone text DEFAULT 'UTC', unique_opts jsonb DEFAULT NULL,
-  queue text DEFAULT NULL, priority integer DEFAULT NULL, max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL,
-  meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, missed text DEFAULT 'once',
-  reason text DEFAULT NULL)
-RETURNS jobs.schedule_result
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'schedule_wrapper';
-CREATE FUNCTION jobs.unschedule(
-  name text, reason text DEFAULT NULL)
-RETURNS boolean
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'unschedule_wrapper';
-CREATE FUNCTION jobs.pause_periodic(
-  name text, reason text DEFAULT NULL)
-RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'pause_periodic_wrapper';
-CREATE FUNCTION jobs.resume_periodic(
-  name text, reason text DEFAULT NULL)
-RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'resume_periodic_wrapper';
-CREATE FUNCTION jobs.run_periodic(
-  name text, reason text DEFAULT NULL)
-RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'run_periodic_wrapper';
-CREATE FUNCTION jobs.worker_beat(
-  worker text, queues text[], concurrency integer, info jsonb DEFAULT NULL)
-RETURNS text
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'worker_beat_wrapper';
-CREATE FUNCTION jobs.quiet_worker(
-  worker text, reason text DEFAULT NULL)
-RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'quiet_worker_wrapper';
-CREATE FUNCTION jobs.stop_worker(
-  worker text, reason text DEFAULT NULL)
-RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'stop_worker_wrapper';
-CREATE FUNCTION jobs.resume_worker(
-  worker text, reason text DEFAULT NULL)
-RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'resume_worker_wrapper';
-CREATE FUNCTION jobs.maintain()
-RETURNS TABLE (task text, rows bigint, duration interval, error text)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'maintain_wrapper';
-CREATE FUNCTION jobs.pause_maintenance(reason text DEFAULT NULL) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
-CREATE FUNCTION jobs.resume_maintenance(reason text DEFAULT NULL) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'resume_maintenance_wrapper';
-CREATE FUNCTION jobs.installed() RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'installed_wrapper';
-CREATE FUNCTION jobs.health(
-  old_snapshot interval DEFAULT '5 minutes', oldest_available interval DEFAULT '5 minutes', lock_wait interval DEFAULT '1 second',
-  dead_rows bigint DEFAULT 100000)
-RETURNS TABLE (severity text, finding text, message text, hint text)
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'health_wrapper';
-CREATE FUNCTION jobs.metrics()
-RETURNS TABLE (metric text, type text, labels jsonb, value double precision, help text)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'metrics_wrapper';
-CREATE FUNCTION jobs.history(
-  queue text DEFAULT NULL, kind text DEFAULT NULL, since interval DEFAULT '1 hour', step interval DEFAULT '1 minute')
-RETURNS TABLE (at timestamptz, queue text, kind text, inserted bigint, started bigint, completed bigint, failed bigint,
-               discarded bigint, cancelled bigint, wait_p50 interval, wait_p95 interval, wait_p99 interval,
-               run_p50 interval, run_p95 interval, run_p99 interval)
-LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'history_wrapper';
+CREATE TYPE jobs.insert_result AS (id                          bigint, state                       jobs.state, unique_skipped_as_duplicate boolean, replaced_id                 bigint, queue                       text, created_at                  timestamptz, scheduled_at                timestamptz);
+CREATE TYPE jobs.batch_insert_result AS (ord                         integer, id                          bigint, state                       jobs.state, unique_skipped_as_duplicate boolean, replaced_id                 bigint, queue                       text, created_at                  timestamptz, scheduled_at                timestamptz);
+CREATE FUNCTION jobs.insert(kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false) RETURNS jobs.insert_result LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'insert_wrapper';
+CREATE FUNCTION jobs.insert_many(jobs jsonb) RETURNS SETOF jobs.batch_insert_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'insert_many_wrapper';
+CREATE FUNCTION jobs.insert_batch(kind text, args jsonb[], unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, expires_at timestamptz DEFAULT NULL, pending boolean DEFAULT false) RETURNS SETOF jobs.batch_insert_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'insert_batch_wrapper';
+CREATE FUNCTION jobs.unique_key(kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL, meta jsonb DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL) RETURNS text LANGUAGE c VOLATILE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'unique_key_wrapper';
+CREATE TYPE jobs.unique_explanation AS (canonical    text, unique_key   text, lock_id      bigint, policy       jsonb, holder       bigint, holder_state jobs.state, would        text);
+CREATE FUNCTION jobs.explain_unique(kind text, args jsonb DEFAULT '{}', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL, meta jsonb DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL) RETURNS jobs.unique_explanation LANGUAGE c VOLATILE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'explain_unique_wrapper';
+CREATE FUNCTION jobs.ojs_manifest() RETURNS jsonb LANGUAGE c IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'ojs_manifest_wrapper';
+CREATE TYPE jobs.fetched_job AS (id               bigint, token            bigint, attempt          integer, kind             text, args             jsonb, meta             jsonb, queue            text, priority         integer, tags             text[], max_attempts     integer, created_at       timestamptz, scheduled_at     timestamptz, attempted_at     timestamptz, lease_expires_at timestamptz, deadline_at      timestamptz);
+CREATE FUNCTION jobs.fetch(queue text DEFAULT 'default', max_jobs integer DEFAULT 1, worker text DEFAULT NULL, lease interval DEFAULT NULL, kinds text[] DEFAULT NULL, min_jobs integer DEFAULT 1, linger interval DEFAULT NULL) RETURNS SETOF jobs.fetched_job LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'fetch_wrapper';
+CREATE FUNCTION jobs.fetch_any(queues text[], max_jobs integer DEFAULT 1, worker text DEFAULT NULL, lease interval DEFAULT NULL, kinds text[] DEFAULT NULL, min_jobs integer DEFAULT 1, linger interval DEFAULT NULL) RETURNS SETOF jobs.fetched_job LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'fetch_any_wrapper';
+CREATE PROCEDURE jobs.wait(queue text DEFAULT 'default', timeout interval DEFAULT '30 s') LANGUAGE c AS 'MODULE_PATHNAME', 'wait_wrapper';
+CREATE PROCEDURE jobs.wait_any(queues text[], timeout interval DEFAULT '30 s', worker text DEFAULT NULL) LANGUAGE c AS 'MODULE_PATHNAME', 'wait_any_wrapper';
+CREATE PROCEDURE jobs.wait_for(ids bigint[], timeout interval DEFAULT '30 s', want text DEFAULT 'all') LANGUAGE c AS 'MODULE_PATHNAME', 'wait_for_wrapper';
+CREATE TYPE jobs.job_result AS (ord          integer, id           bigint, state        jobs.state, output       jsonb, error        text, finalized_at timestamptz);
+CREATE FUNCTION jobs.results(ids bigint[]) RETURNS SETOF jobs.job_result LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'results_wrapper';
+CREATE FUNCTION jobs.complete(id bigint, token bigint, output jsonb DEFAULT NULL) RETURNS jobs.state LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'complete_wrapper';
+CREATE TYPE jobs.batch_complete_result AS (id    bigint, state jobs.state, done  boolean);
+CREATE FUNCTION jobs.complete_many(ids bigint[], tokens bigint[], outputs jsonb[] DEFAULT NULL) RETURNS SETOF jobs.batch_complete_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'complete_many_wrapper';
+CREATE TYPE jobs.finish_result AS (state        jobs.state, scheduled_at timestamptz);
+CREATE FUNCTION jobs.fail(id bigint, token bigint, error text, retry_in interval DEFAULT NULL, retryable boolean DEFAULT true, details jsonb DEFAULT NULL) RETURNS jobs.finish_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'fail_wrapper';
+CREATE TYPE jobs.batch_fail_result AS (id           bigint, state        jobs.state, scheduled_at timestamptz, done         boolean);
+CREATE FUNCTION jobs.fail_many(ids bigint[], tokens bigint[], errors text[], details jsonb[] DEFAULT NULL, retry_in interval DEFAULT NULL) RETURNS SETOF jobs.batch_fail_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'fail_many_wrapper';
+CREATE TYPE jobs.batch_finish_result AS (ord          integer, id           bigint, state        jobs.state, scheduled_at timestamptz, done         boolean, reason       text);
+CREATE FUNCTION jobs.finish_many(results jsonb) RETURNS SETOF jobs.batch_finish_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'finish_many_wrapper';
+CREATE FUNCTION jobs.snooze(id bigint, token bigint, delay interval) RETURNS jobs.finish_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'snooze_wrapper';
+CREATE FUNCTION jobs.release(id bigint, token bigint) RETURNS jobs.state LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'release_wrapper';
+CREATE TYPE jobs.heartbeat_result AS (lease_expires_at timestamptz, deadline_at      timestamptz, cancel_requested boolean);
+CREATE FUNCTION jobs.heartbeat(id bigint, token bigint, lease interval DEFAULT NULL, progress jsonb DEFAULT NULL) RETURNS jobs.heartbeat_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'heartbeat_wrapper';
+CREATE FUNCTION jobs.cancel(id bigint, reason text DEFAULT NULL, force boolean DEFAULT false) RETURNS jobs.state LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'cancel_wrapper';
+CREATE FUNCTION jobs.retry(id bigint, reset boolean DEFAULT false, reason text DEFAULT NULL) RETURNS jobs.state LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'retry_wrapper';
+CREATE FUNCTION jobs.delete(id bigint, reason text DEFAULT NULL) RETURNS jobs.state LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'delete_wrapper';
+CREATE TYPE jobs.batch_heartbeat_result AS (id               bigint, lease_expires_at timestamptz, deadline_at      timestamptz, cancel_requested boolean);
+CREATE FUNCTION jobs.heartbeat_many(ids bigint[], tokens bigint[], lease interval DEFAULT NULL) RETURNS SETOF jobs.batch_heartbeat_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'heartbeat_many_wrapper';
+CREATE FUNCTION jobs.activate(id bigint, reason text DEFAULT NULL) RETURNS jobs.state LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'activate_wrapper';
+CREATE FUNCTION jobs.update(id bigint, args jsonb DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, expires_at timestamptz DEFAULT NULL, reason text DEFAULT NULL) RETURNS jobs.state LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'update_wrapper';
+CREATE FUNCTION jobs.cancel_many(queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL, older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000, reason text DEFAULT NULL) RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'cancel_many_wrapper';
+CREATE FUNCTION jobs.retry_many(queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL, older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000, reset boolean DEFAULT false, error_like text DEFAULT NULL, failed_after timestamptz DEFAULT NULL, reason text DEFAULT NULL) RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'retry_many_wrapper';
+CREATE FUNCTION jobs.delete_many(queue text DEFAULT NULL, kind text DEFAULT NULL, states jobs.state[] DEFAULT NULL, tag text DEFAULT NULL, older_than interval DEFAULT NULL, max_jobs integer DEFAULT 10000, reason text DEFAULT NULL) RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'delete_many_wrapper';
+CREATE FUNCTION jobs.define_kind(kind text, queue text DEFAULT NULL, priority integer DEFAULT NULL, max_attempts integer DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, unique_opts jsonb DEFAULT NULL, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'define_kind_wrapper';
+CREATE FUNCTION jobs.undefine_kind(kind text, reason text DEFAULT NULL) RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'undefine_kind_wrapper';
+CREATE FUNCTION jobs.pause_queue(queue text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'pause_queue_wrapper';
+CREATE FUNCTION jobs.resume_queue(queue text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'resume_queue_wrapper';
+CREATE FUNCTION jobs.configure_queue(queue text, concurrency integer DEFAULT NULL, rate integer DEFAULT NULL, rate_period interval DEFAULT NULL, retention_completed interval DEFAULT NULL, retention_cancelled interval DEFAULT NULL, retention_discarded interval DEFAULT NULL, max_waiting integer DEFAULT NULL, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'configure_queue_wrapper';
+CREATE FUNCTION jobs.reset_queue(queue text, reason text DEFAULT NULL) RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'reset_queue_wrapper';
+CREATE TYPE jobs.schedule_result AS (outcome     text, next_run_at timestamptz);
+CREATE FUNCTION jobs.schedule(name text, cron text, kind text, args jsonb DEFAULT '{}', time_zone text DEFAULT 'UTC', unique_opts jsonb DEFAULT NULL, queue text DEFAULT NULL, priority integer DEFAULT NULL, max_attempts integer DEFAULT NULL, tags text[] DEFAULT NULL, meta jsonb DEFAULT NULL, timeout interval DEFAULT NULL, retry jsonb DEFAULT NULL, missed text DEFAULT 'once', reason text DEFAULT NULL) RETURNS jobs.schedule_result LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'schedule_wrapper';
+CREATE FUNCTION jobs.unschedule(name text, reason text DEFAULT NULL) RETURNS boolean LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'unschedule_wrapper';
+CREATE FUNCTION jobs.pause_periodic(name text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'pause_periodic_wrapper';
+CREATE FUNCTION jobs.resume_periodic(name text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'resume_periodic_wrapper';
+CREATE FUNCTION jobs.run_periodic(name text, reason text DEFAULT NULL) RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'run_periodic_wrapper';
+CREATE FUNCTION jobs.worker_beat(worker text, queues text[], concurrency integer, info jsonb DEFAULT NULL) RETURNS text LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'worker_beat_wrapper';
+CREATE FUNCTION jobs.quiet_worker(worker text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'quiet_worker_wrapper';
+CREATE FUNCTION jobs.stop_worker(worker text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'stop_worker_wrapper';
+CREATE FUNCTION jobs.resume_worker(worker text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'resume_worker_wrapper';
+CREATE FUNCTION jobs.maintain() RETURNS TABLE (task text, rows bigint, duration interval, error text) LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'maintain_wrapper';
+CREATE FUNCTION jobs.pause_maintenance(reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'pause_maintenance_wrapper';
+CREATE FUNCTION jobs.resume_maintenance(reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'resume_maintenance_wrapper';
+CREATE FUNCTION jobs.installed() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'installed_wrapper';
+CREATE FUNCTION jobs.health(old_snapshot interval DEFAULT '5 minutes', oldest_available interval DEFAULT '5 minutes', lock_wait interval DEFAULT '1 second', dead_rows bigint DEFAULT 100000) RETURNS TABLE (severity text, finding text, message text, hint text) LANGUAGE c VOLATILE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'health_wrapper';
+CREATE FUNCTION jobs.metrics() RETURNS TABLE (metric text, type text, labels jsonb, value double precision, help text) LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'metrics_wrapper';
+CREATE FUNCTION jobs.history(queue text DEFAULT NULL, kind text DEFAULT NULL, since interval DEFAULT '1 hour', step interval DEFAULT '1 minute') RETURNS TABLE (at timestamptz, queue text, kind text, inserted bigint, started bigint, completed bigint, failed bigint, discarded bigint, cancelled bigint, wait_p50 interval, wait_p95 interval, wait_p99 interval, run_p50 interval, run_p95 interval, run_p99 interval) LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'history_wrapper';
 CREATE FUNCTION jobs.top()
 RETURNS TABLE (queue text, available bigint, oldest interval, running bigint, workers bigint, scheduled bigint, retryable bigint,
                completed_per_s numeric, failed_per_s numeric, note text)
@@ -866,13 +570,8 @@ LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog,
 BEGIN ATOMIC
   SELECT s.last_value - CASE WHEN s.is_called THEN 0 ELSE 1 END FROM jobs.job_seq s;
 END;
-CREATE FUNCTION jobs.show(id bigint) RETURNS text
-LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'show_wrapper';
-CREATE FUNCTION jobs.explain(id bigint)
-RETURNS TABLE (reason text, detail text, until timestamptz, by_ids bigint[])
-LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'explain_wrapper';
+CREATE FUNCTION jobs.show(id bigint) RETURNS text LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'show_wrapper';
+CREATE FUNCTION jobs.explain(id bigint) RETURNS TABLE (reason text, detail text, until timestamptz, by_ids bigint[]) LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'explain_wrapper';
 CREATE FUNCTION jobs.check()
 RETURNS TABLE (invariant text, violations bigint, job_ids bigint[], rule text)
 LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -942,27 +641,13 @@ BEGIN ATOMIC
     FROM rule r JOIN broken b ON b.invariant = r.invariant
    GROUP BY r.n, r.invariant, r.rule ORDER BY r.n;
 END;
-CREATE FUNCTION jobs.grant_producer(role text, reason text DEFAULT NULL) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'grant_producer_wrapper';
-CREATE FUNCTION jobs.grant_worker(role text, reason text DEFAULT NULL) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'grant_worker_wrapper';
-CREATE FUNCTION jobs.grant_viewer(role text, reason text DEFAULT NULL) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'grant_viewer_wrapper';
-CREATE FUNCTION jobs.grant_application(role text, reason text DEFAULT NULL) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'grant_application_wrapper';
-CREATE FUNCTION jobs.grant_operator(role text, reason text DEFAULT NULL) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'grant_operator_wrapper';
-CREATE FUNCTION jobs.grant_admin(role text, reason text DEFAULT NULL) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'grant_admin_wrapper';
-CREATE FUNCTION jobs.revoke(role text, reason text DEFAULT NULL) RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'revoke_wrapper';
+CREATE FUNCTION jobs.grant_producer(role text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'grant_producer_wrapper';
+CREATE FUNCTION jobs.grant_worker(role text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'grant_worker_wrapper';
+CREATE FUNCTION jobs.grant_viewer(role text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'grant_viewer_wrapper';
+CREATE FUNCTION jobs.grant_application(role text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'grant_application_wrapper';
+CREATE FUNCTION jobs.grant_operator(role text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'grant_operator_wrapper';
+CREATE FUNCTION jobs.grant_admin(role text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'grant_admin_wrapper';
+CREATE FUNCTION jobs.revoke(role text, reason text DEFAULT NULL) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'revoke_wrapper';
 SELECT pg_catalog.pg_extension_config_dump('jobs.job_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.job', '');
 SELECT pg_catalog.pg_extension_config_dump('jobs.ready', '');
