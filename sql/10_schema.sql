@@ -5,7 +5,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE SCHEMA jobs;
 COMMENT ON SCHEMA jobs IS
   'The job queue: functions that insert, fetch, finish and manage jobs, and views that show them.
-Every function can raise 22004 and 22023, and every function that writes 25006, 40001 and JB001. Others are listed in its COMMENT.
+Every function can raise 22004 and 22023, and every function that writes 25006, 40001 and JB001. A function''s COMMENT lists its other errors.
 - 22004: a value, or an element of an array, must not be null
 - 22023: a value is invalid. As for 22004, the error''s column name is the parameter
 - 25006: the transaction is read-only, or the server is a standby

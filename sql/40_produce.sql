@@ -36,7 +36,7 @@ COMMENT ON FUNCTION jobs.insert(text, jsonb, jsonb, text, integer, timestamptz, 
 $$Inserts one job in your transaction. Returns the new job (replaced_id: the newest job that it replaces), or the existing job with unique_skipped_as_duplicate true.
 The job is pending if you set pending, scheduled if scheduled_at is in the future, else available.
 Options default to those of the kind (jobs.define_kind), then to queue 'default', priority 1 (the lowest number runs first), max_attempts 25, timeout 1 minute (-1 second: no limit), retry 'river'.
-unique_opts is a uniqueness policy, also {"oban": ..}, {"faktory": ..} or {"ojs": ..}. A duplicate is skipped, is rejected, or replaces or updates the existing job.
+unique_opts is a uniqueness policy, or one of another system: {"oban": ..}, {"faktory": ..}, {"ojs": ..}. A duplicate is skipped, is rejected, or replaces or updates the existing job.
 retry is the delay after a failed attempt:
 - "river": (previous errors + 1)^4 s, 10 % more or less
 - "oban": 15 + 2^n s, up to 10 % more; n is the attempt or, if max_attempts exceeds 20, attempt / max_attempts * 20

@@ -34,8 +34,7 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stop_worker_wrapper';
 COMMENT ON FUNCTION jobs.stop_worker(text, text) IS
-$$As jobs.quiet_worker, but jobs.worker_beat returns stop: the worker exits once its running jobs have ended. A new worker of this name gets the same command, until jobs.resume_worker.
-Errors: as jobs.quiet_worker.$$;
+$$As jobs.quiet_worker, but jobs.worker_beat returns stop: the worker exits once its running jobs have ended. A new worker of this name gets the same command, until jobs.resume_worker.$$;
 
 CREATE FUNCTION jobs.resume_worker(
   worker text, reason text DEFAULT NULL)
@@ -43,5 +42,4 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'resume_worker_wrapper';
 COMMENT ON FUNCTION jobs.resume_worker(text, text) IS
-$$Removes the worker's command, if it has one.
-Errors: as jobs.quiet_worker.$$;
+$$Removes the worker's command, if it has one.$$;
