@@ -121,13 +121,8 @@ fn named<'a>(parameter: &str, what: &str, noun: &str, value: &'a str) -> Result<
 }
 
 pub fn priority(value: i32) -> Result<i16> {
-    value.try_into().map_err(|_| {
-        Error::invalid(
-            "priority",
-            format!("priority {value} is out of range"),
-            "priority must be between -32768 and 32767; lower numbers run first.",
-        )
-    })
+    let rule = "priority must be between -32768 and 32767; lower numbers run first.";
+    value.try_into().map_err(|_| Error::out_of_range("priority", value, rule))
 }
 
 pub fn max_attempts(value: i32) -> Result<i32> {
@@ -174,15 +169,11 @@ fn bounded(parameter: &str, value: Interval, least: i128, rule: &str) -> Result<
     if is_in_range && value.fits_a_calendar() {
         return Ok(value);
     }
-    Err(Error::invalid(
-        parameter,
-        format!("{parameter} {:?} is out of range", time::show(value)),
-        if is_in_range {
-            PARTS_RULE.to_string()
-        } else {
-            format!("{parameter} must be {rule} {LONGEST_YEARS} years.")
-        },
-    ))
+    let rule = match is_in_range {
+        true => PARTS_RULE.to_string(),
+        false => format!("{parameter} must be {rule} {LONGEST_YEARS} years."),
+    };
+    Err(Error::out_of_range(parameter, format!("{:?}", time::show(value)), rule))
 }
 
 pub fn finite(parameter: &str, value: i64) -> Result<i64> {
@@ -190,9 +181,8 @@ pub fn finite(parameter: &str, value: i64) -> Result<i64> {
         return Ok(value);
     }
     let sign = if value < 0 { "-" } else { "" };
-    let message = format!("{parameter} {sign}infinity is out of range");
     let rule = format!("{parameter} must be finite.");
-    Err(Error::invalid(parameter, message, rule))
+    Err(Error::out_of_range(parameter, format!("{sign}infinity"), rule))
 }
 
 /// A pattern of LIKE for errors.
@@ -294,21 +284,19 @@ pub fn attempts(max_attempts: Option<i32>, policy: Attempts) -> Result<Option<i3
 
 /// How many jobs one call may take.
 pub fn max_jobs(value: Option<i32>) -> Result<usize> {
-    let value = given("max_jobs", value)?;
-    let message = || format!("max_jobs {value} is out of range");
-    let rule = || format!("max_jobs must be between 1 and {MOST_JOBS}.");
-    let error = || Error::invalid("max_jobs", message(), rule());
-    let is_wrong = value < 1 || value as usize > MOST_JOBS;
-    refuse_if(is_wrong, error).map(|()| value as usize)
+    count("max_jobs", value, MOST_JOBS, "")
 }
 
 /// How many jobs a fetch of up to so many is to get at least.
 pub fn min_jobs(value: Option<i32>, max_jobs: usize) -> Result<usize> {
-    let value = given("min_jobs", value)?;
-    let message = || format!("min_jobs {value} is out of range");
-    let rule = format!("min_jobs must be between 1 and max_jobs, which is {max_jobs}.");
-    let is_wrong = value < 1 || value as usize > max_jobs;
-    refuse_if(is_wrong, || Error::invalid("min_jobs", message(), rule)).map(|()| value as usize)
+    count("min_jobs", value, max_jobs, "max_jobs, which is ")
+}
+
+fn count(parameter: &str, value: Option<i32>, most: usize, which: &str) -> Result<usize> {
+    let value = given(parameter, value)?;
+    let rule = || format!("{parameter} must be between 1 and {which}{most}.");
+    let is_wrong = value < 1 || value as usize > most;
+    refuse_if(is_wrong, || Error::out_of_range(parameter, value, rule())).map(|()| value as usize)
 }
 
 /// The strings of a text array, none of them null.

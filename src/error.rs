@@ -53,6 +53,15 @@ impl Error {
         Invalid::new(parameter, message, rule).into()
     }
 
+    /// 22023: a value of this parameter is too low or too high.
+    pub fn out_of_range(
+        parameter: &str,
+        value: impl fmt::Display,
+        rule: impl Into<String>,
+    ) -> Error {
+        Error::invalid(parameter, format!("{parameter} {value} is out of range"), rule)
+    }
+
     /// 22004: a null where none is allowed.
     pub fn null(parameter: &str) -> Error {
         let message = format!("{parameter} must not be null");

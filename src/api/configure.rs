@@ -199,11 +199,8 @@ fn up_to(parameter: &str, limit: Option<i32>, most: i32, pause: &str) -> Result<
     let Some(limit) = limit.filter(|limit| !(1..=most).contains(limit)) else {
         return Ok(limit);
     };
-    let error = Error::invalid(
-        parameter,
-        format!("{parameter} {limit} is out of range"),
-        format!("{parameter} must be between 1 and {most}, or null for no limit."),
-    );
+    let rule = format!("{parameter} must be between 1 and {most}, or null for no limit.");
+    let error = Error::out_of_range(parameter, limit, rule);
     Err(match (limit, parameter) {
         (0, "concurrency" | "rate") => error.hint(format!("Use {pause} to stop fetching.")),
         _ => error,

@@ -26,8 +26,7 @@ fn fetch(
 ) -> Rows {
     or_raise(|| {
         let queue = check::queue(queue)?;
-        let least = Least { min_jobs, linger };
-        start(&[queue], max_jobs, worker, lease, kinds, least, fcinfo)
+        start(&[queue], max_jobs, worker, lease, kinds, min_jobs, linger, fcinfo)
     })
 }
 
@@ -44,8 +43,7 @@ fn fetch_any(
 ) -> Rows {
     or_raise(|| {
         let queues = check::queues(queues)?;
-        let least = Least { min_jobs, linger };
-        start(&queues, max_jobs, worker, lease, kinds, least, fcinfo)
+        start(&queues, max_jobs, worker, lease, kinds, min_jobs, linger, fcinfo)
     })
 }
 
@@ -55,7 +53,8 @@ fn start(
     worker: Option<&str>,
     lease: Option<pgrx::datum::Interval>,
     kinds: Option<Array>,
-    least: Least,
+    min_jobs: Option<i32>,
+    linger: Option<pgrx::datum::Interval>,
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<Rows> {
     check::writable()?;
@@ -64,7 +63,9 @@ fn start(
     let kinds = kinds.map(|kinds| check::texts("kinds", kinds)).transpose()?;
     let kinds: Option<Vec<String>> =
         kinds.map(|kinds| kinds.iter().map(|kind| nfc(kind).into_owned()).collect());
-    let least = least.checked(wanted)?;
+    let least = check::min_jobs(min_jobs, wanted)?;
+    let linger = check::duration("linger", linger)?;
+    let least = (least > 1).then_some(AtLeast { jobs: least, linger });
     // Whatever name it is, the worker can be given a command by it.
     let worker = match worker.filter(|worker| !worker.is_empty()) {
         Some(worker) => check::name("worker", Some(worker))?.into_owned(),
@@ -76,21 +77,6 @@ fn start(
     rows.expect(fetch::FETCHED_JOB);
     start::attempts(queues, &fetch, wanted, least, &mut rows);
     Ok(rows)
-}
-
-/// How many jobs a fetch is to get at least, as it was asked for.
-struct Least {
-    min_jobs: Option<i32>,
-    linger: Option<pgrx::datum::Interval>,
-}
-
-impl Least {
-    /// `None`: one is enough.
-    fn checked(self, max_jobs: usize) -> Result<Option<AtLeast>> {
-        let jobs = check::min_jobs(self.min_jobs, max_jobs)?;
-        let linger = check::duration("linger", self.linger)?;
-        Ok((jobs > 1).then_some(AtLeast { jobs, linger }))
-    }
 }
 
 /// The session's application_name, else its process id.

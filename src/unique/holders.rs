@@ -86,8 +86,7 @@ impl Holders {
 
     /// A job that was decided by.
     pub(super) fn holder(&self, id: i64) -> &Holder {
-        let holder = self.holders.iter().find(|holder| holder.id == id);
-        holder.expect("decisions are of these jobs")
+        self.find(id).expect("decisions are of these jobs")
     }
 
     /// The id of the job that was inserted last, of those that are left.
