@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys::{Datum, FunctionCallInfo};
 
+use super::columns::delete_some;
 use super::spi::{big, plans, text, texts};
 use super::types::*;
 use crate::pg::call::{Call, Given};
@@ -37,7 +38,5 @@ plans! {
                                                                       WHEN 'list' THEN to_jsonb(g.text::text[])
                                                                       ELSE to_jsonb(g.text) END)
                             FROM unnest($7, $8, $9) AS g(name, form, text)), '{{}}')";
-    FORGET(AT, INT8) =
-        "DELETE FROM jobs.audit_record WHERE ctid = ANY (ARRAY(
-           SELECT a.ctid FROM jobs.audit_record a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    FORGET(AT, INT8) => delete_some("audit_record", "t.at <= $1 ORDER BY t.at");
 }

@@ -112,3 +112,11 @@ pub fn set(columns: &[&str]) -> String {
     let values = parameters(columns.len());
     format!("SET ({}) = ROW ({values})", list(columns))
 }
+
+/// Deletes up to `$2` of the rows `t` of a table that this is true of, but for those that others
+/// have locked.
+pub fn delete_some(table: &str, which: &str) -> String {
+    format!(
+        "DELETE FROM jobs.{table} WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM jobs.{table} t WHERE {which} LIMIT $2 FOR UPDATE OF t SKIP LOCKED))"
+    )
+}

@@ -5,7 +5,7 @@ use jobs_core::interval::Interval;
 use jobs_core::state::State;
 use pgrx::pg_sys::Oid;
 
-use super::columns::{list, parameters, record, set};
+use super::columns::{delete_some, list, parameters, record, set};
 use super::spi::{Arg, Snapshot, Tuples, Value, big, plans, text};
 use super::types::*;
 use super::{cells, rules};
@@ -238,15 +238,12 @@ plans! {
     FORGET_QUEUE(TEXT) =
         "DELETE FROM jobs.queue WHERE queue = $1 AND resumed_at IS NULL AND NOT {is_set}",
         is_set = is_set();
-    FORGET_RESUMED(AT, INT8) =
-        "DELETE FROM jobs.queue
-          WHERE ctid = ANY (ARRAY(
-            SELECT q.ctid FROM jobs.queue q
-             WHERE q.resumed_at < $1 AND NOT {is_set}
-               AND NOT EXISTS (SELECT FROM jobs.ready r WHERE r.queue = q.queue)
-               AND NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = q.queue AND s.due_at <= q.resumed_at)
-             LIMIT $2 FOR UPDATE SKIP LOCKED))",
-        is_set = is_set();
+    FORGET_RESUMED(AT, INT8) => delete_some("queue", &format!(
+        "t.resumed_at < $1 AND NOT {}
+           AND NOT EXISTS (SELECT FROM jobs.ready r WHERE r.queue = t.queue)
+           AND NOT EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = t.queue AND s.due_at <= t.resumed_at)",
+        is_set()
+    ));
 }
 
 #[cfg(any(test, feature = "pg_test"))]

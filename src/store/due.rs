@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
+use super::columns::delete_some;
 use super::lanes::Reach;
 use super::queue::Queue;
 use super::spi::{Plan, Snapshot, Value, big, bigs, column, plans, rows, text};
@@ -273,12 +274,11 @@ plans! {
            FROM unnest($1, $2, $3) AS l(id, token, ends_at)
            JOIN jobs.heartbeat_note n ON n.job_id = l.id AND n.token = l.token AND n.lease_expires_at = l.ends_at
           ORDER BY n.job_id, n.at DESC";
-    FORGET_HEARTBEATS(AT, INT8) =
-        "DELETE FROM jobs.heartbeat_note WHERE ctid = ANY (ARRAY(
-           SELECT n.ctid FROM jobs.heartbeat_note n
-            WHERE n.goes_on_until <= $1
-               OR NOT EXISTS (SELECT FROM jobs.running r WHERE r.job_id = n.job_id AND r.token = n.token AND r.lease_expires_at = n.lease_expires_at)
-            LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    FORGET_HEARTBEATS(AT, INT8) => delete_some(
+        "heartbeat_note",
+        "t.goes_on_until <= $1 OR NOT EXISTS (
+           SELECT FROM jobs.running r WHERE r.job_id = t.job_id AND r.token = t.token AND r.lease_expires_at = t.lease_expires_at)",
+    );
     RENEW(INT8S, ATS) =
         "UPDATE jobs.running r SET lease_expires_at = n.ends_at FROM unnest($1, $2) AS n(id, ends_at) WHERE r.job_id = n.id";
     NEXT_SCHEDULED() =

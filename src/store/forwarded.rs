@@ -4,6 +4,7 @@ use pgrx::IntoDatum;
 use pgrx::datum::Uuid;
 use pgrx::pg_sys::InvalidOid;
 
+use super::columns::delete_some;
 use super::spi::{Arg, big, plans, rows, text};
 use super::types::*;
 use crate::pg::array::Array;
@@ -100,16 +101,12 @@ plans! {
         "UPDATE jobs.forwarded f SET deleted_at = $3 FROM (SELECT k.key FROM unnest($2) AS k(key) ORDER BY k.key) k
           WHERE f.key = k.key AND f.source = $1 AND f.deleted_at IS NULL";
     OPEN(UUID) = "SELECT f.key FROM jobs.forwarded f WHERE f.deleted_at IS NULL AND f.source = $1";
-    FORGET(AT, INT8) =
-        "DELETE FROM jobs.forwarded WHERE ctid = ANY (ARRAY(
-           SELECT f.ctid FROM jobs.forwarded f WHERE f.deleted_at <= $1 ORDER BY f.deleted_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    FORGET(AT, INT8) => delete_some("forwarded", "t.deleted_at <= $1 ORDER BY t.deleted_at");
     REPORT(UUID, TEXT, AT, INT8, AT, INT8) =
         "INSERT INTO jobs.forwarder (source, address, seen_at, waiting, oldest_at, refused) VALUES ($1, $2, $3, $4, $5, $6)
          ON CONFLICT (source) DO UPDATE
             SET address = excluded.address, seen_at = excluded.seen_at, waiting = excluded.waiting, oldest_at = excluded.oldest_at, refused = excluded.refused";
-    FORGET_OUTBOXES(AT, INT8) =
-        "DELETE FROM jobs.forwarder WHERE ctid = ANY (ARRAY(
-           SELECT f.ctid FROM jobs.forwarder f WHERE f.seen_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    FORGET_OUTBOXES(AT, INT8) => delete_some("forwarder", "t.seen_at <= $1");
     OUTBOXES() =
         "SELECT f.source, f.address, f.seen_at, f.waiting, f.oldest_at, f.refused FROM jobs.forwarder f ORDER BY f.seen_at DESC";
 }

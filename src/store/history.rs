@@ -9,6 +9,7 @@ use jobs_core::counts::{Counts, Event, Time};
 use pgrx::pg_sys::Oid;
 
 use super::catalog;
+use super::columns::delete_some;
 use super::job::NewJob;
 use super::spi::{Snapshot, Tuples, big, bigs, plans, text};
 use super::types::*;
@@ -388,10 +389,7 @@ plans! {
         "INSERT INTO jobs.history_delta (at, queue, kind, counts) VALUES ($1, $2, $3, $4)";
     KEEP(AT, INT8, TEXT, TEXT, INT8S) =
         "INSERT INTO jobs.history_bucket (at, entry, queue, kind, counts) VALUES ($1, $2, $3, $4, $5)";
-    FOLD(AT, INT8) =
-        "DELETE FROM jobs.history_delta WHERE ctid = ANY (ARRAY(
-           SELECT d.ctid FROM jobs.history_delta d WHERE d.at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
-         RETURNING at, queue, kind, counts";
+    FOLD(AT, INT8) => delete_some("history_delta", "t.at < $1") + " RETURNING at, queue, kind, counts";
     TOTAL(TEXT, TEXT, INT8) =
         "SELECT CASE WHEN t.epoch = $3 THEN t.counts END AS counts FROM jobs.history_total t WHERE t.queue = $1 AND t.kind = $2";
     COUNT_TOTALS() = "SELECT count(*) FROM jobs.history_total";
@@ -400,12 +398,8 @@ plans! {
     PUT_TOTAL(TEXT, TEXT, INT8, AT, INT8S) =
         "INSERT INTO jobs.history_total AS t (queue, kind, epoch, at, counts) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (queue, kind) DO UPDATE SET epoch = $3, at = GREATEST(t.at, $4), counts = $5";
-    FORGET(AT, INT8) =
-        "DELETE FROM jobs.history_bucket WHERE ctid = ANY (ARRAY(
-           SELECT b.ctid FROM jobs.history_bucket b WHERE b.at <= $1 ORDER BY b.at LIMIT $2 FOR UPDATE SKIP LOCKED))";
-    FORGET_TOTALS(AT, INT8) =
-        "DELETE FROM jobs.history_total WHERE ctid = ANY (ARRAY(
-           SELECT t.ctid FROM jobs.history_total t WHERE t.at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    FORGET(AT, INT8) => delete_some("history_bucket", "t.at <= $1 ORDER BY t.at");
+    FORGET_TOTALS(AT, INT8) => delete_some("history_total", "t.at <= $1");
     MINUTES(AT, TEXT, TEXT, INT8) =
         "SELECT b.at, b.queue, b.kind, b.counts FROM jobs.history_bucket b
           WHERE b.at >= $1 AND ($2 IS NULL OR b.queue = $2) AND ($3 IS NULL OR b.kind = $3)

@@ -4,6 +4,7 @@
 use jobs_core::key::Key;
 use jobs_core::state::State;
 
+use super::columns::delete_some;
 use super::kept::Kept;
 use super::queue::Queue;
 use super::retention::{self, Term};
@@ -271,7 +272,5 @@ plans! {
     FIRST_AGED(TEXT) =
         "SELECT min(f.finalized_at) FROM jobs.finished f WHERE f.state = $1::jobs.state AND NOT f.is_kept";
     FIRST_KEPT() = "SELECT min(f.kept_until) FROM jobs.finished f WHERE f.kept_until IS NOT NULL";
-    FORGET_ANSWERS(AT, INT8) =
-        "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
-           SELECT a.ctid FROM jobs.answer a WHERE a.at <= $1 ORDER BY a.at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+    FORGET_ANSWERS(AT, INT8) => delete_some("answer", "t.at <= $1 ORDER BY t.at");
 }

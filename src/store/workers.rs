@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pgrx::pg_sys::Datum;
 
+use super::columns::delete_some;
 use super::queue::Queue;
 use super::spi::{Snapshot, Value, big, plans, text, texts};
 use super::types::*;
@@ -168,14 +169,9 @@ plans! {
         "UPDATE jobs.worker_command SET seen_at = $2
           WHERE worker = (SELECT c.worker FROM jobs.worker_command c WHERE c.worker = $1 AND c.seen_at < $3 FOR UPDATE SKIP LOCKED)";
     RESUME(TEXT) = "DELETE FROM jobs.worker_command WHERE worker = $1";
-    FORGET(AT, INT8) =
-        "DELETE FROM jobs.worker
-          WHERE ctid = ANY (ARRAY(
-            SELECT w.ctid FROM jobs.worker w WHERE w.last_seen_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))";
-    FORGET_COMMANDS(AT, INT8) =
-        "DELETE FROM jobs.worker_command
-          WHERE ctid = ANY (ARRAY(
-            SELECT c.ctid FROM jobs.worker_command c
-             WHERE c.seen_at < $1 AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.worker = c.worker)
-             LIMIT $2 FOR UPDATE OF c SKIP LOCKED))";
+    FORGET(AT, INT8) => delete_some("worker", "t.last_seen_at < $1");
+    FORGET_COMMANDS(AT, INT8) => delete_some(
+        "worker_command",
+        "t.seen_at < $1 AND NOT EXISTS (SELECT FROM jobs.running r WHERE r.worker = t.worker)",
+    );
 }
