@@ -26,9 +26,10 @@ pub enum Home {
 /// Refuses to write in a cell that is retired, and keeps it from being retired until this
 /// transaction ends.
 pub fn keep_serving() -> Result<()> {
-    if config_cache::here().is_some() {
-        cells::keep_cell();
+    if config_cache::here().is_none() {
+        return Ok(());
     }
+    cells::keep_cell();
     serving()
 }
 
