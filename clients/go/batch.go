@@ -64,50 +64,31 @@ func (j *JobRow) Context() context.Context {
 	return j.attempt.ctx
 }
 
-// batch is a call of a handler of batches. Each job has its own goroutine, with its middleware and
-// its timeout; they meet in the batch.
+// batch is a call of a handler of batches. Each job has its own goroutine, with its middleware, and
+// they meet here.
 type batch struct {
 	handler *handler
 	mu      sync.Mutex
-	jobs    []*attempt // in the order of the fetch
-	arrived map[*attempt]bool
-	closed  bool // it takes no more jobs
+	absent  int        // how many jobs may still come
+	jobs    []*attempt // that have come
 	begun   bool
-	expire  sync.Once
 	done    chan struct{} // is closed once the handler has returned
 }
 
-// join adds an attempt to the open batch of its handler.
-func (h *handler) join(a *attempt) {
-	if h.open == nil || !h.open.add(a) {
-		h.open = &batch{handler: h, arrived: map[*attempt]bool{}, done: make(chan struct{})}
-		h.open.add(a)
-		if h.linger > 0 {
-			time.AfterFunc(h.linger, h.open.close)
-		}
+// newBatch makes a batch of attempts.
+func newBatch(h *handler, attempts []*attempt) {
+	b := &batch{handler: h, absent: len(attempts), done: make(chan struct{})}
+	for _, a := range attempts {
+		a.batch = b
 	}
 }
 
-// add adds an attempt, unless the batch is closed. A full one closes.
-func (b *batch) add(a *attempt) (isAdded bool) {
-	b.change(func() {
-		if isAdded = !b.closed; isAdded {
-			a.batch, b.jobs = b, append(b.jobs, a)
-			b.closed = len(b.jobs) == b.handler.size
-		}
-	})
-	return isAdded
-}
-
-// close lets the batch run as it is.
-func (b *batch) close() { b.change(func() { b.closed = true }) }
-
-// change changes a batch, and runs it once it is closed and all of its jobs have arrived.
+// change changes a batch, and runs it once no job is absent.
 func (b *batch) change(how func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	how()
-	if b.closed && !b.begun && len(b.arrived) == len(b.jobs) {
+	if b.absent == 0 && len(b.jobs) > 0 && !b.begun {
 		b.begun = true
 		go b.run()
 	}
@@ -116,9 +97,14 @@ func (b *batch) change(how func()) {
 // leave takes an attempt out of a batch, unless that has begun.
 func (b *batch) leave(a *attempt) (hasLeft bool) {
 	b.change(func() {
-		if hasLeft = !b.begun; hasLeft {
-			delete(b.arrived, a)
-			b.jobs = slices.DeleteFunc(b.jobs, func(other *attempt) bool { return other == a })
+		if hasLeft = !b.begun; !hasLeft {
+			return
+		}
+		a.batch = nil
+		if at := slices.Index(b.jobs, a); at >= 0 {
+			b.jobs = slices.Delete(b.jobs, at, at+1)
+		} else {
+			b.absent--
 		}
 	})
 	return hasLeft
@@ -126,23 +112,15 @@ func (b *batch) leave(a *attempt) (hasLeft bool) {
 
 // work is the handler of a single job: it waits until the batch has ended it.
 func (b *batch) work(ctx context.Context, a *attempt) (any, error) {
-	b.change(func() { b.arrived[a] = true })
-	var stopping <-chan struct{}
-	if a.cell != nil {
-		stopping = a.cell.stopping.Done()
-	}
+	b.change(func() { b.absent, b.jobs = b.absent-1, append(b.jobs, a) })
 	select {
 	case <-a.ended:
-		return a.output, a.err
-	case <-stopping:
 	case <-ctx.Done():
+		if b.leave(a) {
+			return nil, context.Cause(ctx)
+		}
+		<-a.ended
 	}
-	if b.leave(a) { // it has not begun
-		a.batch = nil
-		a.cancel(ErrStopping) // unless it was cancelled
-		return nil, context.Cause(ctx)
-	}
-	<-a.ended
 	return a.output, a.err
 }
 
@@ -158,38 +136,29 @@ func (b *batch) run() {
 		close(b.done)
 	}()
 	defer recovered(&err)
+	slices.SortStableFunc(b.jobs, byArrival)
 	for _, a := range b.jobs {
-		defer context.AfterFunc(a.ctx, func() { b.follow(a, cancel) })()
+		defer context.AfterFunc(a.ctx, func() { b.follow(cancel) })()
 	}
-	if len(b.jobs) > 0 {
-		err = b.handler.batching(ctx, b.jobs)
-	}
+	err = b.handler.batching(ctx, b.jobs)
 }
 
-// follow cancels the handler's context after an attempt was cancelled or has ended.
-func (b *batch) follow(a *attempt, cancel context.CancelCauseFunc) {
-	if a.reason() == ErrTimeout { // that of one is that of all
-		b.expire.Do(func() {
-			for _, other := range b.jobs {
-				if other.completed.Load() {
-					go other.expire()
-				} else {
-					other.expire()
-				}
-			}
-			cancel(ErrTimeout)
-		})
-		return
-	}
-	var reason error
-	for _, other := range b.jobs {
-		if other.settled.Load() {
+// follow cancels the handler's context once the last job that it has not ended is cancelled.
+func (b *batch) follow(cancel context.CancelCauseFunc) {
+	var last error
+	for _, a := range b.jobs {
+		select {
+		case <-a.ended:
 			continue
-		} else if reason = other.reason(); reason == nil {
+		default:
+		}
+		reason := a.reason()
+		if reason == nil {
 			return
 		}
+		last = reason
 	}
-	if reason != nil {
-		cancel(reason)
+	if last != nil {
+		cancel(last)
 	}
 }

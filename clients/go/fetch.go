@@ -190,11 +190,12 @@ func (c *cell) enter(l *link, jobs []*attempt) {
 		for _, a := range jobs {
 			a.cell = c
 			c.running[a], c.held[a], c.waiting = true, true, append(c.waiting, a)
+			if linger := c.handler(a.row.Kind).linger; linger > 0 {
+				time.AfterFunc(linger, c.startWaiting)
+			}
 		}
 	})
-	if c.stopping.Err() == nil {
-		c.startWaiting()
-	}
+	c.startWaiting()
 	c.releaseWaiting()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,30 +208,43 @@ func (c *cell) enter(l *link, jobs []*attempt) {
 
 // startWaiting starts jobs that wait for a place, in order.
 func (w *Worker) startWaiting() {
-	var starting []*attempt
-	w.change(func() {
-		count := min(len(w.waiting), w.free())
-		starting, w.waiting = w.waiting[:count], w.waiting[count:]
-		for _, a := range starting {
-			if h := w.handler(a.row.Kind); h.batching != nil {
-				h.join(a)
-			}
-		}
-		for _, a := range starting {
-			if a.batch != nil && a.batch.handler.linger == 0 {
-				a.batch.close()
-			}
-		}
-	})
-	for _, a := range starting {
-		w.start(a)
+	var batches [][]*attempt
+	w.change(func() { batches, w.waiting = w.next() })
+	for _, batch := range batches {
+		w.start(batch)
 	}
 }
 
-// free returns how many handlers may start.
-func (w *Worker) free() int {
-	return max(0, w.options.Concurrency+len(w.waiting)-w.taken(func(*attempt) bool { return true }))
+// next returns the jobs that may start now, by batch, and those that wait: for a place, or for more
+// jobs of their batch.
+func (w *Worker) next() (batches [][]*attempt, rest []*attempt) {
+	free := w.options.Concurrency + len(w.waiting) - w.taken(func(*attempt) bool { return true })
+	free = max(0, min(free, len(w.waiting)))
+	if w.stopping.Err() != nil {
+		free = 0
+	}
+	rest = slices.Clone(w.waiting[free:])
+	open := map[*handler][]*attempt{}
+	for _, a := range w.waiting[:free] {
+		h := w.handler(a.row.Kind)
+		if open[h] = append(open[h], a); len(open[h]) == h.size {
+			batches = append(batches, open[h])
+			delete(open, h)
+		}
+	}
+	for h, batch := range open {
+		if time.Since(batch[0].came) >= h.linger {
+			batches = append(batches, batch)
+		} else {
+			rest = append(rest, batch...)
+		}
+	}
+	slices.SortStableFunc(rest, byArrival)
+	return batches, rest
 }
+
+// byArrival orders attempts as they were fetched.
+func byArrival(a, other *attempt) int { return a.came.Compare(other.came) }
 
 // releaseWaiting releases the jobs that wait for a place, if the worker is not to start them.
 func (w *Worker) releaseWaiting() {
@@ -262,23 +276,32 @@ func (w *Worker) unqueue(a *attempt) (isWaiting bool) {
 	return isWaiting
 }
 
-// start runs the handler of a job. A timeout fails the attempt at once, even if the handler goes
-// on.
-func (w *Worker) start(a *attempt) {
-	h := w.handler(a.row.Kind)
-	if a.timer != nil {
-		a.timer.Stop()
+// start runs the handler of a job, or of a batch. A timeout, the earliest of its jobs, fails the
+// attempts at once, even if the handler goes on.
+func (w *Worker) start(attempts []*attempt) {
+	h := w.handler(attempts[0].row.Kind)
+	if h.batching != nil {
+		newBatch(h, attempts)
 	}
-	a.timer = time.AfterFunc(min(h.timeout, time.Until(a.until)), a.expire)
-	go a.perform(h.work, func(result string, failure error) {
-		a.timer.Stop()
-		a.tell(result, failure)
-		a.cancel(nil)
-		if b := a.batch; b != nil && !b.leave(a) {
-			<-b.done // until then it has its place
+	limit := h.timeout
+	for _, a := range attempts {
+		limit = min(limit, time.Until(a.until))
+	}
+	for _, a := range attempts {
+		if a.timer != nil {
+			a.timer.Stop()
 		}
-		w.change(func() { delete(w.running, a) })
-	})
+		a.timer = time.AfterFunc(limit, a.expire)
+		go a.perform(h.work, func(result string, failure error) {
+			a.timer.Stop()
+			a.tell(result, failure)
+			a.cancel(nil)
+			if b := a.batch; b != nil && !b.leave(a) {
+				<-b.done // until then it has its place
+			}
+			w.change(func() { delete(w.running, a) })
+		})
+	}
 }
 
 // at converts seconds since 1970 to a time.

@@ -38,7 +38,6 @@ type handler struct {
 	batching func(context.Context, []*attempt) error // of a handler of batches
 	size     int                                     // of a batch
 	linger   time.Duration
-	open     *batch // which takes more jobs
 }
 
 // NoTimeout means no time limit.
@@ -124,13 +123,16 @@ func (w *Worker) handle(kind string, h *handler, opts []HandlerOption) {
 	for _, option := range opts {
 		option(h)
 	}
+	if h.batching == nil {
+		h.size, h.linger = 1, 0
+	}
 	if h.timeout == unset {
 		h.timeout = cmp.Or(h.defaults.Timeout, w.options.Timeout)
 	}
 	w.require(w.handlers[kind] == nil, "kind %q already has a handler", kind)
 	w.require(h.timeout > 0 || h.timeout == NoTimeout, "the timeout of kind %q must be positive, or NoTimeout, not %v", kind, h.timeout)
 	w.require(h.concurrency > 0, "the concurrency of kind %q must be at least 1, not %d", kind, h.concurrency)
-	w.require(h.batching == nil || h.size > 0, "the size of the batches of kind %q must be at least 1, not %d", kind, h.size)
+	w.require(h.size > 0, "the size of the batches of kind %q must be at least 1, not %d", kind, h.size)
 	w.require(h.linger >= 0, "the linger of kind %q must be at least 0, not %v", kind, h.linger)
 	if h.timeout < 0 {
 		h.timeout = math.MaxInt64
@@ -246,6 +248,7 @@ func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 type attempt struct {
 	row       *JobRow
 	token     int64
+	came      time.Time       // when it was fetched
 	until     time.Time       // when it is to be ended, before the server does; zero is never
 	timer     *time.Timer     // gives it back if it gets no place, then ends it
 	ctx       context.Context // the handler's
@@ -267,7 +270,7 @@ type attempt struct {
 
 // newAttempt returns the attempt of a job.
 func newAttempt(ctx context.Context, row *JobRow) *attempt {
-	a := &attempt{row: row, ended: make(chan struct{})}
+	a := &attempt{row: row, came: time.Now(), ended: make(chan struct{})}
 	a.ctx, a.cancelCtx = context.WithCancelCause(ctx)
 	row.attempt = a
 	return a

@@ -65,8 +65,7 @@ func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
 	}
 	ended, returned, h := make(chan struct{}), false, w.handler(a.row.Kind)
 	if h.batching != nil {
-		h.join(a)
-		a.batch.close()
+		newBatch(h, []*attempt{a})
 	}
 	handler := func(ctx context.Context, job *JobRow) (output any, err error) {
 		output, err = h.work(ctx, job)

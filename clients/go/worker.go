@@ -209,6 +209,7 @@ func newWorker(options Options) *Worker {
 	for _, queue := range options.Queues {
 		queue = norm.NFC.String(queue) // as the database stores it
 		w.options.Queues = append(w.options.Queues, queue)
+		w.require(queue != "", "Queues must not have an empty name")
 		w.require(w.weights[queue] == 0, "Queues must name each queue once, not %q twice", queue)
 		w.weights[queue] = 1
 	}
@@ -409,7 +410,7 @@ func (w *Worker) work() {
 		go c.finishLoop(working)
 	}
 	go func() {
-		for w.await(w.stopping, func() bool { return len(w.waiting) > 0 && w.free() > 0 }) {
+		for w.await(w.stopping, func() bool { batches, _ := w.next(); return len(batches) > 0 }) {
 			w.startWaiting()
 		}
 	}()
