@@ -101,6 +101,31 @@ async def test_middleware_is_around_handlers_in_order(url, queue):
     assert said == ["outer before", "inner before", "inner after", "outer after"]
 
 
+async def test_middleware_and_hooks_see_args_that_do_not_fit(url, queue):
+    seen = []
+
+    async def around(job, handler):
+        try:
+            return await handler(job)
+        except TypeError as error:
+            seen.append((job.args, job.meta, str(error)))
+            raise
+
+    def on_error(job, error):
+        seen.append((job.args, job.meta, str(error)))
+
+    worker = Worker(url, queues=[queue], middleware=[around], on_error=on_error)
+
+    @worker.kind("run")
+    async def run(job: Job[Sum]) -> None:
+        seen.append("run")
+
+    begin(url, queue, "run", {"numbers": 1}, meta={"a": 1})
+    async with working(worker):
+        await until(lambda: len(seen) == 2)
+    assert seen == [({"numbers": 1}, {"a": 1}, "numbers must be list, not 1")] * 2
+
+
 async def test_a_worker_starts_again(url, queue):
     worker = Worker(url, queues=[queue])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .job import Job, Reason
@@ -16,7 +17,20 @@ if TYPE_CHECKING:
 InThread = Callable[..., Awaitable[Any]]
 
 
-class Attempt:
+class Threaded:
+    """Calls a handler, perhaps in a thread, which cannot be cancelled: its result counts."""
+
+    is_in_thread = False
+
+    async def in_thread(self, run: InThread, function: Callable[..., Any], *args: Any) -> Any:
+        self.is_in_thread = True
+        try:
+            return await run(function, *args)
+        finally:
+            self.is_in_thread = False
+
+
+class Attempt(Threaded):
     """A job that this worker holds, and its handler."""
 
     timer: asyncio.TimerHandle | None = None
@@ -27,8 +41,6 @@ class Attempt:
         self.handler = handler
         self.latest = latest
         """When it times out by the server's deadline, in the time of the event loop."""
-        self.is_in_thread = False
-        """Whether it waits for a thread, which cannot be cancelled: its result counts."""
         self.task: asyncio.Task[Finish | None] | None = None
         self.batch: Batch | None = None
         self.error: BaseException | None = None
@@ -46,15 +58,8 @@ class Attempt:
             elif self.task and not self.is_in_thread:
                 self.task.cancel(because)
 
-    async def in_thread(self, run: InThread, function: Callable[..., Any], *args: Any) -> Any:
-        self.is_in_thread = True
-        try:
-            return await run(function, *args)
-        finally:
-            self.is_in_thread = False
 
-
-class Batch:
+class Batch(Threaded):
     """Jobs of one kind for one call of their handler, which begins once the batch is closed and
     the middleware of each job has come to its handler."""
 
@@ -69,7 +74,7 @@ class Batch:
         """The end of each job that has come to its handler."""
         self.is_closed = False
         self.task: asyncio.Task[None] | None = None
-        self.is_in_thread = self.is_cancelled = False
+        self.is_cancelled = False
 
     def add(self, attempt: Attempt) -> None:
         attempt.batch = self
@@ -117,19 +122,12 @@ class Batch:
     async def _run(self) -> None:
         result: BaseException | None = None
         try:
-            await self.handler.call([one.job for one in self.members], self._in_thread)
+            await self.handler.call([one.job for one in self.members], partial(self.in_thread, self.run_in_thread))
         except BaseException as error:
             result = error
         for attempt in self.members:
             if end := attempt.job._end:
                 end(result)
-
-    async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
-        self.is_in_thread = True
-        try:
-            return await self.run_in_thread(function, *args)
-        finally:
-            self.is_in_thread = False
 
     def cancel(self, because: Reason) -> None:
         """Ends the handler, unless it goes on for jobs that are neither ended nor cancelled."""

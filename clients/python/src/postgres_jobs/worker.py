@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar, cast, overload
 
 import psycopg
 
@@ -126,7 +126,8 @@ class Worker:
             weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
             self.queues = {as_kept(queue): weight for queue, weight in weights.items()}
             is_list = not isinstance(queues, str) and 0 < len(queues) == len(self.queues)
-            _check(is_list, "queues", queues, "distinct names, or names with weights")
+            is_named = "" not in self.queues
+            _check(is_list and is_named, "queues", queues, "distinct names, or names with weights, and none empty")
             for queue, weight in self.queues.items():
                 _check(0 < weight < math.inf, f"the weight of queue {queue!r}", weight, "a positive number")
         if concurrency is not None:
@@ -170,7 +171,7 @@ class Worker:
     ) -> Callable[[Function], Function]:
         defined = kind if isinstance(kind, Kind) else None
         name = defined.name if defined else kind
-        _check(isinstance(name, str | None), "kind", kind, "a name, as in @worker.kind('email.send'), or a Kind")
+        _check(isinstance(name, str | None) and name != "", "kind", kind, "a name, as in @worker.kind('email.send'), or a Kind")
         name = cast("str | None", name)
         shown = "every other kind" if name is None else f"kind {name!r}"
         if timeout is None and defined:
@@ -244,10 +245,14 @@ class Worker:
     async def _handle(self, job: Job[Any], innermost: Callable[[Job[Any]], Awaitable[Any]]) -> Any:
         """Runs the job's handler within the middleware. Raises what it raises, or if the args do
         not fit its type."""
-        call = innermost
+        call, text = innermost, cast(str, job.args)
+        job.meta = json.loads(cast(str, job.meta))
+        try:
+            job.args = read(self._handler(job).args_type, text)
+        except Exception as error:  # which middleware sees
+            job.args, call = json.loads(text), partial(_refuse, error)
         for around in reversed(self.middleware):
             call = partial(around, handler=call)
-        job.args, job.meta = read(self._handler(job).args_type, job.args), json.loads(cast(str, job.meta))
         return await call(job)
 
     def run(self) -> None:
@@ -366,6 +371,10 @@ async def _serve_all(engines: list[Engine]) -> bool:
             engine.stop(GRACE)
         await asyncio.wait(serving)
         raise
+
+
+async def _refuse(error: Exception, job: Job[Any]) -> NoReturn:
+    raise error
 
 
 async def _call(function: Callable[[], Any]) -> None:
