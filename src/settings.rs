@@ -69,15 +69,15 @@ settings! {
         define_int_guc(c"jobs.retention_discarded",
             c"How long discarded jobs are kept; -1: forever.", c"",
             -1, i32::MAX; Sighup GucFlags::UNIT_S);
-    RETENTION_AUDIT: i32 = 90 * 24 * 3600;
+    pub RETENTION_AUDIT: i32 = 90 * 24 * 3600;
         define_int_guc(c"jobs.retention_audit",
             c"How long rows of jobs.audit are kept; -1: forever.", c"",
             -1, i32::MAX; Sighup GucFlags::UNIT_S);
-    RETENTION_HISTORY: i32 = 7 * 24 * 3600;
+    pub RETENTION_HISTORY: i32 = 7 * 24 * 3600;
         define_int_guc(c"jobs.retention_history",
             c"How long minutes of jobs.history are kept; -1: forever.", c"",
             -1, i32::MAX; Sighup GucFlags::UNIT_S);
-    RETENTION_FORWARDED: i32 = 7 * 24 * 3600;
+    pub RETENTION_FORWARDED: i32 = 7 * 24 * 3600;
         define_int_guc(c"jobs.retention_forwarded",
             c"How long keys of jobs.forward are kept after the outbox deleted their rows; -1: forever.",
             c"An outbox restored from an older backup than that inserts jobs again.",
@@ -134,23 +134,12 @@ pub enum LogLevel {
     Panic,
 }
 
-/// In microseconds; `None`: for ever.
-fn kept(setting: &GucSetting<i32>) -> Option<i64> {
+/// What a retention says, in microseconds; `None`: for ever.
+pub fn kept(setting: &GucSetting<i32>) -> Option<i64> {
     match setting.get() {
         -1 => None,
         seconds => Some(i64::from(seconds) * 1_000_000),
     }
-}
-
-/// How long rows of the audit are kept, in microseconds; `None`: for ever.
-pub fn retention_audit() -> Option<i64> {
-    kept(&RETENTION_AUDIT)
-}
-
-/// How long keys of outboxes are kept once their rows were deleted, in microseconds; `None`: for
-/// ever.
-pub fn retention_forwarded() -> Option<i64> {
-    kept(&RETENTION_FORWARDED)
 }
 
 /// How long final jobs are kept, in microseconds, a time for each final state; `None`: for ever.
@@ -167,11 +156,6 @@ impl Retention {
         let settings = [&RETENTION_COMPLETED, &RETENTION_CANCELLED, &RETENTION_DISCARDED];
         Retention(settings.map(kept))
     }
-}
-
-/// How long the history is kept, in microseconds; `None`: for ever.
-pub fn retention_history() -> Option<i64> {
-    kept(&RETENTION_HISTORY)
 }
 
 /// How long each part of what a job carries can be, in bytes of text.

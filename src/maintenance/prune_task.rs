@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use super::{Round, Singly, Task, Thing, half, rotate};
 use crate::pg::time;
-use crate::settings::{self, Retention};
+use crate::settings::{RETENTION_AUDIT, RETENTION_FORWARDED, Retention, kept};
 use crate::shmem;
 use crate::store::prune::{self, Rule, Wanted};
 use crate::store::{audit, config, config_cache, forwarded, workers};
@@ -38,8 +38,8 @@ fn run(limit: i64, but: &[Thing]) -> Round {
     type Forget = fn(i64, i64) -> usize;
     let kinds: [(Option<i64>, Forget); 3] = [
         (Some(ANSWERS_KEPT), prune::forget_answers),
-        (settings::retention_audit(), audit::forget),
-        (settings::retention_forwarded(), forwarded::forget),
+        (kept(&RETENTION_AUDIT), audit::forget),
+        (kept(&RETENTION_FORWARDED), forwarded::forget),
     ];
     let forget = |most| {
         kinds.iter().fold(0, |forgotten, (kept, forget)| {
@@ -89,7 +89,7 @@ fn forget_workers(now: i64, limit: i64) -> usize {
     }
     let workers = workers::forget(now - WORKERS_SHOWN, limit);
     let forget = |kept| forwarded::forget_outboxes(now - kept, limit);
-    let outboxes = settings::retention_forwarded().map_or(0, forget);
+    let outboxes = kept(&RETENTION_FORWARDED).map_or(0, forget);
     commands + workers + outboxes + config::forget_resumed(now - WORKERS_EVERY, limit)
 }
 

@@ -18,7 +18,8 @@ use crate::store::history;
 pub const TASK: Task = Task {
     name: "statistics",
     run: |limit, _but| {
-        let (forgotten, more) = history::keep(time::now(), settings::retention_history(), limit);
+        let (forgotten, more) =
+            history::keep(time::now(), settings::kept(&settings::RETENTION_HISTORY), limit);
         let round = run();
         Round { rows: round.rows + forgotten, more: round.more || more, ..round }
     },
