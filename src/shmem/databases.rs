@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize}
 
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
-use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::commit::Work;
 use super::is_preloaded;
@@ -98,35 +97,28 @@ struct Shared {
     beyond: [Beyond; BEYOND],
 }
 
-// SAFETY: atomics only; the latches are addresses in shared memory, the same in every process.
-unsafe impl PGRXSharedMemory for Shared {}
-
-// SAFETY: the name is this extension's own.
-static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs") };
-
-pub fn register() {
-    pg_shmem_init!(
-        SHARED = Shared {
-            launcher: AtomicUsize::new(0),
-            crowded: AtomicBool::new(false),
-            places: std::array::from_fn(|_| Place {
-                oid: AtomicU32::new(0),
-                work: AtomicU8::new(Work::Nothing as u8),
-                worker: AtomicUsize::new(0),
-                rests: AtomicBool::new(false),
-                next_due: AtomicI64::new(NEVER),
-                prepared: AtomicUsize::new(SOME_PREPARED),
-                to_notify: Outbox::new(),
-                leases: Leases::unknown(),
-                idle_runs: std::array::from_fn(|_| LastRun::never()),
-            }),
-            beyond: std::array::from_fn(|_| Beyond {
-                oid: AtomicU32::new(0),
-                visited_at: AtomicI64::new(0),
-            }),
-        }
-    );
-}
+shared!(
+    SHARED: Shared = c"jobs",
+    Shared {
+        launcher: AtomicUsize::new(0),
+        crowded: AtomicBool::new(false),
+        places: std::array::from_fn(|_| Place {
+            oid: AtomicU32::new(0),
+            work: AtomicU8::new(Work::Nothing as u8),
+            worker: AtomicUsize::new(0),
+            rests: AtomicBool::new(false),
+            next_due: AtomicI64::new(NEVER),
+            prepared: AtomicUsize::new(SOME_PREPARED),
+            to_notify: Outbox::new(),
+            leases: Leases::unknown(),
+            idle_runs: std::array::from_fn(|_| LastRun::never()),
+        }),
+        beyond: std::array::from_fn(|_| Beyond {
+            oid: AtomicU32::new(0),
+            visited_at: AtomicI64::new(0),
+        }),
+    }
+);
 
 fn places() -> &'static [Place] {
     let places = &SHARED.get().places;

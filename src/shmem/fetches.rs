@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use pgrx::prelude::*;
-use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::things::Queue;
 
@@ -32,15 +31,7 @@ struct Place {
 
 struct Shared([Place; PLACES]);
 
-// SAFETY: atomics only.
-unsafe impl PGRXSharedMemory for Shared {}
-
-// SAFETY: the name is this extension's own.
-static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs fetches") };
-
-pub fn register() {
-    pg_shmem_init!(SHARED = Shared(std::array::from_fn(|_| Place::default())));
-}
+shared!(SHARED: Shared = c"jobs fetches", Shared(std::array::from_fn(|_| Place::default())));
 
 /// Somebody fetches from a queue, whether there is a job or not; `None`: jobs of any kind.
 pub fn note(queue: &Queue, kinds: Option<&[String]>, now: i64) {

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
-use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 use smallvec::SmallVec;
 
 use super::spinlock::Lock;
@@ -85,30 +84,23 @@ struct Place {
 
 struct Shared([Place; QUEUES]);
 
-// SAFETY: atomics only.
-unsafe impl PGRXSharedMemory for Shared {}
-
-// SAFETY: the name is this extension's own.
-static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs floors") };
-
-pub fn register() {
-    pg_shmem_init!(
-        SHARED = Shared(std::array::from_fn(|_| Place {
-            key: AtomicU64::new(0),
-            lock: Lock::new(),
-            settling: Lock::new(),
-            used_at: AtomicI64::new(0),
-            lowered: AtomicU64::new(0),
-            look_at_all_at: AtomicI64::new(0),
-            lanes: std::array::from_fn(|_| Floor {
-                lane: AtomicI32::new(Lane::FREE),
-                confirmed: AtomicI64::new(LOWEST),
-                candidate: AtomicI64::new(LOWEST),
-                end: AtomicI64::new(LOWEST),
-            }),
-        }))
-    );
-}
+shared!(
+    SHARED: Shared = c"jobs floors",
+    Shared(std::array::from_fn(|_| Place {
+        key: AtomicU64::new(0),
+        lock: Lock::new(),
+        settling: Lock::new(),
+        used_at: AtomicI64::new(0),
+        lowered: AtomicU64::new(0),
+        look_at_all_at: AtomicI64::new(0),
+        lanes: std::array::from_fn(|_| Floor {
+            lane: AtomicI32::new(Lane::FREE),
+            confirmed: AtomicI64::new(LOWEST),
+            candidate: AtomicI64::new(LOWEST),
+            end: AtomicI64::new(LOWEST),
+        }),
+    }))
+);
 
 /// The floors of one queue, as one walk begins.
 pub struct Floors {

@@ -4,6 +4,22 @@
 //! time and no jobs. Only what is counted ([`entries`]) is told to people. Nothing in here reads or
 //! writes a table.
 
+/// Memory that all processes share, all of it atomics: a static of this name and type, and what it
+/// begins with.
+macro_rules! shared {
+    ($static:ident: $type:ty = $name:literal, $begin:expr) => {
+        // SAFETY: atomics only; addresses of latches are the same in every process.
+        unsafe impl pgrx::PGRXSharedMemory for $type {}
+
+        // SAFETY: the name is this extension's own.
+        static $static: pgrx::PgAtomic<$type> = unsafe { pgrx::PgAtomic::new($name) };
+
+        pub fn register() {
+            pgrx::pg_shmem_init!($static = $begin);
+        }
+    };
+}
+
 pub mod announce;
 mod bounded;
 pub mod commit;

@@ -9,7 +9,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgrx::prelude::*;
-use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::things::Queue;
 
@@ -17,15 +16,7 @@ const NUMBERS: usize = 1024;
 
 struct Shared([AtomicU64; NUMBERS]);
 
-// SAFETY: atomics only.
-unsafe impl PGRXSharedMemory for Shared {}
-
-// SAFETY: the name is this extension's own.
-static SHARED: PgAtomic<Shared> = unsafe { PgAtomic::new(c"jobs puts") };
-
-pub fn register() {
-    pg_shmem_init!(SHARED = Shared([const { AtomicU64::new(0) }; NUMBERS]));
-}
+shared!(SHARED: Shared = c"jobs puts", Shared([const { AtomicU64::new(0) }; NUMBERS]));
 
 /// A job was put into a queue of this database.
 pub fn note(queue: &Queue) {

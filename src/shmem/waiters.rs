@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, A
 
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
-use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 
 use super::announce::Announcement;
 use super::bounded::Filter;
@@ -70,12 +69,6 @@ struct Waiters {
     requests_of_any: AtomicU64,
 }
 
-// SAFETY: atomics only; the latches are addresses in shared memory, the same in every process.
-unsafe impl PGRXSharedMemory for Waiters {}
-
-// SAFETY: the name is this extension's own.
-static WAITERS: PgAtomic<Waiters> = unsafe { PgAtomic::new(c"jobs waiters") };
-
 thread_local! {
     /// The seat of this session.
     static MINE: Cell<Option<&'static Seat>> = const { Cell::new(None) };
@@ -83,19 +76,18 @@ thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
 }
 
-pub fn register() {
-    pg_shmem_init!(
-        WAITERS = Waiters {
-            count: AtomicU32::new(0),
-            of_kind: Default::default(),
-            end: AtomicU32::new(0),
-            seating: Lock::new(),
-            seats: std::array::from_fn(|_| Seat::default()),
-            requests: [const { AtomicU64::new(0) }; REQUEST_COUNTS],
-            requests_of_any: AtomicU64::new(0),
-        }
-    );
-}
+shared!(
+    WAITERS: Waiters = c"jobs waiters",
+    Waiters {
+        count: AtomicU32::new(0),
+        of_kind: Default::default(),
+        end: AtomicU32::new(0),
+        seating: Lock::new(),
+        seats: std::array::from_fn(|_| Seat::default()),
+        requests: [const { AtomicU64::new(0) }; REQUEST_COUNTS],
+        requests_of_any: AtomicU64::new(0),
+    }
+);
 
 /// Wakes those who wait for what a transaction has just committed. Called in the commit
 /// callback: nothing in here may fail.
