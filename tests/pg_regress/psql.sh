@@ -3,7 +3,7 @@
 # came. A test is right if that leaves it as it is.
 #
 # An answer stands behind its statement after "-->", or below it if it is long: "none" for no rows,
-# nothing for void, a single column without its name.
+# nothing for void, a single column without its name, few rows of one or two columns in a list.
 set -o pipefail
 test=$(mktemp) && trap 'rm -f "$test"' EXIT
 cat >"$test"
@@ -24,15 +24,16 @@ cat >"$test"
   }
   END { line("") }
 
-  function said(result, record, rows, wide, listed, i) {
+  function said(result, record, rows, bars, listed, i) {
     rows = split(result, record, "\036") - 2
-    wide = record[1] ~ /[|]/
+    bars = record[1]
+    bars = gsub(/[|]/, "", bars)
     for (i = 2; i <= rows + 1; i++) listed = listed (i > 2 ? ", " : "") record[i]
     if (!rows) answers[++count] = "none"
     else if (rows == 1 && listed ~ /^[|]*$/) return
-    else if (rows == 1 && !wide || !wide && length(listed) < 100 && listed !~ /\n/) answers[++count] = listed
-    else if (rows == 1 && length(record[1] listed) < 100) answers[++count] = record[1] ": " listed
-    else for (i = wide ? 1 : 2; i <= rows + 1; i++) answers[++count] = record[i]
+    else if (rows == 1 && !bars) answers[++count] = listed
+    else if (length(record[1] listed) < 100 && (rows == 1 || bars < 2 && listed !~ /\n/)) answers[++count] = (bars ? record[1] ": " : "") listed
+    else for (i = bars ? 1 : 2; i <= rows + 1; i++) answers[++count] = record[i]
   }
 
   # Writes the line before with its answers, and begins another one.

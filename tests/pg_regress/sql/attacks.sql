@@ -267,10 +267,7 @@ select attempt(statement) as code, count(*), string_agg(statement, '; ') filter 
 copy (select args from jobs.job) to stdout; --> ERROR:  permission denied for table job
 grant execute on function jobs.insert to jobs_attacks_nobody; --> WARNING:  no privileges were granted for "insert"
 revoke execute on function jobs.insert from jobs_attacks_mallory; --> WARNING:  no privileges could be revoked for "insert"
-select r as role, has_function_privilege('jobs_attacks_' || r, 'jobs.insert'::regproc, 'execute') as may_insert from unnest('{mallory,nobody}'::text[]) r;
---> role|may_insert
---> mallory|t
---> nobody|f
+select r as role, has_function_privilege('jobs_attacks_' || r, 'jobs.insert'::regproc, 'execute') as may_insert from unnest('{mallory,nobody}'::text[]) r; --> role|may_insert: mallory|t, nobody|f
 -- Control: on what is hers they work.
 create table evil.hers (id bigint primary key, kind text);
 select attempt(s) from unnest(array['create trigger t before insert on evil.hers for each row execute function suppress_redundant_updates_trigger()', 'create rule r as on insert to evil.hers do also select evil.caught(''rule'')',
@@ -301,10 +298,7 @@ select attempt(s) from unnest(array['insert into evil.trap (args) values (null)'
 --> 42501, 42501, 42501, 42501
 select distinct split_part(what, e'\n', 1) as message from told order by 1; --> permission denied for function insert, permission denied for function unique_key
 reset role;
-select kind, count(*) from jobs.jobs where kind ~ '^from' group by 1 order by 1;
---> kind|count
---> from a trigger|1
---> from a view|1
+select kind, count(*) from jobs.jobs where kind ~ '^from' group by 1 order by 1; --> kind|count: from a trigger|1, from a view|1
 
 -- Row security of the caller has nothing to do with the extension's tables.
 set role jobs_attacks_mallory;

@@ -13,9 +13,7 @@ select jobs.configure_queue('q', 5, retention_completed => '1 hour', reason => '
 select jobs.reset_queue('q', 'over'), jobs.reset_queue('q', 'again'); --> reset_queue|reset_queue: t|f
 -- Limits.
 select jobs.define_limit('l', '{"by_args": ["t"]}', concurrency => 2, reason => n::text), jobs.override_limit('l', '"acme"', 5, reason => n::text) from generate_series(1, 2) n;
---> define_limit|override_limit
---> |
---> |
+--> define_limit|override_limit: |, |
 select jobs.pause_limit('l', '"acme"', 'unpaid'), jobs.pause_limit('l', '"acme"', 'again'), jobs.resume_limit('l', '"acme"', 'paid'), jobs.resume_limit('l', '"acme"', 'again'), jobs.drop_limit('l', 'over'), jobs.drop_limit('l', 'again');
 --> pause_limit|pause_limit|resume_limit|resume_limit|drop_limit|drop_limit: ||||t|f
 -- Orders.
@@ -157,11 +155,7 @@ select (jobs.schedule('exact', '@daily', 'k', a, timeout => t)).outcome from (va
 select k.timeout, k.unique_opts, q.rate_period, p.args, p.timeout from jobs.kinds k, jobs.queues q, jobs.periodic p where k.kind = 'exact' and q.queue = 'exact' and p.name = 'exact';
 --> timeout|unique_opts|rate_period|args|timeout
 --> 24:00:00|{"by_period": 60.0}|24:00:00|{"n": 1.0}|24:00:00
-select action, count(*) from jobs.audit where target = 'exact' group by action order by action;
---> action|count
---> configure_queue|2
---> define_kind|3
---> schedule|3
+select action, count(*) from jobs.audit where target = 'exact' group by action order by action; --> action|count: configure_queue|2, define_kind|3, schedule|3
 -- Whatever the session's formats and path are, times are ISO 8601.
 set datestyle = 'German';
 set timezone = 'Asia/Kolkata';

@@ -39,10 +39,7 @@ select call, pg_temp.code('select jobs.' || call) from (values
 -- What is of this cell is taken, and the rest refused.
 create temp table t as select n, jobs.cell_for('k', jsonb_build_object('tenant', n), queue => 's') as cell from generate_series(1, 30) n;
 select cell, string_agg(distinct pg_temp.ask(format('select count(*) from jobs.insert(''k'', ''{"tenant": %s}'', queue => ''s'', unique_opts => ''{"by_queue": true, "by_args": ["tenant"]}'')', n)), ', ') from t group by cell order by cell;
---> cell|string_agg
---> 1|1
---> 2|JB001 {"cell": 2, "queue": "s"}
---> 3|JB001 {"cell": 3, "queue": "s"}
+--> cell|string_agg: 1|1, 2|JB001 {"cell": 2, "queue": "s"}, 3|JB001 {"cell": 3, "queue": "s"}
 select pg_temp.try(format('select jobs.insert(''k'', ''{"tenant": %s}'', queue => ''s'')', (select min(n) from t where cell = 2)));
 --> JB001: this job of queue "s" lives in cell 2
 -->   {"cell": 2, "queue": "s"}

@@ -38,10 +38,7 @@ select pg_temp.refusals('select jobs.complete(%s)', array_agg(call)) from (value
 --> 0, 0 | P0002: job 0 does not exist
 --> 9223372036854775807, 1 | P0002: job 9223372036854775807 does not exist
 -->   The job was never inserted into this database, or it was deleted or pruned.
-select id, state from jobs.jobs where id in (4, 8) order by id;
---> id|state
---> 4|running
---> 8|available
+select id, state from jobs.jobs where id in (4, 8) order by id; --> id|state: 4|running, 8|available
 -- With the caller's rows, or not at all.
 begin;
 select jobs.complete(id, token) from held where id = 4; --> completed
@@ -67,12 +64,7 @@ select row_number() over () as n, * from jobs.complete_many(array[7, 99, 1, 8, 6
 --> 6|9|cancelled|f
 --> 7|7|completed|t
 --> 8|2|completed|f
-select id, state from jobs.jobs where id between 6 and 9 order by id;
---> id|state
---> 6|running
---> 7|completed
---> 8|available
---> 9|cancelled
+select id, state from jobs.jobs where id between 6 and 9 order by id; --> id|state: 6|running, 7|completed, 8|available, 9|cancelled
 -- What is not done can be done.
 select * from jobs.complete_many(array[6], array[(select token from held where id = 6)]); --> id|state|done: 6|completed|t
 select * from jobs.complete_many('{}', '{}'); --> none

@@ -29,18 +29,12 @@ select row_number() over () as n, kind, queue from jobs.fetch_any('{{low,high},{
 rollback;
 -- A queue is looked at only when the ones before it have nothing left.
 select kind, queue from jobs.fetch_any('{high,low}'); --> kind|queue: b|high
-select kind, queue from jobs.fetch_any('{high,low}', 2);
---> kind|queue
---> d|high
---> a|low
+select kind, queue from jobs.fetch_any('{high,low}', 2); --> kind|queue: d|high, a|low
 select kind, queue, attempt, lease_expires_at - attempted_at as lease from jobs.fetch_any('{high,low,other}', 2, 'me', '30 seconds', '{c,e}');
 --> kind|queue|attempt|lease
 --> c|low|1|00:00:30
 --> e|other|1|00:00:30
-select kind, worker from jobs.jobs where worker = 'me' order by kind;
---> kind|worker
---> c|me
---> e|me
+select kind, worker from jobs.jobs where worker = 'me' order by kind; --> kind|worker: c|me, e|me
 select count(*) from jobs.fetch_any('{high,low,other}', 10); --> 0
 select count(*) from jobs.fetch_any('{}', 10); --> 0
 -- Due jobs of each queue.

@@ -83,13 +83,7 @@ select f.ord, pg_temp.of(f.id) as n, f.state, f.scheduled_at is not null as sche
 --> 6|6|retryable|t|t|~
 --> 7|~|~|f|f|unknown
 --> 8|~|~|f|f|unknown
-select pg_temp.of(id) as n, state from jobs.jobs where queue = 'lost' order by id;
---> n|state
---> 1|completed
---> 2|running
---> 3|cancelled
---> 5|running
---> 6|retryable
+select pg_temp.of(id) as n, state from jobs.jobs where queue = 'lost' order by id; --> n|state: 1|completed, 2|running, 3|cancelled, 5|running, 6|retryable
 
 -- Twice in one call: the first one counts, and the second one is answered as a later call.
 select pg_temp.hold(3, 'twice') \gset
@@ -114,16 +108,11 @@ select pg_temp.of(id) as n, state, output, (select string_agg(error, ', ') from 
 -- holds, the lane.
 select pg_temp.hold(2, 'last', 'max_attempts => 1') \gset
 select f.state, f.scheduled_at is not null as scheduled from jobs.finish_many(pg_temp.results('{"do": "fail", "error": "e"}', '{"do": "snooze", "delay": 1}')) f;
---> state|scheduled
---> discarded|f
---> scheduled|t
+--> state|scheduled: discarded|f, scheduled|t
 select pg_temp.hold(3, 'policy', $$retry => '{"strategy": "constant", "initial": 600, "max": 600, "jitter": false, "non_retryable": ["bad.*"]}'$$) \gset
 select f.state, f.scheduled_at between now() + interval '9 minutes 59 seconds' and now() + interval '10 minutes 1 second' as in_ten_minutes
   from jobs.finish_many(pg_temp.results('{"do": "fail", "error": "e", "details": {"type": "good"}}', '{"do": "fail", "error": "e", "details": {"type": "bad.one"}}', '{"do": "fail", "error": "e", "details": "bad.one"}')) f;
---> state|in_ten_minutes
---> retryable|t
---> discarded|~
---> retryable|t
+--> state|in_ten_minutes: retryable|t, discarded|~, retryable|t
 select pg_temp.hold(5, 'cancelled') \gset
 select count(jobs.cancel(id, 'not wanted')) from held; --> 5
 select f.state, f.scheduled_at, f.done from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e"}', '{"do": "fail", "error": "e", "retry_in": 0}', '{"do": "snooze", "delay": 1}', '{"do": "release"}')) f;
@@ -176,9 +165,7 @@ truncate held restart identity;
 insert into held (id, token) select id, token from jobs.fetch('holds', 2);
 select count(*) from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e", "retryable": false}')) f where done; --> 2
 select v.kind, i.unique_skipped_as_duplicate from (values ('a'), ('b')) v(kind), lateral jobs.insert(v.kind, unique_opts => '{"by_kind": true, "by_state": [], "hold_for": "1 hour"}', queue => 'holds') i;
---> kind|unique_skipped_as_duplicate
---> a|f
---> b|t
+--> kind|unique_skipped_as_duplicate: a|f, b|t
 -- What is given back goes to the end of its lane, in the order of the results.
 select pg_temp.hold(3, 'lane') \gset
 select count(*) from jobs.insert('before', queue => 'lane'); --> 1
@@ -190,11 +177,7 @@ select jobs.configure_queue('kept', retention_completed => '1 hour', retention_d
 select pg_temp.hold(3, 'kept') \gset
 select jobs.cancel(id) from held where n = 3; --> running
 select count(*) from jobs.finish_many(pg_temp.results('{"do": "complete"}', '{"do": "fail", "error": "e", "retryable": false}', '{"do": "release"}')) f where done; --> 3
-select state, kept_until - finalized_at as kept from jobs.finished f where job_id in (select id from held) order by job_id;
---> state|kept
---> completed|01:00:00
---> discarded|02:00:00
---> cancelled|03:00:00
+select state, kept_until - finalized_at as kept from jobs.finished f where job_id in (select id from held) order by job_id; --> state|kept: completed|01:00:00, discarded|02:00:00, cancelled|03:00:00
 -- It is part of the transaction.
 select pg_temp.hold(2, 'tx') \gset
 begin;
@@ -373,10 +356,5 @@ select state, done, reason, count(*), count(distinct id) as ids, min(ord) betwee
 --> scheduled|t|~|2500|2500|t
 --> retryable|t|~|2500|2500|t
 --> completed|t|~|2500|2500|t
-select state, count(*) from jobs.jobs where queue = 'many' group by state order by state;
---> state|count
---> available|2500
---> scheduled|2500
---> retryable|2500
---> completed|2500
+select state, count(*) from jobs.jobs where queue = 'many' group by state order by state; --> state|count: available|2500, scheduled|2500, retryable|2500, completed|2500
 select count(*) as wrong from jobs.check(); --> 0

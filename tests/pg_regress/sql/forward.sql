@@ -11,13 +11,7 @@ select jobs.forward(source => :a, keys => pg_temp.keys(1, 2), jobs => pg_temp.jo
 select jobs.forward(:a, pg_temp.keys(3, 1, 4, 2), pg_temp.jobs(3, 1, 4, 2)) as new; --> 2
 select jobs.forward(:b, pg_temp.keys(4, 5, 5), pg_temp.jobs(4, 5, 6)) as new; --> 1
 select jobs.forward(:a, '{}', '[]') as new; --> 0
-select args, state from jobs.jobs order by id;
---> args|state
---> 1|available
---> 2|available
---> 3|available
---> 4|available
---> 5|available
+select args, state from jobs.jobs order by id; --> args|state: 1|available, 2|available, 3|available, 4|available, 5|available
 -- Options are those of jobs.insert_many. A duplicate is taken, too.
 select jobs.forward(:a, pg_temp.keys(6, 7), '[{"kind": "u", "unique_opts": {"by_kind": true}, "queue": "q", "priority": 3, "scheduled_at": "2999-01-01T00:00:00Z"}, {"kind": "u", "unique_opts": {"by_kind": true}}]') as new;
 --> 2

@@ -65,11 +65,7 @@ select kind, case kind
          when 'asked and completed' then jobs.complete(id, pg_temp.token(id))::text
          when 'asked and failed' then (jobs.fail(id, pg_temp.token(id), 'e')).state::text
          else jobs.release(id, pg_temp.token(id))::text end as became
-  from jobs.jobs where state = 'running' order by id;
---> kind|became
---> asked and completed|completed
---> asked and failed|cancelled
---> asked and released|cancelled
+  from jobs.jobs where state = 'running' order by id; --> kind|became: asked and completed|completed, asked and failed|cancelled, asked and released|cancelled
 select jobs.cancel(id) from jobs.jobs where kind = 'waits'; --> cancelled
 -- What expires, by maintenance, and what is replaced.
 select count(jobs.insert('expires', queue => 'q', expires_at => clock_timestamp() + interval '1 ms')); --> 1

@@ -35,12 +35,7 @@ select id from jobs.insert('k', 'null'); --> 4
 select id from jobs.insert('k', '[1, [2], {}]'); --> 5
 select id from jobs.insert('k', '42'); --> 6
 select id from jobs.insert('k', '"text"'); --> 7
-select id, args from jobs.jobs where kind = 'k' and args <> '{}' order by id;
---> id|args
---> 4|null
---> 5|[1, [2], {}]
---> 6|42
---> 7|"text"
+select id, args from jobs.jobs where kind = 'k' and args <> '{}' order by id; --> id|args: 4|null, 5|[1, [2], {}], 6|42, 7|"text"
 
 -- The initial state: in the future scheduled, else available; pending whatever its time.
 select id, state, scheduled_at > created_at as later from jobs.insert('s', scheduled_at => now() + interval '1 hour'); --> id|state|later: 8|scheduled|t
@@ -69,10 +64,7 @@ select queue, state from jobs.insert('p', priority => -32768, max_attempts => 1,
 select queue, state from jobs.insert('p', priority => 32767, max_attempts => 2147483647, timeout => '-1 second'); --> queue|state: default|available
 select length(queue) from jobs.insert(repeat('k', 127), queue => repeat('q', 127)); --> 127
 select length(queue), octet_length(queue) from jobs.insert(repeat('日', 127), queue => repeat('😀', 127)); --> length|octet_length: 127|508
-select length(kind), octet_length(kind) from jobs.jobs where length(kind) = 127 order by id;
---> length|octet_length
---> 127|127
---> 127|381
+select length(kind), octet_length(kind) from jobs.jobs where length(kind) = 127 order by id; --> length|octet_length: 127|127, 127|381
 select priority, max_attempts, timeout from jobs.jobs where kind = 'p' order by id;
 --> priority|max_attempts|timeout
 --> -32768|1|00:00:00.000001

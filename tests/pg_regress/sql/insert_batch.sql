@@ -24,29 +24,13 @@ select id, state, args, queue, priority, max_attempts, tags, meta, timeout, expi
 --> id|state|args|queue|priority|max_attempts|tags|meta|timeout|expires_at
 --> 5|scheduled|1|q|9|4|{t}|{"m": 1}|-00:00:01|3000-01-01 00:00:00+00
 --> 6|scheduled|2|q|9|4|{t}|{"m": 1}|-00:00:01|3000-01-01 00:00:00+00
-select ord, state from jobs.insert_batch('p', array['1', '2']::jsonb[], pending => true);
---> ord|state
---> 1|pending
---> 2|pending
+select ord, state from jobs.insert_batch('p', array['1', '2']::jsonb[], pending => true); --> ord|state: 1|pending, 2|pending
 
 -- None is none; more dimensions are as many elements, in their order; a lower bound says nothing.
 select * from jobs.insert_batch('k', '{}'); --> none
-select ord, id from jobs.insert_batch('d', array[['1', '2'], ['3', '4']]::jsonb[]) order by ord;
---> ord|id
---> 1|9
---> 2|10
---> 3|11
---> 4|12
-select id, args from jobs.jobs where kind = 'd' order by id;
---> id|args
---> 9|1
---> 10|2
---> 11|3
---> 12|4
-select ord, id from jobs.insert_batch('d', '[5:6]={5,6}'::jsonb[]);
---> ord|id
---> 1|13
---> 2|14
+select ord, id from jobs.insert_batch('d', array[['1', '2'], ['3', '4']]::jsonb[]) order by ord; --> ord|id: 1|9, 2|10, 3|11, 4|12
+select id, args from jobs.jobs where kind = 'd' order by id; --> id|args: 9|1, 10|2, 11|3, 12|4
+select ord, id from jobs.insert_batch('d', '[5:6]={5,6}'::jsonb[]); --> ord|id: 1|13, 2|14
 
 -- Duplicates inside, outside, and none.
 select ord, id, unique_skipped_as_duplicate as skipped from jobs.insert_batch('u', array['1', '2', '1', '3', '1.0']::jsonb[], '{"by_args": true}') order by ord;

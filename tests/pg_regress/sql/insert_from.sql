@@ -10,20 +10,14 @@ select count(*), max(id), array_agg(distinct state) as states from jobs.insert('
 select 1 as one from jobs.insert('k'); --> 1
 select from jobs.insert('k'); --> none
 select distinct id from jobs.insert('k') order by id desc limit 3; --> 8
-select state, max(id) from jobs.insert('k') group by rollup (state) order by state;
---> state|max
---> available|9
---> ~|9
+select state, max(id) from jobs.insert('k') group by rollup (state) order by state; --> state|max: available|9, ~|9
 select to_jsonb(i) - 'created_at' - 'scheduled_at' as answer from jobs.insert('k') i; --> {"id": 10, "queue": "default", "state": "available", "replaced_id": null, "unique_skipped_as_duplicate": false}
 -- The row as a whole has the names of its type, whatever FROM calls the columns.
 select e, to_jsonb(i) ->> 'queue' as queue, i::text like '(11,available,f,,default,%)' as as_text from jobs.insert('k') as i (a, b, c, d, e); --> e|queue|as_text: default|default|t
 select id from (select id, queue from jobs.insert('k')) i where queue = 'default'; --> 12
 select y from jobs.insert('k') i left join lateral (select i.queue || 'x' as y) s on true; --> defaultx
 select x from (select id + 1 as x from jobs.insert('k')) s group by rollup (x) order by x; --> 15, ~
-select generate_series(1, 2) as n, queue from jobs.insert('k');
---> n|queue
---> 1|default
---> 2|default
+select generate_series(1, 2) as n, queue from jobs.insert('k'); --> n|queue: 1|default, 2|default
 select id from jobs.insert('k') for update; --> 16
 create temp table beside (id bigint primary key);
 -- Joins, also those that the planner leaves out.
@@ -59,32 +53,15 @@ begin
 end $$;
 insert into into_table select pg_temp.inserted('k'), 'fourth';
 update into_table set queue = i.queue from jobs.insert('k', queue => 'fifth') i where into_table.queue = 'fourth';
-select id - min(id) over () as nth, queue from into_table order by id;
---> nth|queue
---> 0|default
---> 1|second
---> 2|third
---> 3|fifth
+select id - min(id) over () as nth, queue from into_table order by id; --> nth|queue: 0|default, 1|second, 2|third, 3|fifth
 with new as (insert into into_table select id, queue from jobs.insert('k', queue => 'sixth') union all select id, queue from jobs.insert('k', queue => 'seventh') returning queue)
 select * from new order by queue; --> seventh, sixth
 insert into beside select 1 union all select 2;
 insert into beside select 1 from jobs.insert('k', queue => 'eighth') on conflict (id) do update set id = -excluded.id returning (select queue from jobs.insert('k', queue => 'ninth')); --> ninth
-select queue, count(*) from jobs.jobs where queue in ('sixth', 'seventh', 'eighth', 'ninth') group by queue order by queue;
---> queue|count
---> eighth|1
---> ninth|1
---> seventh|1
---> sixth|1
+select queue, count(*) from jobs.jobs where queue in ('sixth', 'seventh', 'eighth', 'ninth') group by queue order by queue; --> queue|count: eighth|1, ninth|1, seventh|1, sixth|1
 select count(*) from into_table natural join jobs.jobs; --> 5
-select n, i.queue from generate_series(1, 3) n, jobs.insert('each', queue => 'q' || n) i order by n;
---> n|queue
---> 1|q1
---> 2|q2
---> 3|q3
-select n, (select queue from jobs.insert('each', queue => 'q' || n)) from generate_series(1, 2) n order by n;
---> n|queue
---> 1|q1
---> 2|q2
+select n, i.queue from generate_series(1, 3) n, jobs.insert('each', queue => 'q' || n) i order by n; --> n|queue: 1|q1, 2|q2, 3|q3
+select n, (select queue from jobs.insert('each', queue => 'q' || n)) from generate_series(1, 2) n order by n; --> n|queue: 1|q1, 2|q2
 select count(*) from jobs.jobs where kind = 'each'; --> 5
 
 -- Arguments: parameters, subselects, other calls.

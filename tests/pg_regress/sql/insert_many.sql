@@ -36,9 +36,7 @@ select args, queue, priority, max_attempts, tags, meta, timeout, expires_at from
 -- Times without a zone are of the session's.
 set timezone = 'Asia/Tokyo';
 select ord, scheduled_at at time zone 'UTC' as utc from jobs.insert_many('[{"kind": "t", "scheduled_at": "2030-01-01 09:00"}, {"kind": "t", "scheduled_at": "2030-01-01"}]');
---> ord|utc
---> 1|2030-01-01 00:00:00
---> 2|2029-12-31 15:00:00
+--> ord|utc: 1|2030-01-01 00:00:00, 2|2029-12-31 15:00:00
 set timezone = 'UTC';
 
 -- None is none.

@@ -40,9 +40,7 @@ select * from shown offset 6; --> kind|queue|priority|max_attempts|timeout: mail
 select jobs.define_kind('flaky', 'f', retry => '{"strategy": "constant", "initial": 100, "jitter": false}');
 select count(*) from jobs.insert('flaky') a, jobs.insert('flaky', retry => '"oban"') b; --> 1
 select f.kind, x.scheduled_at - clock_timestamp() > interval '90 seconds' as as_the_kind_says from jobs.fetch('f', 2) f, lateral jobs.fail(f.id, f.token, 'x') x order by f.id;
---> kind|as_the_kind_says
---> flaky|t
---> flaky|f
+--> kind|as_the_kind_says: flaky|t, flaky|f
 -- A rollback takes it back, also for this session.
 begin;
 select jobs.define_kind('mail', 'undone');

@@ -96,11 +96,7 @@ select name, key, concurrency, rate, running, held, oldest_held_at, next_start_a
 --> api|{"args": {"tenant": {"id": 1}}}|~|20|0|0|~|~|~
 --> both|{"args": [1], "meta": {}, "type": "k", "queue": "q"}|3|~|0|0|~|~|~
 --> total|~|7|~|0|0|~|~|~
-select name, keys from jobs.limits order by name;
---> name|keys
---> api|4
---> both|1
---> total|~
+select name, keys from jobs.limits order by name; --> name|keys: api|4, both|1, total|~
 -- As the others again.
 select jobs.override_limit('api', '"acme"'), jobs.override_limit('api', 'null'), jobs.override_limit('api', '{"args": {}}') \gset
 select key, concurrency, rate from jobs.limit_keys where name = 'api'; --> key|concurrency|rate: {"args": {"tenant": {"id": 1}}}|~|20
@@ -177,11 +173,7 @@ select * from pg_temp.refusals('select jobs.define_limit(''l'', %s, concurrency 
 --> '{"by_meta": ["tenant.id"], "by_kind": true}', '{a,s}' | 22023: by does not contain {"by_args":["tenant.id"]}, by which queue "s" is spread | Add it to by, or set per_cell => true for a limit of each cell alone.
 -->   A limit of a spread queue must contain the path, so that none spans cells.
 select by, pg_temp.code(format('select jobs.define_limit(''l'', %s, concurrency => 1)', by)) from unnest(array['''{"by_args": ["tenant"]}''', '''{"by_args": true}''', 'null, ''{a}''', 'per_cell => true']) by;
---> by|code
---> '{"by_args": ["tenant"]}'|ok
---> '{"by_args": true}'|ok
---> null, '{a}'|ok
---> per_cell => true|ok
+--> by|code: '{"by_args": ["tenant"]}'|ok, '{"by_args": true}'|ok, null, '{a}'|ok, per_cell => true|ok
 select jobs.define_limit('l', '{"by_args": ["t"]}', '{a}', concurrency => 1) \gset
 select pg_temp.try($$select jobs.spread_queue('a', '{"by_args": ["u"]}', '{0}')$$) as spread, pg_temp.code($$select jobs.spread_queue('a', '{"by_args": ["t"]}', '{0}')$$) as contained;
 --> spread|contained

@@ -21,12 +21,7 @@ select id, state from jobs.insert('pending', queue => 's', pending => true, sche
 select id, state from jobs.insert('far', queue => 's', scheduled_at => now() + interval '3 hours'); --> id|state: 4|scheduled
 select task, rows from jobs.maintain() where rows > 0; --> none
 call pg_temp.later('2 hours');
-select kind, state from jobs.jobs order by id;
---> kind|state
---> scheduled|scheduled
---> retryable|retryable
---> pending|pending
---> far|scheduled
+select kind, state from jobs.jobs order by id; --> kind|state: scheduled|scheduled, retryable|retryable, pending|pending, far|scheduled
 select task, rows from jobs.maintain() where rows > 0 or error is not null; --> task|rows: schedule|2
 select kind, state, attempt, scheduled_at < now() as due from jobs.jobs order by id;
 --> kind|state|attempt|due
@@ -94,9 +89,7 @@ select kind, e.attempt, details ->> 'type' as type, length(error) > 0 as text fr
 --> r cancel|1|timeout|t
 -- The river delay of a first error.
 select kind, j.scheduled_at - at between interval '0.9 s' and interval '1.1 s' as by_the_policy from jobs.jobs j join jobs.errors on job_id = id where kind in ('r deadline', 'r lease') order by kind;
---> kind|by_the_policy
---> r deadline|t
---> r lease|t
+--> kind|by_the_policy: r deadline|t, r lease|t
 -- Its worker is too late.
 select kind, pg_temp.ask(format('select jobs.complete(%s, %s)', id, token)) from held where kind in ('r deadline', 'r lease', 'r last', 'r cancel') order by kind;
 --> kind|ask
@@ -107,10 +100,7 @@ select kind, pg_temp.ask(format('select jobs.complete(%s, %s)', id, token)) from
 -- Without a timeout the lease was an hour.
 call pg_temp.later('1 hour');
 select task, rows from jobs.maintain() where task = 'rescue'; --> task|rows: rescue|1
-select kind, state from jobs.jobs where kind in ('r none', 'r alive') order by kind;
---> kind|state
---> r alive|running
---> r none|retryable
+select kind, state from jobs.jobs where kind in ('r none', 'r alive') order by kind; --> kind|state: r alive|running, r none|retryable
 -- The error before this one counts: (1 + 1)^4 seconds.
 select jobs.retry(id) is not null as retried from held where kind = 'r deadline'; --> t
 select attempt from jobs.fetch('r deadline'); --> 2
@@ -139,10 +129,7 @@ select pg_temp.ask('select jobs.delete(1)') as pruned; --> P0002 The job was nev
 
 -- claims: keys that no job needs. One that still has a job stays, and the job stays a duplicate.
 select jobs.delete(id) from jobs.jobs where kind = 'available'; --> available
-select task, rows from jobs.maintain() where task in ('prune', 'claims');
---> task|rows
---> prune|0
---> claims|1
+select task, rows from jobs.maintain() where task in ('prune', 'claims'); --> task|rows: prune|0, claims|1
 create function pg_temp.rows() returns table (name text, rows bigint) language plpgsql as $$
 begin
   for name in select relname from pg_class where relnamespace = 'jobs'::regnamespace and relkind in ('r', 'p') and relname not in ('maintenance_task', 'kept_count', 'audit_record') loop

@@ -93,10 +93,7 @@ select set_config('test.poison', :'bad', false) = :'bad' as set; --> t
 call pg_temp.later('2 hours');
 create trigger poison before delete on jobs.running for each row execute function pg_temp.poison('job_id');
 select * from pg_temp.poisoned('rescue'); --> task|rows|error: rescue|3|job N: poisoned
-select state, count(*) from jobs.jobs where queue = 'r' group by 1 order by 1;
---> state|count
---> running|1
---> discarded|3
+select state, count(*) from jobs.jobs where queue = 'r' group by 1 order by 1; --> state|count: running|1, discarded|3
 drop trigger poison on jobs.running;
 select * from pg_temp.poisoned('rescue'); --> task|rows|error: rescue|1|~
 
@@ -212,7 +209,4 @@ select setval('jobs.job_seq', 1, false); --> 1
 select count(*) = (select count(*) from jobs.maintenance) as "all", sum(rows), count(error) from jobs.maintain(); --> all|sum|count: t|0|0
 select state from jobs.jobs where queue = 'restored'; --> scheduled
 select setval('jobs.job_seq', :last + 1) > 1 as set; --> t
-select task, rows from jobs.maintain() where rows > 0;
---> task|rows
---> schedule|1
---> rescue|2
+select task, rows from jobs.maintain() where rows > 0; --> task|rows: schedule|1, rescue|2

@@ -26,10 +26,7 @@ select pg_temp.try($$select jobs.insert_batch('k', '{1,2}', queue => 'q')$$);
 -->   {"depth":2,"bound":3}
 select pg_temp.ask($$select jobs.insert_many('[{"kind": "k"}, {"kind": "k", "queue": "q"}, {"kind": "k", "queue": "q"}]')$$); --> 54000 {"depth":2,"bound":3}
 select pg_temp.waiting('q'), pg_temp.waiting('default'); --> waiting|waiting: 2|0
-select ord, queue from jobs.insert_many('[{"kind": "k"}, {"kind": "k", "queue": "q"}]');
---> ord|queue
---> 1|default
---> 2|q
+select ord, queue from jobs.insert_many('[{"kind": "k"}, {"kind": "k", "queue": "q"}]'); --> ord|queue: 1|default, 2|q
 select pg_temp.ask($$select jobs.insert_batch('k', '{1}', queue => 'q')$$), pg_temp.ask($$select count(*) from jobs.insert_batch('k', '{}', queue => 'q')$$); --> ask|ask: 54000 {"depth":3,"bound":3}|0
 
 -- Whatever else makes a job wait goes on.
@@ -50,17 +47,10 @@ select pg_temp.waiting('q'), pg_temp.ask($$select jobs.insert('k', queue => 'q')
 
 -- Duplicates count nothing: they are answered as ever.
 select jobs.configure_queue('u', max_waiting => 2) \gset
-select ord, unique_skipped_as_duplicate from jobs.insert_batch('u', '{1,2,1}', '{"by_args": true}', queue => 'u');
---> ord|unique_skipped_as_duplicate
---> 1|f
---> 2|f
---> 3|t
+select ord, unique_skipped_as_duplicate from jobs.insert_batch('u', '{1,2,1}', '{"by_args": true}', queue => 'u'); --> ord|unique_skipped_as_duplicate: 1|f, 2|f, 3|t
 select unique_skipped_as_duplicate from jobs.insert('u', '2', '{"by_args": true}', queue => 'u'); --> t
 select pg_temp.ask($$select jobs.insert('u', '2', '{"by_args": true, "on_conflict": "reject"}', queue => 'u')$$) like '23505 %' as rejected; --> t
-select ord, unique_skipped_as_duplicate from jobs.insert_batch('u', '{1,2}', '{"by_args": true}', queue => 'u');
---> ord|unique_skipped_as_duplicate
---> 1|t
---> 2|t
+select ord, unique_skipped_as_duplicate from jobs.insert_batch('u', '{1,2}', '{"by_args": true}', queue => 'u'); --> ord|unique_skipped_as_duplicate: 1|t, 2|t
 select pg_temp.ask($$select jobs.insert('u', '3', '{"by_args": true}', queue => 'u')$$), pg_temp.ask($$select jobs.insert('u', '3', '{"by_args": true, "wait": false}', queue => 'u')$$), pg_temp.ask($$select jobs.insert_batch('u', '{1,3}', '{"by_args": true}', queue => 'u')$$);
 --> ask|ask|ask: 54000 {"depth":2,"bound":2}|54000 {"depth":2,"bound":2}|54000 {"depth":2,"bound":2}
 select replaced_id is not null as replaced from jobs.insert('u', '1', '{"by_args": true, "on_conflict": "replace"}', queue => 'u'); --> t
@@ -180,13 +170,7 @@ select pg_temp.refusals('select jobs.%s', array['configure_queue(''n'', max_wait
 --> configure_queue('n', max_waiting => 0) | 22023: max_waiting 0 is out of range
 --> configure_queue('n', max_waiting => -1) | 22023: max_waiting -1 is out of range
 -->   max_waiting must be between 1 and 2147483647, or null for no limit.
-select queue, max_waiting from jobs.queues where max_waiting is not null order by queue;
---> queue|max_waiting
---> d|50
---> p|1
---> q|3
---> s|8
---> u|2
+select queue, max_waiting from jobs.queues where max_waiting is not null order by queue; --> queue|max_waiting: d|50, p|1, q|3, s|8, u|2
 select labels, value from jobs.metrics() where metric = 'jobs_queue_waiting_limit' order by labels ->> 'queue';
 --> labels|value
 --> {"queue": "d"}|50

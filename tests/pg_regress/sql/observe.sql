@@ -89,10 +89,7 @@ select worker, running, cardinality(job_ids) as ids, queues, kinds, oldest_attem
 --> w1|3|3|{a}|{k}|t|t|3|0
 --> w2|5|5|{a}|{k}|t|t|5|0
 select jobs.cancel(job_ids[1]) from jobs.workers where worker = 'w1'; --> running
-select worker, cancel_requested from jobs.workers order by worker;
---> worker|cancel_requested
---> w1|1
---> w2|0
+select worker, cancel_requested from jobs.workers order by worker; --> worker|cancel_requested: w1|1, w2|0
 select bool_and(j.worker = w.worker) as right_worker from jobs.workers w, unnest(w.job_ids) id join jobs.jobs j using (id); --> t
 call pg_temp.later('1 day');
 select worker, running, expired from jobs.workers order by worker;

@@ -126,16 +126,9 @@ select queue, key, waiting, running, weight from jobs.order_keys order by key;
 --> f|{"args": {"t": "a"}}|250|0|1
 --> f|{"args": {"t": "b"}}|5|0|1
 --> f|{"args": {"t": "c"}}|5|0|1
-select kind, count(*) from regexp_split_to_table(pg_temp.start(15, 'f'), ' ') as kind group by kind order by kind;
---> kind|count
---> a|5
---> b|5
---> c|5
+select kind, count(*) from regexp_split_to_table(pg_temp.start(15, 'f'), ' ') as kind group by kind order by kind; --> kind|count: a|5, b|5, c|5
 select count(pg_temp.put('d', 'd', queue => 'f')) from generate_series(1, 5) \gset
-select kind, count(*) from regexp_split_to_table(pg_temp.start(10, 'f'), ' ') as kind group by kind order by kind;
---> kind|count
---> a|5
---> d|5
+select kind, count(*) from regexp_split_to_table(pg_temp.start(10, 'f'), ' ') as kind group by kind order by kind; --> kind|count: a|5, d|5
 -- In the best priority.
 select pg_temp.put('e', 'a', 0::smallint, 'f'), pg_temp.put('e', 'e', 0::smallint, 'f') \gset
 select pg_temp.start(2, 'f'); --> e e
@@ -149,11 +142,7 @@ select key, waiting, running from jobs.order_keys order by key;
 -- By weight.
 select jobs.order_queue('f', '{"by_args": ["t"]}', fair => true, weights => '{"a": 3, "b": 2}') \gset
 select count(pg_temp.put('b', 'b', queue => 'f')), count(pg_temp.put('c', 'c', queue => 'f')) from generate_series(1, 150) \gset
-select kind, count(*) from regexp_split_to_table(pg_temp.start(60, 'f'), ' ') as kind group by kind order by kind;
---> kind|count
---> a|30
---> b|20
---> c|10
+select kind, count(*) from regexp_split_to_table(pg_temp.start(60, 'f'), ' ') as kind group by kind order by kind; --> kind|count: a|30, b|20, c|10
 select key, weight from jobs.order_keys where queue = 'f' order by key;
 --> key|weight
 --> {"args": {"t": "a"}}|3
@@ -195,12 +184,7 @@ select jobs.drop_limit('order/h'), pg_temp.code('select jobs.pause_limit(''order
 select jobs.order_queue('l', '{"by_args": ["t"]}', true), jobs.define_limit('one', queues => '{l}', concurrency => 1) \gset
 select pg_temp.put('a1', 'a', queue => 'l'), pg_temp.put('b1', 'b', queue => 'l'), pg_temp.put('b2', 'b', 0::smallint, 'l'), pg_temp.put('b3', 'b', 0::smallint, 'l') \gset
 select pg_temp.start(10, 'l'), pg_temp.start(10, 'l') as none, pg_temp.put('b4', 'b', 0::smallint, 'l') \gset
-select kind, reason from jobs.jobs j, jobs.explain(j.id) where queue = 'l' and state = 'available' order by kind;
---> kind|reason
---> b1|limit
---> b2|order
---> b3|order
---> b4|order
+select kind, reason from jobs.jobs j, jobs.explain(j.id) where queue = 'l' and state = 'available' order by kind; --> kind|reason: b1|limit, b2|order, b3|order, b4|order
 select key, waiting, running from jobs.order_keys where queue = 'l' order by key;
 --> key|waiting|running
 --> {"args": {"t": "a"}}|0|1

@@ -77,10 +77,7 @@ select jobs.unschedule('late'); --> t
 select (jobs.schedule(n, c, n, missed => 'skip')).outcome from (values ('just now', 'every 1 second'), ('put off', 'every 1 day')) v(n, c); --> created, created
 update jobs.periodic_schedule set defined_at = now() - interval '2 days', next_run_at = now() - case name when 'put off' then interval '1 second' else '1 day' end;
 select rows, error from jobs.maintain() where task = 'periodic'; --> rows|error: 2|~
-select kind, count(*) from jobs.jobs where kind in ('just now', 'put off') group by 1 order by 1;
---> kind|count
---> just now|1
---> put off|1
+select kind, count(*) from jobs.jobs where kind in ('just now', 'put off') group by 1 order by 1; --> kind|count: just now|1, put off|1
 select jobs.unschedule(name) from jobs.periodic; --> t, t
 
 -- A definition is replaced as a whole.
@@ -142,10 +139,7 @@ call pg_temp.later('400 days');
 select rows, error from jobs.maintain() where task = 'periodic';
 --> WARNING:  jobs: periodic job "2 reject" skipped a tick: a job with the same unique key exists
 --> rows|error: 3|~
-select kind, count(*) from jobs.jobs where kind in ('u', 'other') group by kind order by kind;
---> kind|count
---> other|2
---> u|1
+select kind, count(*) from jobs.jobs where kind in ('u', 'other') group by kind order by kind; --> kind|count: other|2, u|1
 select name, last_tick, job is not null as job, skipped, error from jobs.periodic, lateral pg_temp.past(name) order by name;
 --> name|last_tick|job|skipped|error
 --> 1 before|0|t|f|~

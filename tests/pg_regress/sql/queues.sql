@@ -111,11 +111,7 @@ select jobs.configure_queue('short', retention_completed => '1 hour'), jobs.conf
 select count(jobs.complete(f.id, f.token)) from unnest(array['short', 'long', 'ever', 'usual']) q, lateral jobs.insert('x', '{}', '{"by_queue": true}', q) i, lateral jobs.fetch(q) f; --> 4
 call pg_temp.later('2 hours');
 select q, unique_skipped_as_duplicate as skipped from unnest(array['short', 'long', 'ever', 'usual']) q, lateral jobs.explain_unique('x', '{}', '{"by_queue": true}', q) e(canonical, unique_key, lock_id, policy, holder, holder_state, would), lateral (select would = 'skip') s(unique_skipped_as_duplicate);
---> q|skipped
---> short|f
---> long|t
---> ever|t
---> usual|t
+--> q|skipped: short|f, long|t, ever|t, usual|t
 select rows from jobs.maintain() where task = 'prune'; --> 3
 select queue from jobs.jobs where kind = 'x' order by queue; --> ever, long, usual
 call pg_temp.later('2 days');

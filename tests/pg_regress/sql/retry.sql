@@ -21,14 +21,7 @@ select id, kind, state, attempt, max_attempts, scheduled_at between now() - inte
 --> 4|completed|available|1|2|t|~|~|~|~|~|0
 --> 5|cancelled|available|0|25|t|~|~|~|~|~|0
 --> 6|discarded|available|1|2|t|~|~|~|~|~|1
-select kind, attempt from jobs.fetch_any('{default,r,c,d}', 10);
---> kind|attempt
---> scheduled|1
---> pending|1
---> cancelled|1
---> retryable|2
---> completed|2
---> discarded|2
+select kind, attempt from jobs.fetch_any('{default,r,c,d}', 10); --> kind|attempt: scheduled|1, pending|1, cancelled|1, retryable|2, completed|2, discarded|2
 -- An available or a running one: nothing changes, the state is the answer.
 create temp table before as select * from jobs.jobs;
 select jobs.retry(1), jobs.retry(1, true); --> retry|retry: running|running
@@ -42,10 +35,7 @@ select kind, state, attempt, max_attempts from jobs.jobs where kind in ('retryab
 --> kind|state|attempt|max_attempts
 --> retryable|discarded|2|2
 --> discarded|discarded|2|2
-select kind, jobs.retry(id, true) from jobs.jobs where kind in ('retryable', 'discarded') order by id;
---> kind|retry
---> retryable|available
---> discarded|available
+select kind, jobs.retry(id, true) from jobs.jobs where kind in ('retryable', 'discarded') order by id; --> kind|retry: retryable|available, discarded|available
 select kind, state, attempt, max_attempts, (select count(*) from jobs.errors where job_id = id) as errors from jobs.jobs where kind in ('retryable', 'discarded') order by id;
 --> kind|state|attempt|max_attempts|errors
 --> retryable|available|0|2|2

@@ -47,13 +47,7 @@ select jobs.define_kind('d', max_attempts => 7) \gset
 create temp table made as select id from jobs.insert('d', retry => '{"ojs": {}}') union all select id from jobs.insert('d', retry => '{"ojs": {"max_attempts": 2}}') union all
   select id from jobs.insert_batch('d', array['1']::jsonb[], retry => '{"ojs": {"max_attempts": 4}}') union all
   select id from jobs.insert_many('[{"kind": "d", "retry": {"ojs": {"max_attempts": 5}}}, {"kind": "e", "retry": {"ojs": {}}}]');
-select kind, max_attempts from jobs.jobs join made using (id) order by id;
---> kind|max_attempts
---> d|7
---> d|2
---> d|4
---> d|5
---> e|3
+select kind, max_attempts from jobs.jobs join made using (id) order by id; --> kind|max_attempts: d|7, d|2, d|4, d|5, e|3
 select pg_temp.try($$select jobs.insert_many('[{"kind": "e"}, {"kind": "e", "max_attempts": 2, "retry": {"ojs": {"max_attempts": 5}}}]')$$);
 --> 22023: max_attempts 2 differs from retry.ojs.max_attempts 5 | Leave one of them out.
 -->   Element 2: Both set the job's number of attempts.

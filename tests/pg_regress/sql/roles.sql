@@ -32,10 +32,7 @@ select args from jobs.periodic; --> {"secret": 1}
 select jobs.activate(:id), jobs.cancel(:id), jobs.retry(:id); --> activate|cancel|retry: available|cancelled|available
 select jobs.cancel_many(queue => 'many') as cancelled, jobs.retry_many(queue => 'many') as retried; --> cancelled|retried: 2|2
 select jobs.pause_queue('mail', 'down'), jobs.pause_periodic('nightly', 'down');
-select paused_by, pause_reason from jobs.queues where paused union all select paused_by, pause_reason from jobs.periodic;
---> paused_by|pause_reason
---> jobs_roles_operator|down
---> jobs_roles_operator|down
+select paused_by, pause_reason from jobs.queues where paused union all select paused_by, pause_reason from jobs.periodic; --> paused_by|pause_reason: jobs_roles_operator|down, jobs_roles_operator|down
 select jobs.resume_queue('mail'), jobs.resume_periodic('nightly');
 select action from jobs.audit where role = 'jobs_roles_operator' and reason = 'down' order by at; --> pause_queue, pause_periodic
 reset role;
@@ -81,10 +78,7 @@ select jobs.quiet_worker('w'), jobs.stop_worker('w'), jobs.resume_worker('w'), j
 reset role;
 select r as role, proname as missing from unnest('{application,operator}'::text[]) r, pg_proc
  where pronamespace = 'jobs'::regnamespace and 'reason' = any (proargnames[1:pronargs]) and has_function_privilege('jobs_roles_' || r, pg_proc.oid, 'execute')
-   and not exists (select from jobs.audit a where a.role = 'jobs_roles_' || r and a.action = proname);
---> role|missing
---> application|unblock
---> operator|unblock
+   and not exists (select from jobs.audit a where a.role = 'jobs_roles_' || r and a.action = proname); --> role|missing: application|unblock, operator|unblock
 -- What was refused or has failed is not.
 select count(*) as n from jobs.audit \gset
 set role jobs_roles_application;

@@ -44,12 +44,7 @@ create temp table existing (state jobs.state, id bigint);
 insert into existing select s, (jobs.insert('s-' || s, '{}', '{"by_kind": true}', 'q-' || s, pending => s = 'pending',
   scheduled_at => case when s = 'scheduled' then timestamptz '2999-01-01 00:00Z' end)).id from unnest(enum_range(null::jobs.state)) s;
 select e.state, f.id = e.id as fetched from existing e, jobs.fetch('q-' || e.state) f where e.state in ('running', 'retryable', 'completed', 'cancelled', 'discarded');
---> state|fetched
---> running|t
---> retryable|t
---> completed|t
---> cancelled|t
---> discarded|t
+--> state|fetched: running|t, retryable|t, completed|t, cancelled|t, discarded|t
 select (jobs.fail(id, pg_temp.token(id), 'x', '1 day')).state from existing where state = 'retryable'; --> retryable
 select jobs.complete(id, pg_temp.token(id)) from existing where state = 'completed'; --> completed
 select (jobs.fail(id, pg_temp.token(id), 'x', retryable => false)).state from existing where state = 'discarded'; --> discarded
@@ -115,16 +110,10 @@ select id - :base as n from jobs.insert('r', '{}', '{"by_kind": true}', 'r'); --
 select jobs.cancel(:base + 1); --> cancelled
 select id - :base as n, unique_skipped_as_duplicate as skipped from jobs.insert('r', '{}', '{"by_kind": true}', 'r'); --> n|skipped: 2|f
 select jobs.retry(:base + 1); --> available
-select id - :base as n, state from jobs.jobs where kind = 'r' order by id;
---> n|state
---> 1|available
---> 2|available
+select id - :base as n, state from jobs.jobs where kind = 'r' order by id; --> n|state: 1|available, 2|available
 -- Both count again; the newest answers.
 select id - :base as n, unique_skipped_as_duplicate as skipped from jobs.insert('r', '{}', '{"by_kind": true}', 'r'); --> n|skipped: 2|t
-select id - :base as n, complete as state from jobs.fetch('r', 10) f, jobs.complete(f.id, f.token) order by 1;
---> n|state
---> 1|completed
---> 2|completed
+select id - :base as n, complete as state from jobs.fetch('r', 10) f, jobs.complete(f.id, f.token) order by 1; --> n|state: 1|completed, 2|completed
 select id - :base as n, state, unique_skipped_as_duplicate as skipped from jobs.insert('r', '{}', '{"by_kind": true}', 'r'); --> n|state|skipped: 2|completed|t
 select id as newest, state, unique_skipped_as_duplicate as skipped from jobs.insert('r', '{}', '{"by_kind": true, "by_state": ["available"]}', 'r') \gset
 \echo :state :skipped
@@ -169,11 +158,7 @@ select pg_temp.skipped('p2', '{"by_kind": true, "by_state": ["discarded"]}') = '
 -- wait: false changes nothing where nobody else is at work.
 select unique_skipped_as_duplicate as skipped from jobs.insert('w', '{}', '{"by_kind": true, "wait": false}'); --> f
 select unique_skipped_as_duplicate as skipped, id is not null as its_id from jobs.insert('w', '{}', '{"by_kind": true, "wait": false}'); --> skipped|its_id: t|t
-select ord, unique_skipped_as_duplicate as skipped from jobs.insert_batch('w2', array['1', '2', '1']::jsonb[], '{"by_args": true, "wait": false}') order by ord;
---> ord|skipped
---> 1|f
---> 2|f
---> 3|t
+select ord, unique_skipped_as_duplicate as skipped from jobs.insert_batch('w2', array['1', '2', '1']::jsonb[], '{"by_args": true, "wait": false}') order by ord; --> ord|skipped: 1|f, 2|f, 3|t
 
 -- A single unique insert takes an advisory lock on the first 8 bytes of the key; one that is
 -- answered by a committed job takes none.

@@ -51,16 +51,10 @@ select jobs.cancel(6); --> cancelled
 select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["running"]}'); --> id|state|skipped: 6|cancelled|t
 call pg_temp.later('25 hours');
 select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["running"]}'); --> id|state|skipped: 6|~|t
-select task, rows from jobs.maintain() where task in ('prune', 'claims');
---> task|rows
---> prune|2
---> claims|0
+select task, rows from jobs.maintain() where task in ('prune', 'claims'); --> task|rows: prune|2, claims|0
 select id, state, unique_skipped_as_duplicate as skipped from jobs.insert('c', '{}', '{"by_state": ["running"]}'); --> id|state|skipped: 6|~|t
 call pg_temp.later('60 days');
-select task, rows from jobs.maintain() where task in ('prune', 'claims');
---> task|rows
---> prune|0
---> claims|1
+select task, rows from jobs.maintain() where task in ('prune', 'claims'); --> task|rows: prune|0, claims|1
 select count(*) from jobs.unique_claims where key = jobs.unique_key('c', '{}', '{"by_kind": true}'); --> 0
 
 -- success: completed, it releases its hold, once: a retry does not take it again. A failure does
@@ -147,9 +141,7 @@ select ord, unique_skipped_as_duplicate as skipped, id - min(id) over () as id f
 --> 4|f|2
 --> 5|t|2
 select array_length(holders, 1) as holders, until is not null as held from jobs.unique_claims where key in (jobs.unique_key('m', '{}', '{"by_kind": true}'), jobs.unique_key('n', '{}', '{"by_kind": true}')) order by 1;
---> holders|held
---> 1|t
---> 2|t
+--> holders|held: 1|t, 2|t
 
 -- Faktory: kind, args and queue; only the hold counts; success by default.
 select policy -> 'by_state' as by_state, policy ->> 'hold_for' as hold_for, policy ->> 'hold_until' as hold_until, canonical from jobs.explain_unique('o', '[1]', '{"faktory": {"unique_for": 600.0}}');

@@ -30,12 +30,7 @@ select pg_temp.code(format('select jobs.insert(%L, %L, %L)', 'k', args, '{"by_ar
 
 -- One that is there is enough, null is there, and absent ones are left out of the key.
 select args, jobs.unique_key('k', args::jsonb, '{"by_args": ["a", "b.c"]}') = encode(sha256(convert_to('{"args":' || args || ',"type":"k"}', 'UTF8')), 'hex') as the_key
-  from unnest(array['{"a":1}', '{"a":null}', '{"b":{"c":[]}}', '{"a":{},"b":{"c":1}}']) args;
---> args|the_key
---> {"a":1}|t
---> {"a":null}|t
---> {"b":{"c":[]}}|t
---> {"a":{},"b":{"c":1}}|t
+  from unnest(array['{"a":1}', '{"a":null}', '{"b":{"c":[]}}', '{"a":{},"b":{"c":1}}']) args; --> args|the_key: {"a":1}|t, {"a":null}|t, {"b":{"c":[]}}|t, {"a":{},"b":{"c":1}}|t
 -- Oban leaves out what is absent, and so do meta_keys of the Open Job Spec.
 select canonical from jobs.explain_unique('k', '{"a": 1}', '{"oban": {"fields": ["worker", "args"], "keys": ["b"]}}')
 union all select canonical from jobs.explain_unique('k', '{"a": 1}', '{"ojs": {"keys": ["meta"], "meta_keys": ["b"]}}', meta => '{"a": 1}'); --> {"args":{},"type":"k"}, {"meta":{},"type":"k"}

@@ -83,16 +83,10 @@ select ord, unique_skipped_as_duplicate as skipped, replaced_id is not null as r
 --> 2|t|f
 --> 3|f|t
 --> 4|t|f
-select args, state from jobs.jobs where kind = 'g' order by id;
---> args|state
---> 1|cancelled
---> 3|available
+select args, state from jobs.jobs where kind = 'g' order by id; --> args|state: 1|cancelled, 3|available
 -- Rolled back, nothing has happened.
 begin;
 select replaced_id is not null as replaces from jobs.insert('g', '5', '{"by_kind": true, "on_conflict": "replace"}'); --> t
 rollback;
-select args, state from jobs.jobs where kind = 'g' order by id;
---> args|state
---> 1|cancelled
---> 3|available
+select args, state from jobs.jobs where kind = 'g' order by id; --> args|state: 1|cancelled, 3|available
 select would, holder_state from jobs.explain_unique('g', unique_opts => '{"by_kind": true, "on_conflict": "replace"}'); --> would|holder_state: replace|available

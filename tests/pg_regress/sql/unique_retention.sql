@@ -145,11 +145,7 @@ select id as old from jobs.insert('o', unique_opts => '{"by_kind": true, "window
 select pg_temp.ended(:old, 'completed'); --> completed
 select would, holder = :old as old from jobs.explain_unique('o', unique_opts => '{"by_kind": true}') union all
 select would, holder = :old from jobs.explain_unique('o', unique_opts => '{"by_kind": true, "by_state": ["available"]}') union all
-select would, holder = :old from jobs.explain_unique('o', unique_opts => '{"by_kind": true, "window": 0.000001}');
---> would|old
---> skip|t
---> insert|~
---> insert|~
+select would, holder = :old from jobs.explain_unique('o', unique_opts => '{"by_kind": true, "window": 0.000001}'); --> would|old: skip|t, insert|~, insert|~
 -- A newer job that nothing keeps does not push it out of what is known of the key.
 select pg_temp.ended(id, 'completed') from jobs.insert('o', unique_opts => '{"by_kind": true, "by_state": ["available"]}'); --> completed
 select pg_temp.ended(id, 'completed') from jobs.insert('o', unique_opts => '{"by_kind": true, "by_state": ["available"]}'); --> completed

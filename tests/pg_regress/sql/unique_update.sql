@@ -65,9 +65,6 @@ select ord, unique_skipped_as_duplicate as skipped, state from jobs.insert_many(
 --> ord|skipped|state
 --> 1|t|running
 --> 2|f|available
-select args, state from jobs.jobs where kind = 'w' order by id;
---> args|state
---> 2|running
---> 3|available
+select args, state from jobs.jobs where kind = 'w' order by id; --> args|state: 2|running, 3|available
 select would, holder_state from jobs.explain_unique('m', unique_opts => '{"by_kind": true, "on_conflict": {"update": {"available": ["args"]}}}'); --> would|holder_state: update|available
 select count(*) from jobs.ready r where not exists (select from jobs.job j where j.id = r.job_id); --> 0

@@ -151,10 +151,7 @@ select id as e from jobs.insert('e', queue => 'e') \gset
 select id as f from jobs.insert('f', queue => 'e') \gset
 create temp table held as select id, token from jobs.fetch('e', 2);
 select state from held, jobs.snooze(id, token, '1 hour') where held.id = :e; --> scheduled
-select c.state, c.done from (select array_agg(id order by id) as ids, array_agg(token order by id) as tokens from held) h, jobs.complete_many(ids, tokens) c;
---> state|done
---> scheduled|f
---> completed|t
+select c.state, c.done from (select array_agg(id order by id) as ids, array_agg(token order by id) as tokens from held) h, jobs.complete_many(ids, tokens) c; --> state|done: scheduled|f, completed|t
 
 -- After an hour nobody knows any more who gave a job back, unless it has ended so: then by snooze
 -- or release.

@@ -72,10 +72,7 @@ select kind, state, retry, last_error, last_error_at = (select max(at) from jobs
 -- nobody's.
 select count(*) from jobs.insert('lost', queue => 'l') a, jobs.insert('slow', queue => 's', timeout => '1 us') b, jobs.insert('expired', queue => 'e', expires_at => '2000-01-01 00:00Z') c; --> 1
 select count(*) from jobs.fetch('l', worker => 'w7', lease => '1 us') a, jobs.fetch('s', worker => 'w8') b; --> 1
-select task, rows from jobs.maintain() where task in ('expire', 'rescue') order by task;
---> task|rows
---> expire|1
---> rescue|2
+select task, rows from jobs.maintain() where task in ('expire', 'rescue') order by task; --> task|rows: expire|1, rescue|2
 select kind, e.worker, e.details ->> 'type' as type from jobs.errors e join jobs.jobs j on j.id = e.job_id where kind in ('discarded', 'over it', 'lost', 'slow', 'expired') order by kind;
 --> kind|worker|type
 --> discarded|w4|~

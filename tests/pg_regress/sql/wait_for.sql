@@ -37,13 +37,7 @@ call jobs.wait_for('{1}');
 rollback;
 
 -- One job in each state, and one that is gone.
-select i.id, i.state from jobs.insert_batch('k', array_fill('1'::jsonb, '{5}'), queue => 'q') i;
---> id|state
---> 1|available
---> 2|available
---> 3|available
---> 4|available
---> 5|available
+select i.id, i.state from jobs.insert_batch('k', array_fill('1'::jsonb, '{5}'), queue => 'q') i; --> id|state: 1|available, 2|available, 3|available, 4|available, 5|available
 select id from jobs.insert('k', scheduled_at => now() + interval '1 hour'); --> 6
 select id from jobs.insert('k', pending => true); --> 7
 select jobs.complete(id, token, '{"n": 1}') from jobs.fetch('q'); --> completed
@@ -98,13 +92,6 @@ select clock_timestamp() as begun \gset
 call jobs.wait_for('{5,6,7}', '100 ms', 'any');
 select clock_timestamp() - :'begun' >= interval '100 ms' as waited; --> t
 -- Nothing changed.
-select state, count(*) from jobs.jobs group by 1 order by 1;
---> state|count
---> scheduled|1
---> pending|1
---> running|1
---> completed|2
---> cancelled|1
---> discarded|1
+select state, count(*) from jobs.jobs group by 1 order by 1; --> state|count: scheduled|1, pending|1, running|1, completed|2, cancelled|1, discarded|1
 -- Many at once, of which few are there.
 select count(*) from jobs.results(array(select g::bigint from generate_series(1, 1000) g)); --> 1000

@@ -46,11 +46,7 @@ select q, w.* from unnest('{activated,retried,released,updated}'::text[]) q, pg_
 --> updated|0|0|0|{}
 -- When it was due is as it was.
 select queue, pg_temp.hours(now() - scheduled_at) as due from jobs.jobs where queue in ('activated', 'retried', 'released', 'updated') order by id;
---> queue|due
---> activated|5
---> retried|0
---> released|5
---> updated|4
+--> queue|due: activated|5, retried|0, released|5, updated|4
 -- An update of something else leaves the wait alone.
 call pg_temp.later('1 hour');
 select jobs.update(id, tags => '{t}') from jobs.jobs where queue in ('activated', 'updated'); --> available, available

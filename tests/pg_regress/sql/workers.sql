@@ -150,13 +150,7 @@ select worker, status, command from jobs.workers order by worker;
 --> w2|quiet|quiet
 --> w3|busy|~
 --> w4|busy|~
-select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1;
---> status|value
---> busy|3
---> idle|0
---> lost|0
---> quiet|1
---> stop|1
+select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1; --> status|value: busy|3, idle|0, lost|0, quiet|1, stop|1
 call pg_temp.later('31 seconds');
 select worker, status, command from jobs.workers order by worker;
 --> worker|status|command
@@ -165,13 +159,7 @@ select worker, status, command from jobs.workers order by worker;
 --> w2|lost|quiet
 --> w3|busy|~
 --> w4|busy|~
-select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1;
---> status|value
---> busy|2
---> idle|0
---> lost|3
---> quiet|0
---> stop|0
+select labels ->> 'status' as status, value from jobs.metrics() where metric = 'jobs_known_workers' order by 1; --> status|value: busy|2, idle|0, lost|3, quiet|0, stop|0
 -- A day later it is forgotten, unless it was seen meanwhile. Its command stays longer.
 select jobs.worker_beat('w1', '{mail}', 10); --> run
 call pg_temp.later('23 hours');
@@ -200,11 +188,7 @@ select count(*) from jobs.fetch('mail', worker => 'fetches'); --> 0
 select jobs.worker_beat('beats', '{mail}', 1); --> stop
 call pg_temp.later('11 days');
 select error from jobs.maintain() where task = 'prune'; --> ~
-select worker, command from jobs.workers where command is not null order by worker;
---> worker|command
---> beats|stop
---> busy|quiet
---> fetches|quiet
+select worker, command from jobs.workers where command is not null order by worker; --> worker|command: beats|stop, busy|quiet, fetches|quiet
 select jobs.worker_beat('new', '{mail}', 1); --> run
 select jobs.complete(:id, :token); --> completed
 call pg_temp.later('20 days');
