@@ -5,26 +5,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jobs_tests::checks::{Checks, Outcome, holds, same, succeeds};
-use jobs_tests::{ROOT, state_directory};
+use jobs_tests::{ROOT, rows, state_directory};
 
 use crate::{Packaging, debian, has_packages, in_bash, make, script};
 
 /// What a release is refused for, and what makes it so in a checkout.
-const REFUSED: [(&str, &str); 7] = [
-    ("not committed", "touch new_file"),
-    ("has no date", r"sed -i '0,/^## \[/s/ - 2030-12-31/ - unreleased/' CHANGELOG.md"),
-    ("what was released as", "sed -i '1i -- changed' sql/10_schema.sql"),
-    (
-        "no maintainer's address",
-        r"sed -i 's/@postgresql\.org/@example.org/' ops/packaging/META.json",
-    ),
-    ("has no repository", "ops/packaging/links --to https://example.com/jobs"),
-    (
-        "versions or links differ",
-        "sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md",
-    ),
-    ("is tagged already", "git tag \"v$(ops/packaging/version)\""),
-];
+const REFUSED: &str = r#"
+    not committed | touch new_file
+    has no date | sed -i '0,/^## \[/s/ - 2030-12-31/ - unreleased/' CHANGELOG.md
+    what was released as | sed -i '1i -- changed' sql/10_schema.sql
+    no maintainer's address | sed -i 's/@postgresql\.org/@example.org/' ops/packaging/META.json
+    has no repository | ops/packaging/links --to https://example.com/jobs
+    versions or links differ | sed -i 's/This is version [0-9.]*[0-9]/This is version 9.9.9/' README.md
+    is tagged already | git tag "v$(ops/packaging/version)"
+"#;
 
 pub fn is_made(checks: &mut Checks, packaging: &Packaging) {
     if !has_packages(checks, &["git", "debhelper", "help2man", "zip", "unzip"])
@@ -79,7 +73,7 @@ pub fn is_made(checks: &mut Checks, packaging: &Packaging) {
     release.change(&format!("echo >>'{}'", source.display()));
     checks.finds("control: a changed file has another checksum", "did NOT match", release.sums());
 
-    for (said, change) in REFUSED {
+    for [said, change] in rows(REFUSED) {
         let outcome = release.refused(said, change);
         checks.finds(format!("control: no release: {said}"), said, outcome);
     }
