@@ -3,15 +3,14 @@
 
 mod history;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use history::{Answer, Fetched, Finish, Insert, Job, Outcome, Reply, check_inserts, check_work};
+use history::{Answer, Fetched, Outcome, Told, Work, check_inserts, check_work};
 use jobs_tests::{
-    Client, Cluster, blocked, number, poll_until, quiet, rng, rows_of, run, scalar, sqlstate,
-    with_faults,
+    Client, Cluster, LEVELS, blocked, number, poll_until, quiet, rng, rows_of, run, scalar,
+    sqlstate, with_faults,
 };
 use rand::Rng;
 use rand::SeedableRng;
@@ -19,32 +18,23 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use tokio_postgres::Error;
+use tokio_postgres::{Error, Row};
 
 // --- inserts -------------------------------------------------------------------------------------
-
-/// An answer, with what tells whether somebody had to wait for it.
-struct Recorded {
-    insert: Insert,
-    /// The time at which the insert was sent.
-    begun: Instant,
-    /// The time at which the commit was sent, or the insert itself without a transaction.
-    committed: Instant,
-}
 
 /// One session's part in the test of inserts.
 struct Inserter {
     client: Client,
     rng: StdRng,
     levels: &'static [&'static str],
-    record: Vec<Recorded>,
-    deadlocks: usize,
+    told: Vec<Told>,
     retries: usize,
 }
 
 impl Inserter {
     /// Goes on until every key has a committed answer. The keys come in blocks that all sessions
-    /// have in common, shuffled.
+    /// have in common, shuffled. Nobody has more than one key or batch, so that there is no
+    /// deadlock.
     async fn run(&mut self, keys: i32) {
         let all: Vec<i32> = (0..keys).collect();
         for block in all.chunks(50) {
@@ -52,21 +42,16 @@ impl Inserter {
             while !left.is_empty() {
                 left.shuffle(&mut self.rng);
                 let single = self.rng.random_bool(0.5);
-                let count = match single {
-                    true => 1,
-                    false => self.rng.random_range(1..=left.len().min(20)),
-                };
-                let keys = left.split_off(left.len() - count);
+                let most = if single { 1 } else { left.len().min(20) };
+                let keys = left.split_off(left.len() - self.rng.random_range(1..=most));
                 match self.transaction(&keys, single).await {
                     Ok(true) => {}
                     Ok(false) => left.extend(keys),
                     Err(error) => {
-                        match error.code().map(|code| code.code()) {
-                            Some("40001") if self.levels.len() > 1 => self.retries += 1,
-                            Some("40P01") => self.deadlocks += 1,
-                            _ => panic!("{error}: {:?}", error.as_db_error()),
-                        }
-                        self.client.batch_execute("rollback").await.unwrap();
+                        assert_eq!(sqlstate::<()>(Err(error)), "40001");
+                        assert!(self.levels.len() > 1, "as it is told");
+                        self.retries += 1;
+                        run(&self.client, "rollback").await;
                         left.extend(keys);
                     }
                 }
@@ -77,40 +62,32 @@ impl Inserter {
     /// One transaction that has one key or is one batch; whether it was committed.
     async fn transaction(&mut self, keys: &[i32], single: bool) -> Result<bool, Error> {
         let level = self.levels[self.rng.random_range(0..self.levels.len())];
-        let mut record = Vec::new();
         if level == "read committed" && self.rng.random_bool(0.3) {
-            record.extend(self.insert(keys, single).await?);
-            self.note(record, None);
+            let told = self.insert(keys, single).await?;
+            self.told.extend(told);
             return Ok(true);
         }
         self.client.batch_execute(&format!("begin isolation level {level}")).await?;
-        if self.rng.random_bool(0.3) {
+        let saves = self.rng.random_bool(0.3);
+        if saves {
             self.client.batch_execute("savepoint a").await?;
-            let undone = self.insert(keys, single).await?;
-            self.pause().await;
-            if self.rng.random_bool(0.5) {
-                self.client.batch_execute("rollback to a").await?;
-                self.note(undone, Some(false));
-                if self.rng.random_bool(0.5) {
-                    record.extend(self.insert(keys, single).await?);
-                }
-            } else {
-                self.client.batch_execute("release a").await?;
-                record.extend(undone);
-            }
-        } else {
-            record.extend(self.insert(keys, single).await?);
         }
+        let mut told = self.insert(keys, single).await?;
         self.pause().await;
-        let commit = self.rng.random_bool(0.8);
-        let sent = Instant::now();
-        self.client.batch_execute(if commit { "commit" } else { "rollback" }).await?;
-        let decided = commit && !record.is_empty();
-        for entry in &mut record {
-            entry.committed = sent;
+        if saves && self.rng.random_bool(0.5) {
+            self.client.batch_execute("rollback to a").await?;
+            told.clear();
+            if self.rng.random_bool(0.5) {
+                told = self.insert(keys, single).await?;
+                self.pause().await;
+            }
+        } else if saves {
+            self.client.batch_execute("release a").await?;
         }
-        self.note(record, Some(commit));
-        Ok(decided)
+        let commit = self.rng.random_bool(0.8) && !told.is_empty();
+        self.client.batch_execute(if commit { "commit" } else { "rollback" }).await?;
+        self.told.extend(told.into_iter().filter(|_| commit));
+        Ok(commit)
     }
 
     /// A transaction takes its time, so that others meet it.
@@ -118,113 +95,40 @@ impl Inserter {
         sleep(Duration::from_micros(self.rng.random_range(0..3000))).await;
     }
 
-    fn note(&mut self, record: Vec<Recorded>, committed: Option<bool>) {
-        self.record.extend(record.into_iter().map(|mut entry| {
-            entry.insert.committed = committed.unwrap_or(true);
-            entry
-        }));
-    }
-
-    async fn insert(&mut self, keys: &[i32], single: bool) -> Result<Vec<Recorded>, Error> {
-        let begun = Instant::now();
-        let policy = json!({"by_args": true});
-        let args: Vec<Value> = keys.iter().map(|key| json!({"n": key})).collect();
-        let rows = if single {
-            self.client
-                .query(
-                    "select id, unique_skipped_as_duplicate from jobs.insert('k', $1, $2)",
-                    &[&args[0], &policy],
-                )
-                .await?
-        } else if self.rng.random_bool(0.5) {
-            self.client
-                .query(
-                    "select id, unique_skipped_as_duplicate from jobs.insert_batch('k', $1, $2) order by ord",
-                    &[&args, &policy],
-                )
-                .await?
-        } else {
-            let jobs: Vec<Value> = args
-                .iter()
-                .map(|args| json!({"kind": "k", "args": args, "unique_opts": policy}))
-                .collect();
-            self.client
-                .query(
-                    "select id, unique_skipped_as_duplicate from jobs.insert_many($1) order by ord",
-                    &[&Value::from(jobs)],
-                )
-                .await?
+    async fn insert(&mut self, keys: &[i32], single: bool) -> Result<Vec<Told>, Error> {
+        let from = match (single, self.rng.random_bool(0.5)) {
+            (true, _) => "jobs.insert('k', $1::jsonb -> 0, $2)",
+            (_, true) => "jobs.insert_batch('k', array(select jsonb_array_elements($1)), $2)",
+            _ => {
+                "jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'k', 'args', args, 'unique_opts', $2::jsonb)) from jsonb_array_elements($1) args))"
+            }
         };
+        let sql = format!("select id, unique_skipped_as_duplicate from {from}");
+        let args = keys.iter().map(|key| json!({"n": key})).collect::<Value>();
+        let rows = self.client.query(&sql, &[&args, &json!({"by_args": true})]).await?;
         assert_eq!(rows.len(), keys.len());
-        Ok(rows
-            .iter()
-            .zip(keys)
-            .map(|(row, &key)| {
-                let id = row.get(0);
-                let reply = match row.get(1) {
-                    true => Reply::Skipped(id),
-                    false => Reply::Inserted(id),
-                };
-                Recorded {
-                    insert: Insert { key, reply, committed: false },
-                    begun,
-                    committed: begun,
-                }
-            })
-            .collect())
+        let told = |(row, &key): (&Row, &i32)| Told { key, id: row.get(0), skipped: row.get(1) };
+        Ok(rows.iter().zip(keys).map(told).collect())
     }
 }
 
-/// How often a session was answered with a job whose commit was sent only after its own insert: it
-/// had to wait.
-fn waited(record: &[Recorded]) -> usize {
-    let commits: HashMap<i64, Instant> = record
-        .iter()
-        .filter(|entry| entry.insert.committed)
-        .filter_map(|entry| match entry.insert.reply {
-            Reply::Inserted(id) => Some((id, entry.committed)),
-            Reply::Skipped(_) => None,
-        })
-        .collect();
-    record
-        .iter()
-        .filter(|entry| match entry.insert.reply {
-            Reply::Skipped(id) => commits.get(&id).is_some_and(|commit| entry.begun < *commit),
-            Reply::Inserted(_) => false,
-        })
-        .count()
-}
-
-/// Inserts each of the keys from many sessions; the jobs that are there in the end.
-async fn insert_all(
-    cluster: &Cluster,
-    database: &str,
-    sessions: usize,
-    keys: i32,
-    levels: &'static [&'static str],
-) -> Vec<Job> {
+/// Inserts each of the keys from many sessions, which all wait for one at first.
+async fn insert_all(database: &str, sessions: i64, keys: i32, levels: &'static [&'static str]) {
+    let cluster = Cluster::start();
     let db = cluster.database(database).await;
     let mut seeds = rng();
     // Nobody gets past the first block of keys without key 0.
     let holder = cluster.connect(database).await;
     run(&holder, "begin").await;
-    let held: i64 = holder
-        .query_one(
-            "select id from jobs.insert('k', $1, $2)",
-            &[&json!({"n": 0}), &json!({"by_args": true})],
-        )
-        .await
-        .unwrap()
-        .get(0);
-    let begun = Instant::now();
+    let first = "select id from jobs.insert('k', '{\"n\": 0}', '{\"by_args\": true}')";
+    let mut told = vec![Told { key: 0, id: number(&holder, first).await, skipped: false }];
     let mut tasks = Vec::new();
     for _ in 0..sessions {
         let mut inserter = Inserter {
             client: cluster.connect(database).await,
             rng: StdRng::seed_from_u64(seeds.random()),
             levels,
-            record: Vec::new(),
-            deadlocks: 0,
+            told: Vec::new(),
             retries: 0,
         };
         tasks.push(tokio::spawn(async move {
@@ -232,50 +136,31 @@ async fn insert_all(
             inserter
         }));
     }
-    blocked(&db, sessions as i64).await;
+    blocked(&db, sessions).await;
     run(&holder, "commit").await;
-    let mut record = Vec::new();
-    let (mut deadlocks, mut retries) = (0, 0);
+    let mut retries = 0;
     for task in tasks {
         let inserter = task.await.unwrap();
-        record.extend(inserter.record);
-        deadlocks += inserter.deadlocks;
+        told.extend(inserter.told);
         retries += inserter.retries;
     }
-    // Of each other: the holder is not in the record.
-    let waited = waited(&record);
-    println!(
-        "{} answers in {:?}: {waited} duplicates had to wait, {retries} retries",
-        record.len(),
-        begun.elapsed(),
-    );
-
-    let jobs: Vec<Job> = rows_of(&db, "select id, (args->>'n')::integer from jobs.jobs")
-        .await
-        .iter()
-        .map(|row| Job { id: row.get(0), key: row.get(1) })
-        .collect();
-    let mut inserts: Vec<Insert> = record.iter().map(|entry| entry.insert).collect();
-    inserts.push(insert(0, Reply::Inserted(held), true));
-    let wrong = check_inserts(&inserts, &jobs);
+    println!("{} answers, {retries} retries", told.len());
+    let rows = rows_of(&db, "select id, (args->>'n')::integer from jobs.jobs").await;
+    let jobs: Vec<(i64, i32)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let wrong = check_inserts(&told, &jobs);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(jobs.len(), keys as usize);
-    assert_eq!(deadlocks, 0, "nobody held more than one key or batch");
-    assert!(waited > 0, "nobody met a rival that was not yet committed");
-    jobs
+    assert_eq!(retries > 0, levels.len() > 1, "control: sessions got in each other's way");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_job_a_key_under_read_committed() {
-    let cluster = Cluster::start();
-    insert_all(&cluster, "rc", 32, 500, &["read committed"]).await;
+    insert_all("rc", 32, 500, &["read committed"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_job_a_key_at_any_level() {
-    let cluster = Cluster::start();
-    insert_all(&cluster, "mixed", 12, 100, &["read committed", "repeatable read", "serializable"])
-        .await;
+    insert_all("mixed", 12, 100, &LEVELS).await;
 }
 
 /// Whoever does not wait for rivals gives up only where there is one: here is none, but much else
@@ -330,9 +215,7 @@ async fn not_waiting_passes_over_the_keys_of_rivals_alone() {
            jsonb_build_object('by_args', true, 'by_state', jsonb_build_array('available'))",
     )
     .await;
-    for (round, level) in
-        ["read committed", "repeatable read", "serializable"].into_iter().enumerate()
-    {
+    for (round, level) in LEVELS.into_iter().enumerate() {
         let numbers = format!("generate_series({round} * 100 + 1, {round} * 100 + 100) n");
         let insert = async |client: &Client, n: usize, queue: &str| {
             let n = round * 100 + n;
@@ -351,11 +234,9 @@ async fn not_waiting_passes_over_the_keys_of_rivals_alone() {
             insert(&rival, *n, "default").await;
         }
         let of_rival: Vec<String> = of_rival.iter().map(usize::to_string).collect();
-        let batch = format!(
-            "select coalesce(string_agg(ord::text, ' ' order by ord) filter (where id is null), '')
+        let batch = format!("select coalesce(string_agg(ord::text, ' ' order by ord) filter (where id is null), '')
                  || ' of ' || count(*) filter (where not unique_skipped_as_duplicate)
-               from jobs.insert_batch('k', array(select to_jsonb(n) from {numbers}), policy() || '{{\"wait\": false}}')",
-        );
+               from jobs.insert_batch('k', array(select to_jsonb(n) from {numbers}), policy() || '{{\"wait\": false}}')");
         run(&db, &format!("set default_transaction_isolation = '{level}'")).await;
         let answer = async || -> String { scalar(&db, &batch).await };
         let wanted = format!("{} of 67", of_rival.join(" "));
@@ -380,8 +261,7 @@ async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
     // The server's own plugin: not every installation has one that writes text.
     run(&db, "create publication sent for table jobs.unique_claim").await;
     run(&db, "select pg_create_logical_replication_slot('sent', 'pgoutput')").await;
-    let cases = ["read committed", "repeatable read", "serializable"]
-        .map(|level| [(level, "commit", 1), (level, "rollback", 0)]);
+    let cases = LEVELS.map(|level| [(level, "commit", 1), (level, "rollback", 0)]);
     for (round, (level, end, of_winner)) in cases.into_iter().flatten().enumerate() {
         let key = |n: i64| 100 * round as i64 + n;
         let insert = |by_state: &str| {
@@ -390,12 +270,8 @@ async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
         let winner = cluster.connect("race").await;
         run(&winner, &format!("begin isolation level {level}")).await;
         run(&winner, &insert("")).await;
-        let batch = format!(
-            "select count(*) filter (where not unique_skipped_as_duplicate)
-               from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series({}, {}) n), '{{\"by_args\": true}}')",
-            key(1),
-            key(40)
-        );
+        let batch = format!("select count(*) filter (where not unique_skipped_as_duplicate)
+               from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series({}, {}) n), '{{\"by_args\": true}}')", key(1), key(40));
         let mut losers = Vec::new();
         for _ in 0..2 {
             let (session, batch) = (cluster.connect("race").await, batch.clone());
@@ -421,13 +297,6 @@ async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
 }
 
 // --- work ----------------------------------------------------------------------------------------
-
-/// What all workers saw.
-#[derive(Default)]
-struct Work {
-    fetches: Vec<Fetched>,
-    finishes: Vec<Finish>,
-}
 
 /// One worker. A slow one asks for a short lease and overstays it now and then.
 struct Worker {
@@ -515,7 +384,7 @@ impl Worker {
                     _ => Answer::Unknown,
                 },
             };
-            self.work.finishes.push(Finish { id, token, answer });
+            self.work.finishes.push((id, token, answer));
             if answer == Answer::Unknown {
                 return false;
             }
@@ -534,8 +403,7 @@ impl Worker {
                 matches!(sqlstate(result).as_str(), "57P01" | "connection closed"),
                 "complete_many"
             );
-            let unknown =
-                jobs.iter().map(|&(id, token)| Finish { id, token, answer: Answer::Unknown });
+            let unknown = jobs.iter().map(|&(id, token)| (id, token, Answer::Unknown));
             self.work.finishes.extend(unknown);
             return false;
         }
@@ -547,7 +415,7 @@ impl Worker {
                 true => Answer::Completed,
                 false => Answer::Refused,
             };
-            self.work.finishes.push(Finish { id, token, answer });
+            self.work.finishes.push((id, token, answer));
         }
         true
     }
@@ -621,168 +489,11 @@ async fn every_job_is_completed_once_by_its_last_worker() {
                 attempt: row.get(3),
             })
             .collect();
-    let refused = work.finishes.iter().filter(|finish| finish.answer == Answer::Refused).count();
+    let refused = work.finishes.iter().filter(|finish| finish.2 == Answer::Refused).count();
     println!("{} fetched, {refused} stale tokens refused", work.fetches.len());
-    let wrong = check_work(&work.fetches, &work.finishes, &outcomes);
+    let wrong = check_work(&work, &outcomes);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(outcomes.len() as i64, JOBS);
     assert_eq!(cut, 1, "one worker was cut off");
     assert!(refused > 0, "no worker lost a job");
-}
-
-// --- the control: the checks can fail ------------------------------------------------------------
-
-fn insert(key: i32, reply: Reply, committed: bool) -> Insert {
-    Insert { key, reply, committed }
-}
-
-fn a_good_history() -> (Vec<Insert>, Vec<Job>) {
-    let history = vec![
-        insert(1, Reply::Inserted(10), true),
-        insert(1, Reply::Skipped(10), true),
-        insert(2, Reply::Inserted(11), false),
-        insert(2, Reply::Inserted(12), true),
-        insert(2, Reply::Skipped(12), false),
-    ];
-    let jobs = vec![Job { id: 10, key: 1 }, Job { id: 12, key: 2 }];
-    (history, jobs)
-}
-
-#[test]
-fn control_a_good_history_passes() {
-    let (history, jobs) = a_good_history();
-    assert!(check_inserts(&history, &jobs).is_empty());
-}
-
-#[test]
-fn control_two_jobs_of_a_key_are_found() {
-    let (mut history, mut jobs) = a_good_history();
-    history.push(insert(1, Reply::Inserted(13), true));
-    jobs.push(Job { id: 13, key: 1 });
-    assert_eq!(check_inserts(&history, &jobs), ["key 1 has 2 jobs: [10, 13]"]);
-}
-
-#[test]
-fn control_a_lost_insert_is_found() {
-    let (mut history, jobs) = a_good_history();
-    history.push(insert(3, Reply::Inserted(13), true));
-    assert_eq!(
-        check_inserts(&history, &jobs),
-        ["key 3: job 13 is lost, which a committed transaction was told it inserted"]
-    );
-    let (mut history, jobs) = a_good_history();
-    history.push(insert(2, Reply::Skipped(11), true));
-    assert_eq!(
-        check_inserts(&history, &jobs),
-        ["key 2: job 11 is lost, which a committed transaction was told it skipped to"]
-    );
-}
-
-#[test]
-fn control_what_a_rollback_leaves_behind_is_found() {
-    let (history, mut jobs) = a_good_history();
-    jobs[1].id = 11;
-    assert_eq!(
-        check_inserts(&history, &jobs),
-        [
-            "key 2: job 12 is lost, which a committed transaction was told it inserted",
-            "job 11 is there, but was rolled back"
-        ]
-    );
-}
-
-#[test]
-fn control_a_wait_is_counted() {
-    let start = Instant::now();
-    let after = |millis| start + Duration::from_millis(millis);
-    let entry = |reply, begun, committed| Recorded {
-        insert: insert(1, reply, true),
-        begun: after(begun),
-        committed: after(committed),
-    };
-    let rival = || entry(Reply::Inserted(1), 0, 10);
-    assert_eq!(waited(&[rival(), entry(Reply::Skipped(1), 5, 20)]), 1);
-    assert_eq!(waited(&[rival(), entry(Reply::Skipped(1), 15, 20)]), 0);
-}
-
-fn fetched(id: i64, token: i64, attempt: i32) -> Fetched {
-    Fetched { id, token, attempt }
-}
-
-fn finish(id: i64, token: i64, answer: Answer) -> Finish {
-    Finish { id, token, answer }
-}
-
-/// Job 1 was completed at once and its worker asked twice; job 2 was rescued, and its first worker
-/// refused.
-fn good_work() -> (Vec<Fetched>, Vec<Finish>, Vec<Outcome>) {
-    let outcome = |id, token, attempt| Outcome { id, completed: true, token: Some(token), attempt };
-    (
-        vec![fetched(1, 100, 1), fetched(2, 101, 1), fetched(2, 102, 2)],
-        vec![
-            finish(1, 100, Answer::Unknown),
-            finish(1, 100, Answer::Completed),
-            finish(2, 101, Answer::Refused),
-            finish(2, 102, Answer::Completed),
-        ],
-        vec![outcome(1, 100, 1), outcome(2, 102, 2)],
-    )
-}
-
-#[test]
-fn control_good_work_passes() {
-    let (fetches, finishes, outcomes) = good_work();
-    assert!(check_work(&fetches, &finishes, &outcomes).is_empty());
-}
-
-#[test]
-fn control_a_job_completed_twice_is_found() {
-    let (fetches, mut finishes, outcomes) = good_work();
-    finishes[2].answer = Answer::Completed;
-    assert_eq!(
-        check_work(&fetches, &finishes, &outcomes),
-        ["job 2 was completed 2 times", "job 2: a stale token was accepted"]
-    );
-}
-
-#[test]
-fn control_a_stale_token_is_found() {
-    let (fetches, mut finishes, mut outcomes) = good_work();
-    finishes[2].answer = Answer::Completed;
-    finishes[3].answer = Answer::Refused;
-    outcomes[1].token = Some(101);
-    assert_eq!(
-        check_work(&fetches, &finishes, &outcomes),
-        [
-            "job 2 was completed by a stale token",
-            "job 2: a stale token was accepted",
-            "job 2 is completed, but its worker was not told so"
-        ]
-    );
-}
-
-#[test]
-fn control_a_job_that_two_workers_got_is_found() {
-    let (mut fetches, finishes, outcomes) = good_work();
-    fetches.push(fetched(1, 103, 1));
-    assert!(
-        check_work(&fetches, &finishes, &outcomes)
-            .contains(&"job 1: two workers had one attempt".to_string())
-    );
-    fetches.push(fetched(2, 102, 3));
-    assert!(
-        check_work(&fetches, &finishes, &outcomes)
-            .contains(&"token 102 was given twice".to_string())
-    );
-}
-
-#[test]
-fn control_an_unfinished_and_a_lost_job_are_found() {
-    let (fetches, finishes, mut outcomes) = good_work();
-    outcomes[0].completed = false;
-    outcomes.pop();
-    assert_eq!(
-        check_work(&fetches, &finishes, &outcomes),
-        ["job 2 was fetched, but is lost", "job 1 is not completed"]
-    );
 }

@@ -1,68 +1,32 @@
 //! What sessions were told, and whether it fits together with what the database holds in the end.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What an insert answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
-    Inserted(i64),
-    Skipped(i64),
-}
-
-/// One key that a session inserted, and whether that was committed.
+/// What a committed transaction was told of a key.
 #[derive(Clone, Copy, Debug)]
-pub struct Insert {
+pub struct Told {
     pub key: i32,
-    pub reply: Reply,
-    pub committed: bool,
-}
-
-/// A job in the database.
-#[derive(Clone, Copy, Debug)]
-pub struct Job {
     pub id: i64,
-    pub key: i32,
+    pub skipped: bool,
 }
 
-/// What is wrong with a history of inserts: every key of a committed insert has exactly one job,
-/// the one that everybody was told of, and nothing is left of what was rolled back.
-pub fn check_inserts(history: &[Insert], jobs: &[Job]) -> Vec<String> {
+/// What is wrong with what committed transactions were told, where jobs are ids and keys: each key
+/// has one job, which one transaction has inserted and all others skipped to.
+pub fn check_inserts(told: &[Told], jobs: &[(i64, i32)]) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut by_key: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
-    for job in jobs {
-        by_key.entry(job.key).or_default().push(job.id);
-    }
-    for (key, ids) in &by_key {
-        if ids.len() > 1 {
-            wrong.push(format!("key {key} has {} jobs: {ids:?}", ids.len()));
+    let mut keys = BTreeSet::new();
+    for &(id, key) in jobs {
+        if !keys.insert(key) {
+            wrong.push(format!("key {key} has another job: {id}"));
+        }
+        match told.iter().filter(|told| told.id == id && !told.skipped).count() {
+            1 => {}
+            times => wrong.push(format!("job {id} is there and was inserted {times} times")),
         }
     }
-    let keys: HashMap<i64, i32> = jobs.iter().map(|job| (job.id, job.key)).collect();
-    let mut inserted: BTreeMap<i64, bool> = BTreeMap::new();
-    for insert in history {
-        let (id, what) = match insert.reply {
-            Reply::Inserted(id) => (id, "inserted"),
-            Reply::Skipped(id) => (id, "skipped to"),
-        };
-        if insert.reply == Reply::Inserted(id)
-            && inserted.insert(id, insert.committed) == Some(insert.committed)
-        {
-            wrong.push(format!("job {id} was inserted twice"));
-        }
-        let found = keys.get(&id);
-        if insert.committed && found != Some(&insert.key) {
-            wrong.push(format!(
-                "key {}: job {id} is lost, which a committed transaction was told it {what}",
-                insert.key
-            ));
-        }
-    }
-    for job in jobs {
-        match inserted.get(&job.id) {
-            Some(true) => {}
-            Some(false) => wrong.push(format!("job {} is there, but was rolled back", job.id)),
-            None => wrong.push(format!("job {} is there, but nobody inserted it", job.id)),
-        }
+    let jobs: BTreeMap<i64, i32> = jobs.iter().copied().collect();
+    for told in told.iter().filter(|told| jobs.get(&told.id) != Some(&told.key)) {
+        wrong.push(format!("job {} of key {} is lost", told.id, told.key));
     }
     wrong
 }
@@ -85,12 +49,12 @@ pub enum Answer {
     Unknown,
 }
 
-/// A call of complete, or an element of complete_many.
-#[derive(Clone, Copy, Debug)]
-pub struct Finish {
-    pub id: i64,
-    pub token: i64,
-    pub answer: Answer,
+/// What workers saw: jobs that they got, and each call of complete or element of complete_many, by
+/// id and token.
+#[derive(Clone, Default)]
+pub struct Work {
+    pub fetches: Vec<Fetched>,
+    pub finishes: Vec<(i64, i64, Answer)>,
 }
 
 /// A job in the end.
@@ -103,63 +67,107 @@ pub struct Outcome {
 }
 
 /// What is wrong with a history of work: every job was completed exactly once, by who got it last.
-pub fn check_work(fetches: &[Fetched], finishes: &[Finish], outcomes: &[Outcome]) -> Vec<String> {
+pub fn check_work(work: &Work, outcomes: &[Outcome]) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut by_job: BTreeMap<i64, Vec<Fetched>> = BTreeMap::new();
-    let mut tokens: BTreeSet<i64> = BTreeSet::new();
-    for fetched in fetches {
-        by_job.entry(fetched.id).or_default().push(*fetched);
-        if !tokens.insert(fetched.token) {
-            wrong.push(format!("token {} was given twice", fetched.token));
+    let (mut tokens, mut attempts) = (BTreeSet::new(), BTreeSet::new());
+    let mut last: BTreeMap<i64, (i32, i64)> = BTreeMap::new();
+    for &Fetched { id, token, attempt } in &work.fetches {
+        if !tokens.insert(token) {
+            wrong.push(format!("token {token} was given twice"));
         }
-    }
-    let mut accepted: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
-    for finish in finishes {
-        if finish.answer == Answer::Completed {
-            accepted.entry(finish.id).or_default().insert(finish.token);
-        }
-    }
-    let known: BTreeSet<i64> = outcomes.iter().map(|outcome| outcome.id).collect();
-    for id in by_job.keys().filter(|id| !known.contains(id)) {
-        wrong.push(format!("job {id} was fetched, but is lost"));
-    }
-    for outcome in outcomes {
-        let id = outcome.id;
-        if !outcome.completed {
-            wrong.push(format!("job {id} is not completed"));
-            continue;
-        }
-        let mut attempts = by_job.remove(&id).unwrap_or_default();
-        attempts.sort_by_key(|fetched| fetched.attempt);
-        if attempts.windows(2).any(|pair| pair[0].attempt == pair[1].attempt) {
+        if !attempts.insert((id, attempt)) {
             wrong.push(format!("job {id}: two workers had one attempt"));
         }
-        let last = attempts.last();
-        if last.map(|last| last.attempt) != Some(outcome.attempt) {
-            wrong.push(format!(
-                "job {id} was completed in attempt {}, which nobody fetched",
-                outcome.attempt
-            ));
-        }
-        let token = last.map(|last| last.token);
-        if outcome.token != token {
-            wrong.push(format!("job {id} was completed by a stale token"));
-        }
-        let accepted = accepted.remove(&id).unwrap_or_default();
-        if accepted.len() > 1 {
-            wrong.push(format!("job {id} was completed {} times", accepted.len()));
-        }
-        if accepted.iter().any(|accepted| Some(*accepted) != token) {
-            wrong.push(format!("job {id}: a stale token was accepted"));
-        }
-        let maybe = finishes.iter().any(|finish| {
-            finish.id == id
-                && Some(finish.token) == token
-                && matches!(finish.answer, Answer::Completed | Answer::Unknown)
-        });
-        if !maybe {
+        let last = last.entry(id).or_default();
+        *last = (*last).max((attempt, token));
+    }
+    let told = |answers: &[Answer]| -> BTreeSet<(i64, Option<i64>)> {
+        let told = work.finishes.iter().filter(|(_, _, answer)| answers.contains(answer));
+        told.map(|&(id, token, _)| (id, Some(token))).collect()
+    };
+    let mut accepted = told(&[Answer::Completed]);
+    let perhaps = told(&[Answer::Completed, Answer::Unknown]);
+    for &Outcome { id, completed, token, attempt } in outcomes {
+        accepted.remove(&(id, token));
+        let got = last.remove(&id);
+        if !completed {
+            wrong.push(format!("job {id} is not completed"));
+        } else if got.map(|(attempt, token)| (attempt, Some(token))) != Some((attempt, token)) {
+            wrong.push(format!("job {id} was not completed by who got it last"));
+        } else if !perhaps.contains(&(id, token)) {
             wrong.push(format!("job {id} is completed, but its worker was not told so"));
         }
     }
+    wrong.extend(accepted.iter().map(|(id, _)| format!("job {id}: a stale token was accepted")));
+    wrong.extend(last.keys().map(|id| format!("job {id} was fetched, but is lost")));
     wrong
+}
+
+#[test]
+fn control_what_is_wrong_with_inserts_is_found() {
+    let told = |key, id, skipped| Told { key, id, skipped };
+    let good = vec![told(1, 10, false), told(1, 10, true), told(2, 12, false), told(2, 12, true)];
+    let there = [(10, 1), (12, 2)];
+    assert!(check_inserts(&good, &there).is_empty());
+    let and = |more| [good.clone(), vec![more]].concat();
+    for (told, jobs, wrong) in [
+        (and(told(1, 13, false)), vec![(10, 1), (12, 2), (13, 1)], "key 1 has another job: 13"),
+        (and(told(3, 13, false)), there.into(), "job 13 of key 3 is lost"),
+        (and(told(2, 11, true)), there.into(), "job 11 of key 2 is lost"),
+        // Rolled back.
+        (good[..2].into(), there.into(), "job 12 is there and was inserted 0 times"),
+        (and(told(1, 10, false)), there.into(), "job 10 is there and was inserted 2 times"),
+    ] {
+        assert_eq!(check_inserts(&told, &jobs), [wrong]);
+    }
+}
+
+/// Job 1 was completed at once and its worker asked twice; job 2 was rescued, and its first worker
+/// refused.
+#[test]
+fn control_what_is_wrong_with_work_is_found() {
+    let fetched = |id, token, attempt| Fetched { id, token, attempt };
+    let outcome = |id, token, attempt| Outcome { id, completed: true, token: Some(token), attempt };
+    let work = Work {
+        fetches: vec![fetched(1, 100, 1), fetched(2, 101, 1), fetched(2, 102, 2)],
+        finishes: vec![
+            (1, 100, Answer::Unknown),
+            (1, 100, Answer::Completed),
+            (2, 101, Answer::Refused),
+            (2, 102, Answer::Completed),
+        ],
+    };
+    let outcomes = vec![outcome(1, 100, 1), outcome(2, 102, 2)];
+    assert!(check_work(&work, &outcomes).is_empty());
+    type Doctor = fn(&mut Work, &mut Vec<Outcome>);
+    let doctored: [(Doctor, &[&str]); 8] = [
+        (|work, _| work.finishes[2].2 = Answer::Completed, &["job 2: a stale token was accepted"]),
+        (
+            |_, outcomes| outcomes[1].token = Some(101),
+            &["job 2 was not completed by who got it last", "job 2: a stale token was accepted"],
+        ),
+        (|_, outcomes| outcomes[1].attempt = 1, &["job 2 was not completed by who got it last"]),
+        (
+            |work, _| work.finishes[3].2 = Answer::Refused,
+            &["job 2 is completed, but its worker was not told so"],
+        ),
+        (
+            |work, _| work.fetches[2].attempt = 1,
+            &["job 2: two workers had one attempt", "job 2 was not completed by who got it last"],
+        ),
+        (
+            |work, _| work.fetches.push(work.fetches[2]),
+            &["token 102 was given twice", "job 2: two workers had one attempt"],
+        ),
+        (|_, outcomes| outcomes[0].completed = false, &["job 1 is not completed"]),
+        (
+            |_, outcomes| outcomes.truncate(1),
+            &["job 2: a stale token was accepted", "job 2 was fetched, but is lost"],
+        ),
+    ];
+    for (doctor, wrong) in doctored {
+        let (mut work, mut outcomes) = (work.clone(), outcomes.clone());
+        doctor(&mut work, &mut outcomes);
+        assert_eq!(check_work(&work, &outcomes), wrong);
+    }
 }
