@@ -531,18 +531,8 @@ async fn works_from_every_kind_of_client() {
     // psql, which is in autocommit unless told otherwise.
     let psql = |setting: &str| -> Command {
         let mut psql = cluster.bin("psql");
-        psql.args([
-            "-X",
-            "-q",
-            "-d",
-            "clients",
-            "-v",
-            setting,
-            "-v",
-            "VERBOSITY=verbose",
-            "-c",
-            "call jobs.wait()",
-        ]);
+        psql.args(["-X", "-q", "-d", "clients", "-v", setting, "-v", "VERBOSITY=verbose"]);
+        psql.args(["-c", "call jobs.wait()"]);
         psql
     };
     let on = psql("AUTOCOMMIT=on").output().unwrap();
