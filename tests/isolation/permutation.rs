@@ -9,11 +9,31 @@
 
 use std::collections::{HashMap, HashSet};
 
+/// Steps that each session `sN` has, with its number, where a permutation has them.
+const STEPS: [(&str, &str); 5] = [
+    ("rc", "BEGIN ISOLATION LEVEL READ COMMITTED"),
+    ("rr", "BEGIN ISOLATION LEVEL REPEATABLE READ"),
+    ("ser", "BEGIN ISOLATION LEVEL SERIALIZABLE"),
+    ("commit", "COMMIT"),
+    ("abort", "ROLLBACK"),
+];
+
 /// A specification as isolationtester reads it, and the lines that it expects.
 pub fn expected(file: &str) -> (String, String) {
     let (mut spec, mut lines) = (String::new(), String::new());
+    let is_step = |word: &str, step: &str| {
+        word.strip_prefix(step).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    };
     for line in file.split_inclusive('\n') {
-        if let Some(permutation) = line.strip_prefix("permutation ") {
+        if let Some(session) = line.strip_prefix("session s") {
+            spec += line;
+            for (name, sql) in STEPS {
+                let step = format!("{name}{}", session.trim_end());
+                if file.split_whitespace().any(|word| is_step(word, &step)) {
+                    spec += &format!("step {step} {{ {sql}; }}\n");
+                }
+            }
+        } else if let Some(permutation) = line.strip_prefix("permutation ") {
             let (steps, line) = steps(permutation.trim_end());
             spec += &format!("permutation {}\n", steps.join(" "));
             lines += &format!("{}\n", line.join(" "));
