@@ -1,6 +1,6 @@
 //! The protocol that keeps keys unique, as a model that [`stateright`] explores exhaustively: every
 //! order in which three sessions can take their steps, each of which may be rolled back or gone
-//! before each of them. [`limits`] is a second protocol. `README.md` beside this says what is
+//! before each of them. [`limits`] and [`turns`] are two more. `README.md` beside this says what is
 //! modelled and what is not.
 
 #![forbid(unsafe_code)]
@@ -8,6 +8,7 @@
 mod claim;
 pub mod database;
 pub mod explore;
+mod gate;
 mod insert;
 pub mod limits;
 mod look;
@@ -19,3 +20,4 @@ pub mod scenario;
 pub mod scenarios;
 pub mod session;
 pub mod transaction;
+pub mod turns;

@@ -2,27 +2,15 @@
 //! and the ends of attempts hand their places on (`src/store/permits.rs`). One limit, one key, one
 //! queue and kind; each session is one transaction.
 
-use crate::database::{FROZEN, Id, Version, View, Xid, Xids, only};
+use crate::database::{FROZEN, Id, Version};
 use crate::explore::{Action, Exploration, Protocol};
+use crate::gate::{self, Place, SESSIONS, Session, State, Turn, at_most_in, xid_of};
 use crate::properties::Holds;
 use crate::scenario::LAST_AT_START;
 use crate::scenario::Level::{self, ReadCommitted, RepeatableRead};
 use crate::scenarios::Control;
 use crate::transaction::{Say, numbers};
 
-const SESSIONS: usize = 4;
-
-/// Where a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Place {
-    Lane,
-    /// The lane, where the job does not count for the gate.
-    Released,
-    Held,
-    /// With a permit, which is written and deleted with this row.
-    Running,
-    Done,
-}
 use Place::{Done, Held, Lane, Released, Running};
 
 /// What a transaction does, by one call.
@@ -69,114 +57,7 @@ pub struct Scenario {
     fault: Fault,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Session {
-    call: usize,
-    /// The number of steps of the call that are done.
-    step: u8,
-    /// The snapshot of a transaction that keeps one.
-    snapshot: Option<Xids>,
-    /// The jobs that the fetch took out of the lane and has no place for yet.
-    picked: Vec<Id>,
-    /// How many jobs may start, or go into the lane, as of the last count.
-    room: usize,
-    is_over: bool,
-}
-
-/// Everything. A job is a row in each place that some session sees it in.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    rows: Vec<Version<(Id, Place)>>,
-    /// Transactions that are committed but not yet visible to every session.
-    committed: Xids,
-    /// Whose turn it is.
-    turn: Option<usize>,
-    sessions: [Session; SESSIONS],
-}
-
-impl State {
-    fn count(&self, place: Place, is_meant: impl Fn(&Version<(Id, Place)>) -> bool) -> usize {
-        self.rows.iter().filter(|version| version.row.1 == place && is_meant(version)).count()
-    }
-
-    /// Rolls the transaction of a session back, if it is not committed.
-    fn end(&mut self, session: usize) {
-        let xid = xid_of(session);
-        if !View(self.committed).has(xid) {
-            self.rows.retain(|version| version.by != xid);
-            let deleted = self.rows.iter_mut().filter(|version| version.gone == Some(xid));
-            deleted.for_each(|version| version.gone = None);
-        }
-        self.turn = self.turn.filter(|holder| *holder != session);
-        self.sessions[session] = Session { is_over: true, ..Session::default() };
-    }
-
-    /// Forgets what makes no difference any more: who wrote what everybody sees.
-    fn settle(&mut self) {
-        let snapshots = || self.sessions.iter().filter_map(|session| session.snapshot);
-        let seen_by_all = View(snapshots().fold(self.committed, |all, seen| all & seen));
-        self.rows.retain(|version| version.gone.is_none_or(|gone| !seen_by_all.has(gone)));
-        for version in self.rows.iter_mut().filter(|version| seen_by_all.has(version.by)) {
-            version.by = FROZEN;
-        }
-        self.committed &= !seen_by_all.0;
-        for snapshot in self.sessions.iter_mut().filter_map(|session| session.snapshot.as_mut()) {
-            *snapshot &= !seen_by_all.0;
-        }
-        self.rows.sort_unstable();
-    }
-}
-
-const fn xid_of(session: usize) -> Xid {
-    session as Xid + 1
-}
-
-/// A session that takes a step.
-struct Turn<'a> {
-    scenario: &'a Scenario,
-    state: &'a mut State,
-    session: usize,
-    say: &'a mut Say,
-}
-
-impl Turn<'_> {
-    fn me(&mut self) -> &mut Session {
-        &mut self.state.sessions[self.session]
-    }
-
-    /// What the session sees without a snapshot: what is committed, and its own.
-    fn now(&self) -> View {
-        View(self.state.committed | only(xid_of(self.session)))
-    }
-
-    /// What a statement sees that begins now.
-    fn view(&self) -> View {
-        let snapshot = self.state.sessions[self.session].snapshot;
-        snapshot.map_or(self.now(), |seen| View(seen | only(xid_of(self.session))))
-    }
-
-    fn put(&mut self, id: Id, place: Place) {
-        self.state.rows.push(Version::new((id, place), xid_of(self.session)));
-    }
-
-    /// Deletes the first jobs that a statement sees in these places, but passes over those that
-    /// others are deleting. `None`: one is gone since the snapshot.
-    fn take(&mut self, from: &[Place], most: usize) -> Option<Vec<Id>> {
-        let (view, now, xid) = (self.view(), self.now(), xid_of(self.session));
-        let rows = self.state.rows.iter_mut();
-        let seen = rows.filter(|version| from.contains(&version.row.1) && view.sees(version));
-        let mut free: Vec<_> =
-            seen.filter(|version| version.gone.is_none_or(|gone| now.has(gone))).collect();
-        free.sort_unstable_by_key(|version| version.row.0);
-        free.truncate(most);
-        let is_gone = free.iter().any(|version| version.gone.is_some());
-        let take = |version: &mut Version<(Id, Place)>| {
-            version.gone = Some(xid);
-            version.row.0
-        };
-        (!is_gone).then(|| free.into_iter().map(take).collect())
-    }
-
+impl Turn<'_, Scenario> {
     /// How many more jobs may start, by a dirty look.
     fn count_room(&mut self) {
         let (now, Scenario { limit, fault, .. }) = (self.now(), *self.scenario);
@@ -208,18 +89,12 @@ impl Turn<'_> {
     /// Takes the next step. `None`: the transaction fails with 40001.
     fn step(&mut self) -> Option<()> {
         let (level, calls) = self.scenario.programs[self.session];
-        if level != ReadCommitted && self.me().snapshot.is_none() {
-            self.say.say(|| "takes its snapshot".into());
-            self.me().snapshot = Some(self.state.committed);
+        let Session { call, step, room, .. } = *self.me();
+        let op = calls.get(call);
+        if self.is_around(level, op.is_some()) {
             return Some(());
         }
-        let Session { call, step, room, .. } = *self.me();
-        let Some(op) = calls.get(call) else {
-            self.say.say(|| "commits".into());
-            self.state.committed |= only(xid_of(self.session));
-            self.state.end(self.session);
-            return Some(());
-        };
+        let op = op?;
         let is_last = match (op, step) {
             (Op::Insert, 0) => {
                 let (now, limit) = (self.now(), self.scenario.limit);
@@ -282,8 +157,7 @@ impl Turn<'_> {
                 true
             }
         };
-        let me = self.me();
-        (me.call, me.step) = if is_last { (call + 1, 0) } else { (call, step + 1) };
+        self.go_on(is_last);
         Some(())
     }
 }
@@ -299,40 +173,20 @@ impl Protocol for Scenario {
 
     fn begin(&self) -> State {
         let rows = (1..).zip(self.start).map(|(id, place)| Version::new((id, *place), FROZEN));
-        let session =
-            |(_, calls): Program| Session { is_over: calls.is_empty(), ..Session::default() };
-        State {
-            rows: rows.collect(),
-            committed: 0,
-            turn: None,
-            sessions: self.programs.map(session),
-        }
+        gate::begin(rows.collect(), self.programs.map(|(_, calls)| !calls.is_empty()))
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        for (n, session) in state.sessions.iter().enumerate().filter(|(_, one)| !one.is_over) {
-            let call = self.programs[n].1.get(session.call);
-            let wants_turn = session.step == 1 && matches!(call, Some(Op::Fetch(_)));
-            if !wants_turn || state.turn.is_none() {
-                actions.push(Action::Step(n as u8, 0));
-            }
-            if (session.call, session.step) != (0, 0) {
-                actions.push(Action::RollBack(n as u8));
-            }
-        }
+        let takes_turn = |n: usize| {
+            let Session { call, step, .. } = state.sessions[n];
+            step == 1 && matches!(self.programs[n].1.get(call), Some(Op::Fetch(_)))
+        };
+        gate::actions(state, takes_turn, actions);
     }
 
     fn act(&self, state: &mut State, action: Action, say: &mut Say) {
-        let session = action.session();
-        let mut turn = Turn { scenario: self, state, session, say };
-        if matches!(action, Action::RollBack(_)) {
-            say.say(|| "is rolled back".into());
-            state.end(session);
-        } else if turn.step().is_none() {
-            say.say(|| "fails with 40001 and rolls back".into());
-            state.end(session);
-        }
-        state.settle();
+        let turn = Turn { scenario: self, state, session: action.session(), say };
+        gate::act(turn, action, Turn::step);
     }
 
     fn without_fault(self) -> Self {
@@ -345,33 +199,12 @@ const ONE_PLACE: &str = "every job is in one place";
 const HANDED_ON_ONCE: &str = "every place is handed on once";
 const NONE_WAITS: &str = "no job waits while there is room";
 
-/// How many rows of these places there are at most, whichever open transactions commit.
-fn at_most_in(state: &State, places: &[Place]) -> usize {
-    let rows = || state.rows.iter().filter(|version| places.contains(&version.row.1));
-    let view = View(state.committed);
-    let seen = rows().filter(|version| view.sees(version)).count() as isize;
-    let added = (0..SESSIONS).map(xid_of).filter(|xid| !view.has(*xid)).map(|xid| {
-        let with = View(state.committed | only(xid));
-        (rows().filter(|version| with.sees(version)).count() as isize - seen).max(0)
-    });
-    (seen + added.sum::<isize>()) as usize
-}
-
 fn at_most(of: &Exploration<Scenario>, state: &State) -> bool {
     at_most_in(state, &[Running]) <= of.scenario.limit
 }
 
-/// For sessions between two calls, and for one that is not at work.
 fn is_in_one_place(of: &Exploration<Scenario>, state: &State) -> bool {
-    let start: Vec<Id> = (1..).take(of.scenario.start.len()).collect();
-    let own = (0..SESSIONS).filter(|n| state.sessions[*n].step == 0).map(|n| only(xid_of(n)));
-    own.chain([0]).all(|own| {
-        let view = View(state.committed | own);
-        let seen = state.rows.iter().filter(|version| view.sees(version));
-        let mut ids: Vec<Id> = seen.map(|version| version.row.0).collect();
-        ids.sort_unstable();
-        ids.starts_with(&start) && ids.is_sorted_by(|a, b| a < b)
-    })
+    gate::is_in_one_place(state, of.scenario.start.len())
 }
 
 /// Where jobs are only fetched and completed, the lane has jobs for the places that are free.
@@ -393,12 +226,8 @@ fn none_waits(of: &Exploration<Scenario>, state: &State) -> bool {
     let Scenario { programs, limit, fault, .. } = of.scenario;
     let sweep = if fault == Fault::NoSweep { NOTHING } else { SWEEP };
     let alone = |program, state: &State| {
-        let alone = Scenario { programs: [program, NOTHING, NOTHING, NOTHING], ..of.scenario };
-        let mut state = State { sessions: alone.begin().sessions, ..state.clone() };
-        while !state.sessions[0].is_over {
-            alone.act(&mut state, Action::Step(0, 0), &mut Say::nothing());
-        }
-        state
+        let programs = [program, NOTHING, NOTHING, NOTHING];
+        gate::alone(&Scenario { programs, ..of.scenario }, state)
     };
     let is_alone = programs.iter().filter(|(_, calls)| !calls.is_empty()).count() == 1;
     let mut state = if is_alone { state.clone() } else { alone(sweep, state) };

@@ -7,14 +7,17 @@
 use std::process::ExitCode;
 
 use jobs_model::explore::Protocol;
-use jobs_model::limits;
 use jobs_model::report::{counterexample, explored};
 use jobs_model::scenario::Fault;
 use jobs_model::scenarios::{CONTROLS, Control, FAMILIES};
+use jobs_model::{limits, turns};
 
 fn main() -> ExitCode {
     if let Some(name) = std::env::args().nth(1) {
-        let Some(told) = told(CONTROLS, &name).or_else(|| told(limits::CONTROLS, &name)) else {
+        let Some(told) = told(CONTROLS, &name)
+            .or_else(|| told(limits::CONTROLS, &name))
+            .or_else(|| told(turns::CONTROLS, &name))
+        else {
             eprintln!("There is no control {name}. counterexamples/ has a file for each control.");
             return ExitCode::FAILURE;
         };
@@ -25,7 +28,8 @@ fn main() -> ExitCode {
         .iter()
         .map(|family| explored(family.name, &family.scenarios(Fault::None).collect::<Vec<_>>()));
     let limits = std::iter::once_with(|| explored("limits", &limits::scenarios()));
-    match families.chain(limits).sum::<Result<usize, String>>() {
+    let turns = std::iter::once_with(|| explored("turns", &turns::scenarios()));
+    match families.chain(limits).chain(turns).sum::<Result<usize, String>>() {
         Ok(states) => println!("{states} states, and every property holds in each"),
         Err(found) => {
             println!("{found}");

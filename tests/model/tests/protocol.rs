@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use jobs_model::explore::Protocol;
-use jobs_model::limits;
 use jobs_model::report::{counterexample, explored};
 use jobs_model::scenario::Fault;
 use jobs_model::scenarios::{CONTROLS, Control, FAMILIES};
+use jobs_model::{limits, turns};
 
 /// With `JOBS_MODEL_FAULT` the protocol has a fault in all scenarios, for the control of the suite.
 fn fault() -> Fault {
@@ -32,7 +32,8 @@ fn every_property_holds_in_every_state() {
         FAMILIES.iter().map(|family| explored(family.name, &every(family.scenarios(fault()))));
     let limits =
         std::iter::once_with(|| explored("limits", &every(limits::scenarios().into_iter())));
-    let states: Result<usize, String> = families.chain(limits).sum();
+    let turns = std::iter::once_with(|| explored("turns", &every(turns::scenarios().into_iter())));
+    let states: Result<usize, String> = families.chain(limits).chain(turns).sum();
     let states = states.unwrap_or_else(|found| panic!("{found}"));
     println!("{states} states, and every property holds in each");
     // An empty list of scenarios would be as green.
@@ -62,7 +63,8 @@ fn every_mistake_is_found() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("counterexamples");
     mistakes_are_found(&directory, CONTROLS);
     mistakes_are_found(&directory, limits::CONTROLS);
+    mistakes_are_found(&directory, turns::CONTROLS);
     let written = std::fs::read_dir(&directory).expect("there is a directory").count();
-    let controls = CONTROLS.len() + limits::CONTROLS.len();
+    let controls = CONTROLS.len() + limits::CONTROLS.len() + turns::CONTROLS.len();
     assert_eq!(written, controls, "a file for each control");
 }
