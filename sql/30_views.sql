@@ -311,7 +311,7 @@ COMMENT ON COLUMN jobs.maintenance.paused_by IS 'Role that paused it.';
 
 CREATE VIEW jobs.audit AS
 SELECT a.at, a.role, a.login_role, a.application_name, a.action, a.target,
-       CASE WHEN a.arguments ? 'key' AND NOT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') THEN a.arguments - 'key' ELSE a.arguments END AS arguments,
+       CASE WHEN a.arguments ?| '{key,weights}' AND NOT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') THEN a.arguments - '{key,weights}'::text[] ELSE a.arguments END AS arguments,
        a.jobs, a.reason
   FROM jobs.audit_record a;
 COMMENT ON VIEW jobs.audit IS
@@ -322,7 +322,7 @@ COMMENT ON COLUMN jobs.audit.login_role IS 'Role that the session logged in as (
 COMMENT ON COLUMN jobs.audit.application_name IS 'application_name of the session.';
 COMMENT ON COLUMN jobs.audit.action IS 'Function that was called, or "clock put back".';
 COMMENT ON COLUMN jobs.audit.target IS 'Id of the job, or name of the kind, queue, periodic job, worker or role; null: a filter, or maintenance.';
-COMMENT ON COLUMN jobs.audit.arguments IS 'Other arguments, including defaults but not nulls. args and meta are true if given; the key of a limit is left out without SELECT on jobs.job.';
+COMMENT ON COLUMN jobs.audit.arguments IS 'Other arguments, including defaults but not nulls. args and meta are true if given; keys of limits and orders are left out without SELECT on jobs.job.';
 COMMENT ON COLUMN jobs.audit.jobs IS 'Jobs changed; null: not about jobs.';
 COMMENT ON COLUMN jobs.audit.reason IS 'Reason given to the call.';
 

@@ -43,6 +43,31 @@ AS 'MODULE_PATHNAME', 'order_weight_wrapper';
 COMMENT ON FUNCTION jobs.order_weight(jsonb, jsonb, jsonb) IS
   'Returns the weight of a key for a by and weights of jobs.order_queue. Used by jobs.order_keys.';
 
+-- Keys are counted by gate, along scheduled_held, and only the first held job of each is looked at.
+CREATE VIEW jobs.orders AS
+SELECT r.queues[1] AS queue, r.by, r.is_strict AS strict, r.on_discard, r.is_fair AS fair, CASE WHEN v.sees_payload THEN r.weights END AS weights,
+       COALESCE(w.keys, 0) AS waiting_keys, COALESCE(b.keys, 0) AS blocked_keys
+  FROM jobs.limit_rule r
+  LEFT JOIN (SELECT k.queue, count(*) AS keys
+               FROM (SELECT a.queue, a.gate FROM jobs.ready a WHERE a.gate IS NOT NULL
+                     UNION
+                     SELECT h.queue, h.gate
+                       FROM (SELECT s.queue, s.gate FROM jobs.scheduled s WHERE s.gate IS NOT NULL GROUP BY s.queue, s.gate) h
+                      WHERE (SELECT s.limit_name FROM jobs.scheduled s WHERE s.gate = h.gate LIMIT 1) = 'order/' || h.queue) k
+              GROUP BY k.queue) w ON w.queue = r.queues[1]
+  LEFT JOIN (SELECT t.queue, count(DISTINCT t.gate) AS keys FROM jobs.turn t WHERE t.is_blocked GROUP BY t.queue) b ON b.queue = r.queues[1],
+       (SELECT pg_catalog.has_table_privilege('jobs.job'::regclass, 'SELECT') OFFSET 0) v(sees_payload)
+ WHERE r.is_strict IS NOT NULL;
+COMMENT ON VIEW jobs.orders IS 'Orders of queues, as jobs.order_queue set them.';
+COMMENT ON COLUMN jobs.orders.queue IS 'Queue with an order.';
+COMMENT ON COLUMN jobs.orders.by IS 'What makes the key of a job.';
+COMMENT ON COLUMN jobs.orders.strict IS 'Whether jobs of a key start one after the other.';
+COMMENT ON COLUMN jobs.orders.on_discard IS 'What a discarded job of a strict order does to its key: continue or block.';
+COMMENT ON COLUMN jobs.orders.fair IS 'Whether keys share the starts by weight.';
+COMMENT ON COLUMN jobs.orders.weights IS 'Weights of keys, as given; null: every key has weight 1. Also null without SELECT on jobs.job.';
+COMMENT ON COLUMN jobs.orders.waiting_keys IS 'Number of keys with available jobs, not counting jobs that a limit holds.';
+COMMENT ON COLUMN jobs.orders.blocked_keys IS 'Number of keys that a discarded job blocks (jobs.unblock), with or without waiting jobs.';
+
 -- Waiting jobs are counted by gate, and the key is read from one job of each gate.
 CREATE VIEW jobs.order_keys AS
 SELECT o.queue, CASE WHEN v.sees_payload THEN o.key END AS key, o.waiting, o.running, o.weight, o.blocked_by

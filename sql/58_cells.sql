@@ -112,11 +112,15 @@ BEGIN ATOMIC
     (SELECT jsonb_agg(jsonb_build_array(r.name, r.by, r.queues, r.kinds, r.concurrency, r.rate, encode(interval_send(r.rate_period), 'hex'), r.per_cell)
                       ORDER BY r.name)
        FROM jobs.limit_rule r WHERE r.is_strict IS NULL),
+    (SELECT jsonb_agg(jsonb_build_array(r.name, r.by, r.is_strict, r.is_fair, r.on_discard, r.weights) ORDER BY r.name)
+       FROM jobs.limit_rule r JOIN jobs.placement p ON p.queue = r.queues[1]
+      WHERE r.is_strict IS NOT NULL AND p.by IS NOT NULL
+        AND p.cells @> ARRAY(SELECT c.cell FROM jobs.cell c UNION SELECT unnest(o.cells) FROM jobs.placement o)),
     (SELECT jsonb_agg(jsonb_build_array(k.gate, k.concurrency, k.rate, encode(interval_send(k.rate_period), 'hex')) ORDER BY k.gate)
        FROM jobs.limit_key_rule k WHERE k.is_override))::text, 'UTF8')), 'hex');
 END;
 COMMENT ON FUNCTION jobs.settings_digest() IS
-  'Returns a hash of what all cells have in common: kinds, placements and limits. Settings of queues and periodic jobs are those of the cell that takes the queue.';
+  'Returns a hash of what all cells have in common: kinds, placements, limits, and orders of queues that are spread over all cells. Other orders, settings of queues and periodic jobs are those of the cells that take the queue.';
 
 CREATE VIEW jobs.cells AS
 SELECT c.cell, c.identity, c.address, c.is_self,
@@ -132,7 +136,7 @@ COMMENT ON COLUMN jobs.cells.address IS 'Where it is found, as jobs.set_cell_add
 COMMENT ON COLUMN jobs.cells.is_self IS 'Whether it is this database.';
 COMMENT ON COLUMN jobs.cells.retired_at IS 'When this database stopped taking writes (of a copy: when the server started); null: it takes them, or it is another cell.';
 COMMENT ON COLUMN jobs.cells.moved_to IS 'Where its writes go, as jobs.retire_cell says.';
-COMMENT ON COLUMN jobs.cells.settings_digest IS 'Hash of this database''s kinds, placements and limits, which all cells have in common; null: another cell.';
+COMMENT ON COLUMN jobs.cells.settings_digest IS 'Hash of what all cells have in common: kinds, placements, limits, and orders of queues that are spread over all cells; null: another cell.';
 
 CREATE VIEW jobs.placements AS
 SELECT p.queue, p.by, p.cells FROM jobs.placement p ORDER BY p.queue;

@@ -94,6 +94,8 @@ BEGIN ATOMIC
     SELECT COALESCE(r.queue, j.queue) AS queue, count(DISTINCT r.worker) AS workers FROM jobs.running r JOIN jobs.job j ON j.id = r.job_id GROUP BY 1
   ), held AS (
     SELECT s.queue, count(*) AS n FROM jobs.scheduled s WHERE s.gate IS NOT NULL GROUP BY s.queue
+  ), blocked AS (
+    SELECT t.queue, count(DISTINCT t.gate) AS n FROM jobs.turn t WHERE t.is_blocked GROUP BY t.queue
   ), line AS MATERIALIZED (
     SELECT q.queue, q.available, (SELECT c.now FROM clock c) - q.oldest_available_at AS oldest, q.running, q.scheduled, q.retryable,
            q.paused, q.running >= q.concurrency AS is_full, q.estimated <> '{}' AS is_estimated
@@ -111,8 +113,10 @@ BEGIN ATOMIC
             FROM line l HAVING count(*) > 0
           UNION ALL
           SELECT 1, b.queue, b.available, b.oldest, b.running, COALESCE(w.workers, 0), b.scheduled, b.retryable, b.completed, COALESCE(f.n, 0),
-                 concat_ws(', ', CASE WHEN b.paused THEN 'paused' END, CASE WHEN b.is_full THEN 'full' END, h.n || ' held', CASE WHEN b.is_estimated THEN 'estimated' END)
+                 concat_ws(', ', CASE WHEN b.paused THEN 'paused' END, CASE WHEN b.is_full THEN 'full' END, h.n || ' held',
+                           k.n || CASE k.n WHEN 1 THEN ' key blocked' ELSE ' keys blocked' END, CASE WHEN b.is_estimated THEN 'estimated' END)
             FROM busiest b LEFT JOIN busy w ON w.queue = b.queue LEFT JOIN failed f ON f.queue = b.queue LEFT JOIN held h ON h.queue = b.queue
+                 LEFT JOIN blocked k ON k.queue = b.queue
          ) a(part, queue, available, oldest, running, workers, scheduled, retryable, completed, failed, note), span s
    ORDER BY a.part, a.completed DESC, a.running DESC, a.available DESC, a.queue;
 END;
@@ -123,7 +127,7 @@ $$Returns the current activity, for \watch in psql: a row for all queues, then o
 - workers: how many hold jobs
 - completed_per_s: over the last minute, or the part of it with the latest 10,000
 - failed_per_s: failed attempts over the last minute, at most 10,000 counted
-- note: paused, full (concurrency is reached), how many jobs limits hold, estimated (some counts are older, see jobs.queues)$$;
+- note: paused, full (concurrency is reached), how many jobs limits and orders hold, how many keys discarded jobs block, estimated (some counts are older, see jobs.queues)$$;
 
 CREATE FUNCTION jobs.last_id() RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -152,6 +156,8 @@ $$Returns why a job is not running, or since when it is: a row per reason, the d
 - running: until is the end of the lease
 - queue limit: the queue's concurrency is reached; by_ids are the running jobs
 - queue rate: until is the next start
+- limit, limit paused: a limit holds the job; by_ids are the jobs that run under its key
+- order: earlier jobs of its key come first, or a discarded job blocks the key; by_ids are these jobs
 - no worker: no worker has fetched from the queue for 5 minutes, or all of them are quiet
 - kind not asked for: no fetch in the last 5 minutes asked for this kind. Unknown without preload, and of fetches before the server started
 - behind n jobs: a fetch takes n jobs before it; at most 10000 are counted

@@ -27,6 +27,16 @@ const RULE: &str = "by must be an object of by_args, by_meta, by_kind or by_queu
 impl By {
     /// Reads `{"by_args": ["tenant"]}` and the like, with one field at least.
     pub fn parse(by: &Value) -> Result<By, Invalid> {
+        By::parse_or(by, "Omit by for one limit of all jobs together.")
+    }
+
+    /// Reads the same of an order.
+    pub fn of_order(by: &Value) -> Result<By, Invalid> {
+        By::parse_or(by, "To remove the order, pass by => null.")
+    }
+
+    /// `if_empty` is the hint if `by` has no field.
+    fn parse_or(by: &Value, if_empty: &str) -> Result<By, Invalid> {
         let given = Given::of("by", by, &FIELDS, RULE)?;
         let policy = Policy {
             by_args: policy::by_args(&given)?.optional(),
@@ -37,8 +47,7 @@ impl By {
         };
         match given.first_of(&FIELDS) {
             Some(_) => Ok(By(policy)),
-            None => Err(Invalid::new("by", "by must not be empty", RULE)
-                .hint("Omit by for one limit of all jobs together.")),
+            None => Err(Invalid::new("by", "by must not be empty", RULE).hint(if_empty)),
         }
     }
 

@@ -87,7 +87,7 @@ fn order(
         }
         return Ok(None);
     };
-    let by = By::parse(&by)?;
+    let by = By::of_order(&by)?;
     let refused = |parameter, message: &str, rule| Err(Error::invalid(parameter, message, rule));
     if !strict && !fair {
         let rule = "An order must be strict, fair, or both.";

@@ -41,7 +41,7 @@ pub fn measure(mut take: impl FnMut(&Tuples)) {
 }
 
 /// The rows of a queue, at most.
-const QUEUE_SERIES: usize = 13;
+const QUEUE_SERIES: usize = 15;
 
 /// The rows of a limit.
 const LIMIT_SERIES: usize = 2;
@@ -117,11 +117,12 @@ plans! {
              FROM jobs.queues q
             ORDER BY q.available + q.scheduled + q.pending + q.running + q.retryable DESC, q.completed + q.cancelled + q.discarded DESC, q.queue LIMIT $1)
          SELECT m.metric, 'gauge', m.labels, m.value, m.help
-           FROM (SELECT n.*, s.paused_at IS NOT NULL AS paused, s.concurrency, s.max_waiting FROM named n LEFT JOIN jobs.queue s ON s.queue = n.queue WHERE n.queue <> '(others)'
+           FROM (SELECT n.*, s.paused_at IS NOT NULL AS paused, s.concurrency, s.max_waiting, o.waiting_keys, o.blocked_keys
+                   FROM named n LEFT JOIN jobs.queue s ON s.queue = n.queue LEFT JOIN jobs.orders o ON o.queue = n.queue WHERE n.queue <> '(others)'
                  UNION ALL
                  SELECT '(others)', sum(q.available), sum(q.scheduled), sum(q.pending), sum(q.running), sum(q.retryable), sum(q.completed),
-                        sum(q.cancelled), sum(q.discarded), min(q.oldest_available_at), NULL, NULL, NULL, NULL
-                   FROM jobs.queues q
+                        sum(q.cancelled), sum(q.discarded), min(q.oldest_available_at), NULL, NULL, NULL, NULL, sum(o.waiting_keys), sum(o.blocked_keys)
+                   FROM jobs.queues q LEFT JOIN jobs.orders o ON o.queue = q.queue
                   WHERE (SELECT count(*) = $1 OR bool_or(n.queue = '(others)') FROM named n)
                     AND q.queue NOT IN (SELECT n.queue FROM named n WHERE n.queue <> '(others)') HAVING count(*) > 0) q, LATERAL (
              SELECT 'jobs_queue_jobs', jsonb_build_object('queue', q.queue, 'state', s.state), s.jobs::double precision,
@@ -141,6 +142,14 @@ plans! {
              UNION ALL
              SELECT 'jobs_queue_waiting_limit', jsonb_build_object('queue', q.queue), q.max_waiting::double precision, 'The most jobs of the queue that may wait'
               WHERE q.max_waiting IS NOT NULL
+             UNION ALL
+             SELECT 'jobs_queue_waiting_keys', jsonb_build_object('queue', q.queue), q.waiting_keys::double precision,
+                    'Keys of the queue''s order with available jobs, not counting jobs that a limit holds'
+              WHERE q.waiting_keys IS NOT NULL
+             UNION ALL
+             SELECT 'jobs_queue_blocked_keys', jsonb_build_object('queue', q.queue), q.blocked_keys::double precision,
+                    'Keys of the queue''s order that a discarded job blocks'
+              WHERE q.blocked_keys IS NOT NULL
              UNION ALL
              SELECT 'jobs_queue_counted_age_seconds', jsonb_build_object('queue', q.queue),
                     EXTRACT(epoch FROM clock_timestamp() - q.counted_at)::double precision, 'How long ago the kept counts of the queue were made'

@@ -65,7 +65,7 @@ plans! {
        UNION ALL
        SELECT 3, NULL, n.n, n.line FROM j, LATERAL (VALUES
          (1, CASE j.state
-               WHEN 'available' THEN COALESCE('Held: ' || (SELECT x.detail FROM jobs.explain($1) x WHERE x.reason IN ('limit', 'limit paused') LIMIT 1), 'It waits to be fetched')
+               WHEN 'available' THEN COALESCE('Held: ' || (SELECT x.detail FROM jobs.explain($1) x WHERE x.reason IN ('limit', 'limit paused', 'order') LIMIT 1), 'It waits to be fetched')
                WHEN 'scheduled' THEN 'It is due at ' || to_char(j.scheduled_at, {TIME})
                WHEN 'retryable' THEN 'It is tried again at ' || to_char(j.scheduled_at, {TIME})
                WHEN 'pending' THEN 'It waits for jobs.activate'

@@ -221,7 +221,8 @@ async fn the_background_worker_of_a_retired_cell_writes_nothing() {
     comes_true(&db, "count(*) = 0 from jobs.running").await;
 }
 
-/// What programs of all cells need. Settings of queues and periodic jobs are their own cell's.
+/// What programs of all cells need. Settings of queues, orders of those that are not in all cells,
+/// and periodic jobs are their cells' own.
 #[tokio::test]
 async fn one_file_gives_all_cells_one_digest() {
     const FILE: &str = r#"select jobs.place_queue('*', 0), jobs.place_queue('mail', 1);
@@ -229,7 +230,7 @@ async fn one_file_gives_all_cells_one_digest() {
         select jobs.define_kind('email', queue => 'mail', timeout => '1 hour', unique_opts => '{"by_queue": true}');
         select jobs.define_kind('report', queue => 'reports'), jobs.define_kind('pull', queue => 'sync');
         select jobs.define_limit('total', queues => '{mail}', rate => 2, rate_period => '1 minute'), jobs.define_limit('tenant', '{"by_args": ["t"]}', '{mail}', concurrency => 1);
-        select jobs.override_limit('tenant', '"a"', 5)"#;
+        select jobs.override_limit('tenant', '"a"', 5), jobs.order_queue('sync', '{"by_args": ["tenant"]}', fair => true)"#;
     const DIGEST: &str = "select settings_digest from jobs.cells where is_self";
     let cluster = Cluster::quiet();
     let mut digests = Vec::new();
@@ -238,17 +239,26 @@ async fn one_file_gives_all_cells_one_digest() {
         run(&db, &format!("select jobs.set_cell({cell})")).await;
         run(&db, FILE).await;
         let own = format!(
-            "select jobs.configure_queue('{queue}', concurrency => 2), jobs.schedule('p', '@daily', 'k', queue => '{queue}')"
+            "select jobs.configure_queue('{queue}', concurrency => 2), jobs.schedule('p', '@daily', 'k', queue => '{queue}'),
+                    jobs.order_queue('{queue}', '{{\"by_kind\": true}}', strict => true)"
         );
         run(&db, &own).await;
         digests.push(text(&db, DIGEST).await);
-        for change in
-            ["undefine_kind('pull')", "override_limit('tenant', '\"a\"')", "drop_limit('total')"]
-        {
+        for change in [
+            "undefine_kind('pull')",
+            "override_limit('tenant', '\"a\"')",
+            "drop_limit('total')",
+            "order_queue('sync', '{\"by_args\": [\"tenant\"]}', fair => true, weights => '{\"a\": 2}')",
+        ] {
             let before = text(&db, DIGEST).await;
             run(&db, &format!("select jobs.{change}")).await;
             assert_ne!(text(&db, DIGEST).await, before, "{change}");
         }
+        // Of a queue that is not in all cells the others know no order.
+        run(&db, "select jobs.place_queue('third', 2)").await;
+        let before = text(&db, DIGEST).await;
+        run(&db, "select jobs.order_queue('sync', null)").await;
+        assert_eq!(text(&db, DIGEST).await, before);
     }
     assert_eq!(digests[0], digests[1]);
 }

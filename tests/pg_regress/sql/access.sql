@@ -51,7 +51,7 @@ select kind, none, producer, worker, viewer, application, operator, admin, case 
 --> table|-|-|-|-|r|r|r|job
 --> table|-|-|-|-|-|-|-|others
 --> type|-|U|U|U|U|U|U|batch_complete_result batch_fail_result batch_finish_result batch_heartbeat_result batch_insert_result fetched_job finish_result heartbeat_result insert_result job_result schedule_result state unique_explanation
---> view|-|-|-|r|r|r|r|audit errors jobs kinds limit_keys limits maintenance order_keys periodic queues settings unique_claims workers
+--> view|-|-|-|r|r|r|r|audit errors jobs kinds limit_keys limits maintenance order_keys orders periodic queues settings unique_claims workers
 --> view|-|r|r|r|r|r|r|cells placements
 select distinct none from matrix where kind = 'routine'; --> -
 -- Nothing can be passed on, and nothing went to PUBLIC.
@@ -194,6 +194,8 @@ select id, state, kind, args, meta, tags, progress, output from jobs.jobs order 
 --> 5|available|mail|{"secret": "args 3"}|{}|{}|~|~
 select name, kind, args, meta from jobs.periodic; --> name|kind|args|meta: nightly|mail|{"secret": "periodic args"}|{"secret": "periodic meta"}
 reset role;
+-- Keys of an order are of args, and its weights name keys.
+select jobs.order_queue('default', '{"by_args": true}', fair => true, weights => '{"{\"args\": {\"secret\": \"args 2\"}}": 3}') \gset
 -- Any column of any view, and of the functions that a viewer may call: the word is nowhere.
 create function pg_temp.leaks() returns table (source text, secrets bigint) language plpgsql as $$
 begin
@@ -221,7 +223,7 @@ select pg_temp.code('lock table jobs.jobs in ' || mode || ' mode') from unnest('
 select id from jobs.jobs for update; --> ERROR:  permission denied for view jobs
 reset role;
 set role jobs_access_admin;
-select string_agg(source || ' ' || secrets, ', ') filter (where secrets > 0) as leaks, count(*) > 10 as views from pg_temp.leaks(); --> leaks|views: jobs 4, periodic 1|t
+select string_agg(source || ' ' || secrets, ', ') filter (where secrets > 0) as leaks, count(*) > 10 as views from pg_temp.leaks(); --> leaks|views: audit 1, jobs 4, order_keys 3, orders 1, periodic 1|t
 reset role;
 -- A kept plan asks anew who reads.
 prepare payload as select count(args) as args, count(output) as output from jobs.jobs;

@@ -31,7 +31,7 @@ select * from pg_temp.refusals('select jobs.order_queue(''o'', %s)', array['null
 -->   A weight must be a number between 0.001 and 1000.
 --> '{"by_args": ["t"], "by_kind": true}', fair => true, weights => '{"a": 2}' | 22023: key "a" of weights does not fit by
 -->   A key must have the form {"args":{"t":".."},"type":".."}.
---> '{}', true | 22023: by must not be empty | Omit by for one limit of all jobs together.
+--> '{}', true | 22023: by must not be empty | To remove the order, pass by => null.
 -->   by must be an object of by_args, by_meta, by_kind or by_queue, such as {"by_args": ["tenant"]}.
 --> '{"by_args": ["t"]}', null | 22004: strict must not be null
 select pg_temp.code('select jobs.order_queue('''', null)'), pg_temp.code('select jobs.unblock(''o'', null)'); --> code|code: 22023|22004
@@ -104,6 +104,16 @@ select reason, regexp_replace(detail, '\d+', 'N') as detail, by_ids = array[pg_t
 select severity, finding, regexp_replace(message, '\d+', 'N') as message, hint from jobs.health() where finding = 'key_blocked';
 --> severity|finding|message|hint
 --> warning|key_blocked|discarded job N blocks key {"args": {"t": "a"}} of queue "o"; 4 jobs are held|SELECT jobs.unblock('o', '{"args": {"t": "a"}}');
+select * from jobs.orders;
+--> queue|by|strict|on_discard|fair|weights|waiting_keys|blocked_keys
+--> o|{"by_args": ["t"]}|t|block|f|~|1|1
+select note from jobs.top() where queue = 'o'; --> 4 held, 1 key blocked
+select substring(regexp_replace(jobs.show(pg_temp.id('a2')), 'job \d+', 'job N', 'g') from 'Held: [^\n]*');
+--> Held: discarded job N blocks key {"args": {"t": "a"}}; jobs.unblock, retry or delete of it unblocks it.
+select metric, labels, value from jobs.metrics() where metric like 'jobs_queue_%_keys' order by 1;
+--> metric|labels|value
+--> jobs_queue_blocked_keys|{"queue": "o"}|1
+--> jobs_queue_waiting_keys|{"queue": "o"}|1
 select jobs.unblock('o', '"a"') = pg_temp.id('a1') as unblocked, jobs.unblock('o', '{"args": {"t": "a"}}') as again, pg_temp.start(); --> unblocked|again|start: t|~|a2
 select pg_temp.failed('a2', false), pg_temp.start() as blocked, jobs.retry(pg_temp.id('a2')) is not null as retried, pg_temp.start(); --> failed|blocked|retried|start: discarded|~|t|a3
 select pg_temp.failed('a3', false), pg_temp.start() as blocked, jobs.delete(pg_temp.id('a3')) as deleted, pg_temp.start(); --> failed|blocked|deleted|start: discarded|~|discarded|a4
@@ -150,6 +160,7 @@ select key, weight from jobs.order_keys where queue = 'f' order by key;
 --> {"args": {"t": "c"}}|1
 --> {"args": {"t": "d"}}|1
 --> {"args": {"t": "e"}}|1
+select strict, fair, on_discard, weights, waiting_keys, blocked_keys from jobs.orders where queue = 'f'; --> strict|fair|on_discard|weights|waiting_keys|blocked_keys: f|t|continue|{"a": 3, "b": 2}|3|0
 -- The order of the lane again.
 select jobs.order_queue('f', null) \gset
 select count(*) from jobs.ready where gate is not null or seq < 0; --> 0
