@@ -37,5 +37,7 @@ UPDATE jobs.worker SET last_seen_at = now() + CASE worker WHEN 'lost' THEN inter
 UPDATE jobs.running SET deadline_at = NULL, lease_expires_at = now() + CASE worker WHEN 'a' THEN interval '1 day' ELSE interval '-1 day' END;
 SELECT jobs.define_limit('one "total"', queues => '{limited}', concurrency => 1), jobs.insert_batch('k', '{1,2}', queue => 'limited');
 SELECT count(*) FROM jobs.fetch('limited', 2, worker => 'a', lease => '1 day');
+SELECT jobs.order_queue('ordered', '{"by_kind": true}', strict => true, on_discard => 'block'), jobs.insert_batch('k', '{1,2}', queue => 'ordered');
+SELECT (jobs.fail(id, token, 'no', retryable => false)).state FROM jobs.fetch('ordered');
 SELECT jobs.forward_report('00000000-0000-0000-0000-00000000000a', 'shop', 3, now() - interval '1 minute', 1);
 ANALYZE;
