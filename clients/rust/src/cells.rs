@@ -1,6 +1,6 @@
 //! Several databases that share queues, in place of one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -61,15 +61,8 @@ struct Placement {
     cells: Vec<i64>,
 }
 
-/// What places a job.
-#[derive(Deserialize)]
-struct Placed {
-    queue: Option<String>,
-    #[serde(rename = "args")]
-    by_args: Box<RawValue>,
-    #[serde(rename = "meta")]
-    by_meta: Box<RawValue>,
-}
+/// A job of an insert, and its number.
+type Numbered<'a> = (usize, &'a RawValue);
 
 pub(crate) const SEE: &str = "
 select json_build_object('database', current_database(), 'cell', c.cell, 'identity', c.identity,
@@ -90,42 +83,36 @@ const ASK_WITHIN: Duration = Duration::from_secs(10);
 /// Fails unless the databases that take jobs are cells, each its own.
 pub(crate) fn agree<'a>(all: impl Iterator<Item = &'a Seen> + Clone) -> Result<()> {
     let all = all.filter(|one| !one.is_retired);
-    for (one, other) in all.clone().flat_map(|one| all.clone().map(move |other| (one, other))) {
-        let name = &one.database;
-        let (fault, hint) = match (one.cell, other.cell) {
-            _ if std::ptr::eq(one, other) => continue,
-            (None, _) => (
-                format!("the database \"{name}\" has no cell number"),
-                "Run jobs.set_cell in it, or remove it from the list.".into(),
-            ),
-            (Some(cell), Some(same)) if cell == same => (
-                format!("the databases \"{name}\" and \"{}\" are both cell {cell}", other.database),
-                "Remove one of them from the list.".into(),
-            ),
-            (Some(cell), Some(knows))
-                if other
-                    .known
-                    .get(&cell)
-                    .is_some_and(|known| one.identity.as_ref() != Some(known)) =>
-            {
-                (
-                    format!(
-                        "the database \"{name}\" is not the cell {cell} that cell {knows} knows"
-                    ),
-                    format!(
-                        "Check its URL. If cell {cell} was reinstated, call jobs.set_cell_address with \
-                     its new identity in cell {knows}."
-                    ),
-                )
-            }
-            _ => continue,
-        };
-        return Err(ClientError::Option(fault).with_hint(hint));
-    }
-    Ok(())
+    let pairs = all.clone().flat_map(|one| all.clone().map(move |other| (one, other)));
+    let mut others = pairs.filter(|(one, other)| !std::ptr::eq(*one, *other));
+    others.find_map(|(one, other)| one.fault(other)).map_or(Ok(()), Err)
 }
 
 impl Seen {
+    /// Why it cannot be a cell beside the other one.
+    fn fault(&self, other: &Seen) -> Option<ClientError> {
+        let name = &self.database;
+        let Some(cell) = self.cell else {
+            let fault = format!("the database \"{name}\" has no cell number");
+            let hint = "Run jobs.set_cell in it, or remove it from the list.";
+            return Some(ClientError::Option(fault).with_hint(hint));
+        };
+        let knows = other.cell?;
+        if cell == knows {
+            let other = &other.database;
+            let fault = format!("the databases \"{name}\" and \"{other}\" are both cell {cell}");
+            return Some(ClientError::Option(fault).with_hint("Remove one of them from the list."));
+        }
+        other.known.get(&cell).filter(|known| self.identity.as_ref() != Some(known))?;
+        let fault =
+            format!("the database \"{name}\" is not the cell {cell} that cell {knows} knows");
+        let hint = format!(
+            "Check its URL. If cell {cell} was reinstated, call jobs.set_cell_address with its new \
+             identity in cell {knows}."
+        );
+        Some(ClientError::Option(fault).with_hint(hint))
+    }
+
     fn placement(&self, queue: &str) -> Option<&Placement> {
         self.placements.get(queue).or_else(|| self.placements.get("*"))
     }
@@ -138,12 +125,13 @@ impl Seen {
 
     /// The cell of a job, unless the database must be asked.
     fn cell_of(&self, job: &RawValue) -> Option<i64> {
-        let job: Placed = serde_json::from_str(job.get()).ok()?;
-        let placement = self.placement(&as_kept(&job.queue?))?;
+        let job: HashMap<&str, &RawValue> = serde_json::from_str(job.get()).ok()?;
+        let queue: Option<String> = serde_json::from_str(job["queue"].get()).ok()?;
+        let placement = self.placement(&as_kept(&queue?))?;
         let Some((field, path)) = placement.by.as_ref().and_then(|by| by.iter().next()) else {
             return placement.cells.first().copied();
         };
-        let value = if field == "by_args" { job.by_args } else { job.by_meta };
+        let value = job[field.trim_start_matches("by_")];
         let value: Value = serde_json::from_str(value.get()).ok()?;
         let path = path.first().filter(|path| !path.contains('\\'))?;
         let text = match path.split('.').try_fold(&value, |value, name| value.get(name))? {
@@ -157,32 +145,31 @@ impl Seen {
 
 impl Executor for &Cells {
     async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
-        if sql != INSERT {
-            let fault = "Cells can only insert: pass a connection to the cell";
-            return Err(ClientError::Option(fault.into()));
-        }
+        require(sql == INSERT, "Cells can only insert: pass a connection to the cell")?;
         require(!self.links.is_empty(), "Cells must have at least one database")?;
         if let [only] = &*self.links {
             return only.lock().await.rows(sql, of).await;
         }
-        let jobs: Vec<&RawValue> = serde_json::from_str(of[0])?;
-        let mut rows = vec![String::new(); jobs.len()];
-        let homes = self.map.lock().await.place(&jobs, None).await?;
-        for (home, part) in parts(&homes, (0..jobs.len()).collect()) {
-            match self.insert(home, &jobs, &part, &mut rows).await {
+        let jobs: Vec<_> = serde_json::from_str(of[0])?;
+        let jobs = (0..).zip(jobs).collect();
+        let parts = self.map.lock().await.place(jobs, None).await?;
+        let mut rows = BTreeMap::new();
+        for (home, part) in parts {
+            match self.insert(home, &part).await {
                 Err(refusal) if refusal.is(&["JB001"]) => {
-                    let homes = self.map.lock().await.place(&pick(&jobs, &part), Some(home)).await;
-                    let Some(homes) = homes.ok().filter(|homes| !homes.contains(&home)) else {
+                    let parts = self.map.lock().await.place(part, Some(home)).await;
+                    let parts = parts.unwrap_or_default();
+                    if parts.is_empty() || parts.iter().any(|(again, _)| *again == home) {
                         return Err(refusal);
-                    };
-                    for (home, part) in parts(&homes, part) {
-                        self.insert(home, &jobs, &part, &mut rows).await?;
+                    }
+                    for (home, part) in parts {
+                        rows.extend(self.insert(home, &part).await?);
                     }
                 }
-                inserted => inserted?,
+                inserted => rows.extend(inserted?),
             }
         }
-        Ok(rows)
+        Ok(rows.into_values().collect())
     }
 }
 
@@ -201,63 +188,66 @@ impl Cells {
         Self { links, map: Mutex::new(map) }
     }
 
-    async fn insert(
-        &self,
-        home: usize,
-        jobs: &[&RawValue],
-        part: &[usize],
-        rows: &mut [String],
-    ) -> Result<()> {
-        let of = json(&pick(jobs, part))?;
-        let inserted = self.links[home].lock().await.rows(INSERT, &[of.get()]).await?;
-        part.iter().zip(inserted).for_each(|(job, row)| rows[*job] = row);
-        Ok(())
+    /// Inserts jobs into a database. Returns their rows by number.
+    async fn insert(&self, home: usize, part: &[Numbered<'_>]) -> Result<Vec<(usize, String)>> {
+        let inserted = self.links[home].lock().await.rows(INSERT, &[list(part)?.get()]).await?;
+        Ok(part.iter().map(|(number, _)| *number).zip(inserted).collect())
     }
 }
 
 impl Map {
-    /// The database of each job. The map is read again if it may be old.
-    async fn place(&mut self, jobs: &[&RawValue], refused: Option<usize>) -> Result<Vec<usize>> {
+    /// The databases of the jobs, in the order of their first jobs. The map is read again if it may
+    /// be old.
+    async fn place<'a>(
+        &mut self,
+        jobs: Vec<Numbered<'a>>,
+        refused: Option<usize>,
+    ) -> Result<Vec<(usize, Vec<Numbered<'a>>)>> {
         let is_new = self.databases.is_empty() || refused.is_some();
         if is_new {
             self.read().await?;
         }
-        match self.homes(jobs, refused).await {
-            Err(_) if !is_new => self.read().await?,
-            homes => return homes,
+        let mut homes = self.homes(&jobs, refused).await;
+        if homes.is_err() && !is_new {
+            self.read().await?;
+            homes = self.homes(&jobs, refused).await;
         }
-        self.homes(jobs, refused).await
+        let mut parts = Vec::<(_, Vec<_>)>::new();
+        for (home, job) in homes?.into_iter().zip(jobs) {
+            match parts.iter_mut().find(|(one, _)| *one == home) {
+                Some((_, part)) => part.push(job),
+                None => parts.push((home, vec![job])),
+            }
+        }
+        Ok(parts)
     }
 
     /// The database of each job. Asks the first one about cells that are not computed, or the one
     /// that has refused the jobs about all.
-    async fn homes(&mut self, jobs: &[&RawValue], refused: Option<usize>) -> Result<Vec<usize>> {
+    async fn homes(&mut self, jobs: &[Numbered<'_>], refused: Option<usize>) -> Result<Vec<usize>> {
         let first = &self.databases[0];
         let asks = refused.unwrap_or(first.at);
-        let cell = |job: &&RawValue| if refused.is_none() { first.cell_of(job) } else { None };
+        let cell =
+            |(_, job): &Numbered<'_>| if refused.is_none() { first.cell_of(job) } else { None };
         let mut cells: Vec<_> = jobs.iter().map(cell).collect();
-        let asked: Vec<_> = (0..jobs.len()).filter(|job| cells[*job].is_none()).collect();
+        let asked = jobs.iter().zip(&cells).filter(|(_, cell)| cell.is_none());
+        let asked: Vec<_> = asked.map(|(job, _)| *job).collect();
         if !asked.is_empty() {
-            let of = json(&pick(jobs, &asked))?;
-            let answers = query(&mut self.links[asks], ASK, &[of.get()]).await;
-            for (job, cell) in asked.into_iter().zip(answers.map_err(hinted)?) {
-                cells[job] = cell;
-            }
+            let answers = query(&mut self.links[asks], ASK, &[list(&asked)?.get()]).await;
+            let unknown = cells.iter_mut().filter(|cell| cell.is_none());
+            unknown.zip(answers.map_err(hinted)?).for_each(|(cell, answer)| *cell = answer);
         }
-        let mut homes = Vec::new();
-        for cell in cells {
-            homes.push(match (cell, self.databases.iter().find(|one| one.cell == cell)) {
-                // It refuses what lives nowhere.
-                (None, _) => asks,
-                (_, Some(home)) => home.at,
-                (Some(cell), None) => {
-                    let fault = format!("cell {cell} is none of the databases");
-                    let fault = ClientError::Option(fault).with_hint("Add it to the list.");
-                    return Err(self.down.take().unwrap_or(fault));
-                }
-            });
-        }
-        Ok(homes)
+        let home = |cell: Option<i64>| {
+            // It refuses what lives nowhere.
+            let Some(number) = cell else { return Ok(asks) };
+            let home = self.databases.iter().find(|one| one.cell == cell);
+            home.map(|one| one.at).ok_or_else(|| {
+                let fault = format!("cell {number} is none of the databases");
+                let fault = ClientError::Option(fault).with_hint("Add it to the list.");
+                self.down.take().unwrap_or(fault)
+            })
+        };
+        cells.into_iter().map(home).collect()
     }
 
     async fn read(&mut self) -> Result<()> {
@@ -279,18 +269,6 @@ impl Map {
     }
 }
 
-/// The jobs of each database, in the order of their first jobs.
-fn parts(homes: &[usize], jobs: Vec<usize>) -> Vec<(usize, Vec<usize>)> {
-    let mut parts = Vec::<(_, Vec<_>)>::new();
-    for (home, job) in homes.iter().zip(jobs) {
-        match parts.iter_mut().find(|(one, _)| one == home) {
-            Some((_, part)) => part.push(job),
-            None => parts.push((*home, vec![job])),
-        }
-    }
-    parts
-}
-
-fn pick<'a>(jobs: &[&'a RawValue], numbers: &[usize]) -> Vec<&'a RawValue> {
-    numbers.iter().map(|number| jobs[*number]).collect()
+fn list(jobs: &[Numbered<'_>]) -> serde_json::Result<Box<RawValue>> {
+    json(&jobs.iter().map(|(_, job)| job).collect::<Vec<_>>())
 }

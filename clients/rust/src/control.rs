@@ -112,8 +112,9 @@ async fn beat(engine: &Engine, cell: usize, link: &mut Link, is_first: bool) -> 
                 "worker started"
             );
         }
-        if engine.obey(cell, command) != command && !is_first {
-            tracing::info!(?command, "operator command received");
+        if engine.obey(cell, command) != command {
+            let command = format!("{command:?}").to_lowercase();
+            tracing::info!(command, "operator command received");
         }
     }
     let jobs: Vec<Arc<JobInfo>> = {

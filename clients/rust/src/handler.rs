@@ -4,7 +4,7 @@ use std::future::pending;
 use std::marker::PhantomData;
 use std::panic::resume_unwind;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::select;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::error::{Ended, safe};
@@ -21,6 +22,8 @@ use crate::{ClientError, Error, Inserted, Job, NewJob};
 
 /// How long a cancelled handler has to end by itself.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(1);
+
+const NO_PANIC: &str = "no panic while it is locked";
 
 /// A running handler, as middleware sees it.
 pub type Handling = Pin<Box<dyn Future<Output = Ended> + Send>>;
@@ -168,20 +171,48 @@ impl<A: DeserializeOwned + Send + 'static> Batch<A> {
     {
         let handler = Arc::new(handler);
         Self(Limited::of(move |jobs| {
-            let whole = whole(handler.clone(), jobs.clone());
+            let (handler, here) = (handler.clone(), Arc::new(Mutex::new(Vec::new())));
+            let come = here.clone();
+            let batch = async move {
+                let mut jobs = std::mem::take(&mut *come.lock().expect(NO_PANIC));
+                jobs.retain(|job: &Job<A>| !job.ended.initialized());
+                jobs.sort_by_key(|job| job.came);
+                let late = late(jobs.iter().map(|job| job.info.clone()).collect());
+                select! {
+                    biased;
+                    result = handler(jobs) => result,
+                    () = late => Err(Error::release()),
+                }
+            };
             // In a task: it goes on after it has ended all jobs.
             let task = async {
-                let task = tokio::spawn(safe(whole).instrument(tracing::info_span!("batch")));
+                let task = tokio::spawn(safe(batch).instrument(tracing::info_span!("batch")));
                 task.await.unwrap_or_else(|_| Err(Error::release()))
             };
-            each(jobs, &task.boxed().shared(), async |task, job| {
-                let ended = select! {
-                    biased;
-                    // A test works the next job after the whole handler.
-                    ended = job.ended.wait(), if job.link.is_some() => return ended.clone(),
-                    ended = task => ended.map(|()| Box::default()),
-                };
-                job.ended.get().cloned().unwrap_or(ended)
+            let absent = TaskTracker::new();
+            absent.close();
+            each(jobs, &(task.boxed().shared(), absent, here), |(task, absent, here), job| {
+                let is_absent = absent.token();
+                async move {
+                    let (info, is_of_test) = (job.info.clone(), job.link.is_none());
+                    here.lock().expect(NO_PANIC).push(job.typed()?);
+                    drop(is_absent);
+                    select! {
+                        biased;
+                        () = absent.wait() => {}
+                        () = info.cancellation.cancelled() => {
+                            info.end(Err(Error::release()));
+                            return Err(Error::release());
+                        }
+                    }
+                    let ended = select! {
+                        biased;
+                        // A test works the next job after the whole handler.
+                        ended = info.ended.wait(), if !is_of_test => return ended.clone(),
+                        ended = task => ended.map(|()| Box::default()),
+                    };
+                    info.ended.get().cloned().unwrap_or(ended)
+                }
             })
         }))
         .size(100)
@@ -203,29 +234,6 @@ impl<A: DeserializeOwned + Send + 'static> Batch<A> {
 impl<A> Handler<A> for Batch<A> {
     fn limited(self) -> Limited<A> {
         self.0
-    }
-}
-
-/// Runs the handler of a batch with the jobs whose args fit.
-async fn whole<A, F, R>(handler: Arc<F>, jobs: Vec<Job<()>>) -> Result<(), Error>
-where
-    A: DeserializeOwned,
-    F: Fn(Vec<Job<A>>) -> R,
-    R: Future<Output = Result<(), Error>>,
-{
-    let late = late(jobs.iter().map(|job| job.info.clone()).collect());
-    let typed = |job: Job<()>| {
-        let info = job.info.clone();
-        job.typed().map_err(|error| info.end(Err(error))).ok()
-    };
-    let jobs: Vec<_> = jobs.into_iter().filter_map(typed).collect();
-    if jobs.is_empty() {
-        return Ok(());
-    }
-    select! {
-        biased;
-        result = handler(jobs) => result,
-        () = late => Err(Error::release()),
     }
 }
 

@@ -4,10 +4,12 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Notify, mpsc};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 use tokio_postgres::Config;
 
@@ -215,6 +217,9 @@ fn wrong_options_are_named() {
         .kind("k", Blocking(|_: Job<Value>| Ok(())))
         .start();
     assert_eq!(twice.err().unwrap().to_string(), "kind k already has a handler");
+    let limited = worker(Options::default()).unwrap().otherwise(nothing.concurrency(2)).start();
+    let fault = "a kind has a concurrency only in a worker without a handler of every other kind";
+    assert_eq!(limited.err().unwrap().to_string(), fault);
 }
 
 #[tokio::test]
@@ -613,14 +618,41 @@ async fn a_batch_has_the_jobs_whose_args_fit() {
     };
     let worker = worker(Options::default()).unwrap().kind("k", Batch::new(handler));
     let jobs = [1, -7, 2].map(|args| job(json!({ "kind": "k", "args": args })));
-    let handlings = worker.handlings(&jobs, &[]);
-    let mut ended = Vec::new();
-    for handling in handlings {
-        ended.push(handling.await);
-    }
+    let ended = join_all(worker.handlings(&jobs, &[])).await;
     let type_of = |number: usize| ended[number].as_ref().unwrap_err().details()["type"].clone();
     assert_eq!((type_of(0), type_of(1)), ("panic".into(), "invalid_args".into()));
     assert_eq!(ended[2].as_ref().unwrap().get(), "2");
+}
+
+/// Ends job 1 itself, holds up job 2, and lets job 3 come when it is cancelled.
+struct Uneven;
+
+impl Middleware for Uneven {
+    fn work(&self, job: Job<()>, handling: Handling) -> Handling {
+        Box::pin(async move {
+            match job.id {
+                1 => return Ok(Box::default()),
+                2 => yield_now().await,
+                3 => job.cancel(Reason::Stopping),
+                _ => {}
+            }
+            handling.await
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_batch_starts_once_every_job_has_come_through_its_middleware() {
+    let handler = async |jobs: Vec<Job<Value>>| {
+        assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [2, 4]);
+        Ok(())
+    };
+    let worker = worker(Options::default()).unwrap().kind("k", Batch::new(handler));
+    let worker = worker.middleware(Uneven);
+    let jobs = [1, 2, 3, 4].map(|id| job(json!({ "kind": "k", "id": id })));
+    let mut ended = join_all(worker.handlings(&jobs, &[])).await;
+    assert!(ended.remove(2).unwrap_err().is_release());
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
 
 #[cfg(feature = "opentelemetry")]

@@ -16,6 +16,9 @@ use crate::{
     Result,
 };
 
+/// The kind of the handler of every other kind.
+const OTHERS: &str = "";
+
 /// Is told of failures.
 pub(crate) type Hook = Box<dyn Fn(&JobInfo, &Error) + Send + Sync>;
 
@@ -27,8 +30,6 @@ pub struct Worker {
     pub(crate) configs: Vec<Config>,
     pub(crate) options: Options,
     handlers: BTreeMap<String, Registered>,
-    /// The handler of every other kind.
-    otherwise: Option<Registered>,
     middleware: Vec<Arc<dyn Middleware>>,
     pub(crate) on_error: Option<Hook>,
     pub(crate) on_discarded: Option<Hook>,
@@ -67,7 +68,6 @@ impl Worker {
             configs,
             options,
             handlers: BTreeMap::new(),
-            otherwise: None,
             middleware: Vec::new(),
             on_error: None,
             on_discarded: None,
@@ -104,10 +104,7 @@ impl Worker {
     fn register(mut self, kind: Option<&str>, handler: Registered) -> Self {
         let shown = kind.map_or("every other kind".into(), |kind| format!("kind {kind}"));
         let Registered { timeout, concurrency, size, .. } = handler;
-        let before = match kind {
-            Some(kind) => self.handlers.insert(as_kept(kind), handler),
-            None => self.otherwise.replace(handler),
-        };
+        let before = self.handlers.insert(as_kept(kind.unwrap_or(OTHERS)), handler);
         self.fit = self.fit.and_then(|()| {
             require(kind != Some(""), "a kind must not be empty")?;
             require(before.is_none(), format!("{shown} already has a handler"))?;
@@ -148,7 +145,7 @@ impl Worker {
 
     /// The handler of a kind.
     pub(crate) fn handler(&self, kind: &str) -> &Registered {
-        let handler = self.handlers.get(kind).or(self.otherwise.as_ref());
+        let handler = self.handlers.get(kind).or_else(|| self.handlers.get(OTHERS));
         handler.expect("only kinds with a handler are fetched")
     }
 
@@ -189,10 +186,10 @@ impl Worker {
         let is_limited = |kind: &String| self.limit(kind).is_some();
         let (mut fetches, shared): (Vec<_>, Vec<_>) =
             self.handlers.keys().cloned().partition(is_limited);
-        match self.otherwise {
-            Some(_) => fetches.push("\n".into()),
-            None if shared.is_empty() => {}
-            None => fetches.push(shared.join("\n")),
+        if self.handlers.contains_key(OTHERS) {
+            fetches.push("\n".into());
+        } else if !shared.is_empty() {
+            fetches.push(shared.join("\n"));
         }
         fetches
     }
@@ -200,11 +197,10 @@ impl Worker {
     /// Fails if the worker cannot start.
     pub(crate) fn check(&mut self) -> Result<()> {
         std::mem::replace(&mut self.fit, Ok(()))?;
-        let has_handlers = !self.handlers.is_empty() || self.otherwise.is_some();
-        require(has_handlers, "the worker has no handlers")?;
+        require(!self.handlers.is_empty(), "the worker has no handlers")?;
         let is_limited = self.handlers.keys().any(|kind| self.limit(kind).is_some());
         require(
-            !is_limited || self.otherwise.is_none(),
+            !is_limited || !self.handlers.contains_key(OTHERS),
             "a kind has a concurrency only in a worker without a handler of every other kind",
         )
     }
