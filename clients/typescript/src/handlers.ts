@@ -31,16 +31,17 @@ export interface Handling extends KindOptions {
 export class Handlers {
   /** The kinds that have defaults. */
   readonly defined: Kind<any>[] = [];
-  readonly #of = new Map<string, Handling>();
-  #otherwise?: Handling;
+  /** By kind; null is every other kind. */
+  readonly #of = new Map<string | null, Handling>();
 
   /** Sets the handler of a kind. */
-  set(given: string | Kind<any>, handler: unknown, options: BatchOptions, isBatch = false): void {
-    const { name, defaults } = toKind(given);
-    const kind = asKept(name);
-    const whose = `the handler of kind ${inspect(kind)}`;
-    if (this.#of.has(kind)) throw new RangeError(`kind ${inspect(kind)} already has a handler`);
-    const handling: Handling = { timeout: defaults.timeout, ...defined(options), handler: toHandler(whose, handler, !isBatch) };
+  set(given: string | Kind<any> | null, handler: unknown, options: BatchOptions, isBatch = false): void {
+    const { name, defaults } = toKind(given ?? "");
+    const kind = given === null ? null : asKept(name);
+    const shown = shownKind(kind);
+    check(kind !== "", "kind", kind, "be a name");
+    if (this.#of.has(kind)) throw new RangeError(`${shown} already has a handler`);
+    const handling: Handling = { timeout: defaults.timeout, ...defined(options), handler: toHandler(`the handler of ${shown}`, handler, !isBatch) };
     const { concurrency, size = 100, linger = 0 } = options;
     checkTimeout(handling.timeout);
     check(concurrency === undefined || isCount(concurrency), "concurrency", concurrency, "be an integer of at least 1");
@@ -50,40 +51,30 @@ export class Handlers {
       handling.batch = { handler: handling.handler as any, size, linger };
     }
     this.#of.set(kind, handling);
-    this.#checkOthers();
-    if (Object.keys(defaults).length > 0) this.defined.push({ ...toKind(given), name: kind });
+    // A fetch of all kinds cannot leave one out.
+    const [limited] = this.#limited;
+    if (limited && !this.kinds) throw new RangeError(`${shownKind(limited[0])} cannot have a concurrency beside a handler of every other kind`);
+    if (kind !== null && Object.keys(defaults).length > 0) this.defined.push({ ...toKind(given!), name: kind });
   }
 
-  /** Sets the handler of every other kind. */
-  setOthers(handler: unknown, options: KindOptions): void {
-    if (this.#otherwise) throw new RangeError("every other kind already has a handler");
-    checkTimeout(options.timeout);
-    check(options.concurrency === undefined, "concurrency", options.concurrency, "be that of a kind");
-    this.#otherwise = { ...options, handler: toHandler("the handler of every other kind", handler, true) };
-    this.#checkOthers();
-  }
-
-  // A fetch of all kinds cannot leave one out.
-  #checkOthers(): void {
-    const limited = [...this.#of].find(([, { concurrency }]) => concurrency !== undefined);
-    if (limited && this.#otherwise) throw new RangeError(`kind ${inspect(limited[0])} cannot have a concurrency beside a handler of every other kind`);
+  get #limited(): [string | null, Handling][] {
+    return [...this.#of].filter(([, { concurrency }]) => concurrency !== undefined);
   }
 
   /** The kinds that have a handler, or null for all. */
   get kinds(): string[] | null {
-    return this.#otherwise ? null : [...this.#of.keys()];
+    return this.#of.has(null) ? null : ([...this.#of.keys()] as string[]);
   }
 
   /** What is fetched by itself: each kind with a concurrency of its own, and all others. */
   get groups(): Group[] {
-    const limited = [...this.#of].filter(([, { concurrency }]) => concurrency !== undefined);
-    const others = this.kinds?.filter((kind) => !limited.some(([other]) => other === kind)) ?? null;
-    const groups: Group[] = limited.map(([kind, { concurrency }]) => ({ kinds: [kind], concurrency, hasMore: true }));
+    const groups = this.#limited.map(([kind, { concurrency }]): Group => ({ kinds: [kind!], concurrency, hasMore: true }));
+    const others = this.kinds?.filter((kind) => this.of(kind).concurrency === undefined) ?? null;
     return others?.length === 0 ? groups : [{ kinds: others, hasMore: true }, ...groups];
   }
 
   of(kind: string): Handling {
-    return (this.#of.get(kind) ?? this.#otherwise)!;
+    return (this.#of.get(kind) ?? this.#of.get(null))!;
   }
 
   /** Runs the handler of a job: a batch handler with the job alone, unless it is in a batch. */
@@ -111,6 +102,8 @@ function toHandler(whose: string, handler: any, canBeInThread: boolean): Handler
   check(typeof handler === "function", whose, handler, canBeInThread ? "be a function, or have a thread" : "be a function");
   return handler;
 }
+
+const shownKind = (kind: string | null): string => (kind === null ? "every other kind" : `kind ${inspect(kind)}`);
 
 export function check(isRight: boolean, option: string, value: unknown, rule: string): void {
   if (!isRight) throw new RangeError(`${option} must ${rule}, not ${inspect(value)}`);

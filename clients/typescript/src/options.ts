@@ -49,6 +49,7 @@ export function settled(options: WorkerOptions) {
   const weights = new Map(given.map(([queue, weight]): [string, number] => [asKept(queue), weight]));
   check(typeof queues === "object", "queues", queues, "be a list of names, or names with weights");
   check(weights.size > 0, "queues", queues, "name at least one queue");
+  check(!weights.has(""), "queues", queues, "have names that are not empty");
   check(given.length === weights.size, "queues", queues, "name each queue once");
   check([...weights.values()].every((weight) => weight > 0 && weight < Infinity), "queues", queues, "have positive weights");
   check(isCount(concurrency), "concurrency", concurrency, "be an integer of at least 1");

@@ -121,7 +121,7 @@ export class Worker {
 
   /** Sets the handler of every other kind. */
   otherwise(handler: Handler, options: Omit<KindOptions, "concurrency"> = {}): this {
-    this.#handlers.setOthers(handler, options);
+    this.#handlers.set(null, handler, options);
     return this;
   }
 
@@ -250,7 +250,7 @@ export class Worker {
     await Promise.race([this.#greet(), aborted(this.#stopping.signal)]).catch(async (error) => {
       this.#ending.abort();
       await this.#control.close();
-      throw error instanceof Unusable ? error.error : hinted(error, firstHint(error, this.#control.role));
+      throw this.#failed(error instanceof Unusable ? error.error : hinted(error, firstHint(error, this.#control.role)));
     });
     this.#worked = this.#work();
   }
@@ -368,9 +368,13 @@ export class Worker {
 
   /** Ends the worker because of an error. */
   #fail(error: unknown): void {
-    this.#options.logger.error("worker failed", { worker: this.name, error: lineOf(error) });
-    this.#failure = { error };
+    this.#failure = { error: this.#failed(error) };
     this.#stop();
+  }
+
+  #failed(error: unknown): unknown {
+    this.#options.logger.error("worker failed", { worker: this.name, error: lineOf(error) });
+    return error;
   }
 
   // --- Handling ----------------------------------------------------------------------------------
