@@ -309,7 +309,9 @@ fn pages_of_cells(cells: &Cells) -> Router<Arc<App>> {
         .route("/jobs", get(cells::to_job))
         .route("/cell/{number}/{*path}", get(cells::to_cell))
         .fallback(no_page)
-        .layer(middleware::from_fn_with_state(cells[0].clone(), page::framed));
+        .layer(middleware::from_fn_with_state(cells[0].clone(), page::framed))
+        .route("/healthz", get(monitor::health_of_cells))
+        .route("/metrics", get(monitor::metrics_of_cells));
     cells.iter().fold(all, |all, app| {
         all.nest_service(&format!("{}/", app.place()), pages(app).with_state(app.clone()))
     })

@@ -1,11 +1,11 @@
 //! Answers for programs: the health of the console, and metrics for Prometheus.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -14,27 +14,45 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
-use super::app::App;
+use super::app::{App, Cells, together};
 use super::connection::Connection;
 use super::problem::Problem;
-use super::role::{Reading, Role, SHARED};
+use super::role::{PATIENCE, Reading, Role, SHARED};
 use crate::terminal::plain;
 
 const WITHIN: Duration = Duration::from_secs(5);
 const EXTENSION: &str = "select extversion from pg_catalog.pg_extension where extname = 'jobs'";
 
-/// Whether the console reaches the queue or, with a login, the server. With a login it gives no
-/// reason, since the request is not authenticated.
+/// Whether the console reaches the queue or, with a login, the server.
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
-    let says_why = !app.has_login;
+    health_of(&[app]).await
+}
+
+/// Likewise of several: whether it reaches all of them.
+pub(super) async fn health_of_cells(Extension(cells): Extension<Cells>) -> Response {
+    health_of(&cells).await
+}
+
+/// With a login it gives no reason, since the request is not authenticated.
+async fn health_of(apps: &[Arc<App>]) -> Response {
     // It continues if the request is abandoned, so that there is never a second one.
-    let reached = tokio::spawn(reached(app)).await;
-    let (status, said) = match reached {
-        Ok(Ok(())) => (StatusCode::OK, json!({ "status": "ok" })),
-        Ok(Err(problem)) if says_why => {
-            (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "error", "error": problem.line() }))
+    let reached = together(apps.iter().cloned().map(reached)).await;
+    let failed = apps.iter().zip(reached).filter_map(|(app, reached)| Some((app, reached.err()?)));
+    let failed: Vec<_> = failed
+        .map(|(app, problem)| match app.is_cell() && apps.len() > 1 {
+            true => format!("{}: {}", app.address, problem.line()),
+            false => problem.line(),
+        })
+        .collect();
+    let (status, said) = match failed.is_empty() {
+        true => (StatusCode::OK, json!({ "status": "ok" })),
+        false if apps.iter().any(|app| app.has_login) => {
+            (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "error" }))
         }
-        _ => (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "error" })),
+        false => {
+            let said = json!({ "status": "error", "error": failed.join("; ") });
+            (StatusCode::SERVICE_UNAVAILABLE, said)
+        }
     };
     let head = [(header::CONTENT_TYPE, "application/json")];
     (status, head, said.to_string()).into_response()
@@ -92,19 +110,59 @@ struct Metric {
 
 /// jobs.metrics() in the format of Prometheus. With a login there is no role to query as.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let Some(role) = &app.process else {
-        return Err(Problem::no_page().hint("Metrics are not available with --login."));
-    };
+    let role = app.process.clone().ok_or_else(no_metrics)?;
+    Ok(exposed(&measured(role).await?))
+}
+
+/// Those of all cells, each with the label `cell`, and which cells answer.
+pub(super) async fn metrics_of_cells(
+    Extension(cells): Extension<Cells>,
+) -> Result<Response, Problem> {
+    let roles: Option<Vec<_>> = cells.iter().map(|app| app.process.clone()).collect();
+    let asked = roles.ok_or_else(no_metrics)?.into_iter();
+    let all = together(asked.map(|role| timeout(PATIENCE, measured(role)))).await;
+    let mut metrics = Vec::new();
+    for (app, of_cell) in cells.iter().zip(all) {
+        let of_cell = of_cell.unwrap_or_else(|_| Err(Problem::no_answer()));
+        let up = Metric {
+            metric: "jobs_cell_up".into(),
+            r#type: "gauge".into(),
+            labels: Map::new(),
+            value: u8::from(of_cell.is_ok()).into(),
+            help: "1 if the cell answers the console, else 0".into(),
+        };
+        metrics.extend([up].into_iter().chain(of_cell.unwrap_or_default()).map(|mut metric| {
+            // As Prometheus does with a label of its own.
+            if let Some(own) = metric.labels.insert("cell".into(), app.address.clone().into()) {
+                metric.labels.insert("exported_cell".into(), own);
+            }
+            metric
+        }));
+    }
+    metrics.sort_by(|one, other| one.metric.cmp(&other.metric));
+    Ok(exposed(&metrics))
+}
+
+fn no_metrics() -> Problem {
+    Problem::no_page().hint("Metrics are not available with --login.")
+}
+
+async fn measured(role: Arc<Role>) -> Result<Vec<Metric>, Problem> {
     let sql = "select m.* from jobs.metrics() m order by m.metric";
-    let reading = Reading::within(WITHIN);
-    let rows = role.shared_rows(sql, &[], reading, SHARED).await?;
-    let (mut text, mut said) = (String::new(), HashSet::new());
-    for row in rows.iter() {
-        let metric: Metric = serde_json::from_str(row)?;
-        add(&mut text, &metric, said.insert(metric.metric.clone()));
+    let rows = role.shared_rows(sql, &[], Reading::within(WITHIN), SHARED).await?;
+    rows.iter().map(|row| Ok(serde_json::from_str(row)?)).collect()
+}
+
+/// Metrics of a name stand together.
+fn exposed(metrics: &[Metric]) -> Response {
+    let mut text = String::new();
+    for of_name in metrics.chunk_by(|one, other| one.metric == other.metric) {
+        for (n, metric) in of_name.iter().enumerate() {
+            add(&mut text, metric, n == 0);
+        }
     }
     let head = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((head, text).into_response())
+    (head, text).into_response()
 }
 
 fn add(text: &mut String, metric: &Metric, is_first: bool) {

@@ -1,9 +1,15 @@
 //! One console for several databases.
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
 use crate::line::Line;
 use crate::support::{Answer, Console, SCREENS, as_role, run, run_at, url, value_at, wait_for};
 
 const DOWN: &str = "postgresql://operator@127.0.0.1:1/nowhere";
+/// Without a role, for a console with a login.
+const DOWN_FOR_ALL: &str = "postgresql://127.0.0.1:1/nowhere";
 
 /// The cells 1 and 2, for an operator: the queue mail lives in 2, sync in both, all else in 1.
 fn cells(name: &str) -> [String; 2] {
@@ -68,6 +74,46 @@ fn cells_are_rows_and_one_that_is_down_says_why() {
     let down = console.get("/db3/queues");
     assert_eq!(down.status, 503);
     assert!(down.body.contains("href=\"/\""), "{}", down.body);
+}
+
+#[test]
+fn monitors_are_told_of_all_cells_and_which_is_down() {
+    let [one, two] = cells("monitored");
+    insert(&one, "reports");
+    let both = Console::start_of(&[&one, &two], &["--prefix", "/jobs"]);
+    assert_eq!(both.get("/jobs/healthz").status, 200);
+    let console = Console::start_of(&[&one, &two, DOWN], &[]);
+    let health = console.get("/healthz");
+    assert_eq!(health.status, 503);
+    let known: Value = serde_json::from_str(&health.body).unwrap();
+    let error = known["error"].as_str().unwrap();
+    assert!(error.starts_with("127.0.0.1:1/nowhere: "), "{error}");
+    assert!(!error.contains("monitored"), "{error}");
+    assert_eq!(console.get("/db1/healthz").status, 200);
+
+    let metrics = console.get("/metrics");
+    assert_eq!(metrics.status, 200, "{}", metrics.body);
+    let place = |url: &str| bare(url).replacen("postgresql://", "", 1);
+    let (one, two) = (place(&one), place(&two));
+    for line in [
+        format!("jobs_cell_up{{cell=\"{one}\"}} 1"),
+        format!("jobs_cell_up{{cell=\"{two}\"}} 1"),
+        "jobs_cell_up{cell=\"127.0.0.1:1/nowhere\"} 0".into(),
+        format!("jobs_cell_retired{{cell=\"{two}\",exported_cell=\"2\"}} 0"),
+        format!("jobs_queue_jobs{{cell=\"{one}\",queue=\"reports\",state=\"available\"}} 1"),
+    ] {
+        assert!(metrics.body.lines().any(|known| known == line), "{line}: {}", metrics.body);
+    }
+    let (heads, samples): (Vec<_>, Vec<_>) =
+        metrics.body.lines().partition(|line| line.starts_with('#'));
+    assert!(samples.iter().all(|line| line.contains("cell=\"")), "{}", metrics.body);
+    let different: BTreeSet<_> = heads.iter().collect();
+    assert_eq!(different.len(), heads.len(), "{}", metrics.body);
+
+    let login = Console::start_of(&[&url(), DOWN_FOR_ALL], &["--login"]);
+    let health = login.get("/healthz");
+    assert_eq!((health.status, &*health.body), (503, r#"{"status":"error"}"#));
+    assert_eq!(login.get("/metrics").status, 404);
 }
 
 #[test]
@@ -215,8 +261,7 @@ fn one_login_enters_all_cells_that_accept_it() {
     }
     // One that is down, and one that asks for no password.
     let [trusting, _] = cells("trusts").map(|url| bare(&url));
-    let down = DOWN.replacen("operator@", "", 1);
-    let console = Console::start_of(&[&down, &company, &trusting], &["--login"]);
+    let console = Console::start_of(&[DOWN_FOR_ALL, &company, &trusting], &["--login"]);
     let mut visitor = console.visitor();
     let page = visitor.page("/db1/login");
     let entered = visitor.send(&page, "/login", &[("role", "operator"), ("password", "operator")]);
