@@ -18,7 +18,7 @@ RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'place_queue_wrapper';
 COMMENT ON FUNCTION jobs.place_queue(text, integer, text) IS
-$$Places a queue in one cell, which alone takes its jobs. '*' stands for every queue that is named nowhere. Replaces an earlier placement. Call it in every cell.
+$$Places a queue in one cell, which alone takes its jobs. '*' stands for every queue that is named nowhere. Replaces an earlier placement. Call it in every cell. The cell that a queue leaves removes its settings, pause and order.
 Waits for transactions that insert jobs; inserts wait for the commit, or fail with 40001.
 Errors:
 - 55000: this database has no cell number

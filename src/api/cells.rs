@@ -5,8 +5,8 @@ use pgrx::datum::Uuid;
 use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
-use super::changed;
 use super::parameters::{Parameters, given};
+use super::{changed, configure, order};
 use crate::cell::{self, Home};
 use crate::check;
 use crate::error::{Error, Result, or_raise};
@@ -14,7 +14,7 @@ use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::store::cells::{self as store, OTHERS};
-use crate::store::config_cache;
+use crate::store::{config, config_cache};
 
 const LAST_CELL: i32 = 1023;
 
@@ -177,13 +177,19 @@ fn is_copy_of_cell() -> bool {
 }
 
 /// Changes where a queue lives, unless jobs that are here would live elsewhere; whether anything
-/// was changed.
+/// was changed. Settings of a queue that leaves are removed: they would apply if it came back.
 fn change(queue: &str, fcinfo: FunctionCallInfo, write: impl FnOnce() -> bool) -> Result<bool> {
     store::change_law();
     let is_changed = write();
     if is_changed {
         changed(fcinfo);
         cell::all_own(queue)?;
+        for queue in config::known_queues(queue) {
+            if cell::own_queue(queue.name()).is_err() {
+                configure::forget(&queue);
+                order::forget(&queue);
+            }
+        }
     }
     Ok(is_changed)
 }

@@ -145,9 +145,17 @@ fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
 }
 
 /// A queue of which jobs live in this cell.
-pub(super) fn own(queue: Option<&str>) -> Result<Queue> {
+fn own(queue: Option<&str>) -> Result<Queue> {
     let queue = check::queue(queue)?;
     cell::own_queue(queue.name()).map(|()| queue)
+}
+
+/// Removes the settings and the pause of a queue that has no jobs here.
+pub(super) fn forget(queue: &Queue) {
+    let now = time::now();
+    store::set_queue(queue.name(), &QueueSettings::default());
+    limits::set_starts(queue, None, now);
+    store::resume(queue.name(), now);
 }
 
 /// Sets a queue to what is given, and has everything go by that; whether it was set otherwise.

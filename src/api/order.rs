@@ -7,11 +7,12 @@ use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 use serde_json::Value;
 
-use super::{changed, configure};
+use super::changed;
 use crate::cell;
 use crate::check;
 use crate::error::{Error, Result, or_raise};
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
+use crate::store::queue::Queue;
 use crate::store::rules::{self, Limit};
 use crate::store::{audit, config_cache, turns};
 
@@ -31,7 +32,7 @@ fn order_queue(
 ) {
     or_raise(|| {
         check::managing(reason)?;
-        let queue = configure::own(queue)?;
+        let queue = check::queue(queue)?;
         let by = by.filter(|by| !by.is_null()).map(|by| by.to_value("by")).transpose()?;
         let strict = check::given("strict", strict)?;
         let fair = check::given("fair", fair)?;
@@ -48,6 +49,7 @@ fn order_queue(
         let weights = weights.map(|weights| weights.to_value("weights")).transpose()?;
         let name = rules::order_of(queue.name());
         let order = order(queue.name(), by, strict, on_discard, fair, weights)?;
+        cell::own_queue(queue.name())?;
         let before = rules::lock(&name);
         if before == order {
             return Ok(());
@@ -116,6 +118,13 @@ fn order(
     }))
 }
 
+/// Removes the order of a queue that has no jobs here.
+pub(super) fn forget(queue: &Queue) {
+    if rules::drop(&rules::order_of(queue.name())) {
+        turns::order_changed(queue, false, false);
+    }
+}
+
 #[pg_extern(sql = false)]
 fn unblock(
     queue: Option<&str>,
@@ -125,8 +134,9 @@ fn unblock(
 ) -> Option<i64> {
     or_raise(|| {
         check::managing(reason)?;
-        let queue = configure::own(queue)?;
+        let queue = check::queue(queue)?;
         let key = check::given("key", key)?.to_value("key")?;
+        cell::own_queue(queue.name())?;
         let (rules, name) = (config_cache::rules(), rules::order_of(queue.name()));
         let Some(rule) = rules.iter().find(|rule| rule.name == name) else {
             return Ok(None);

@@ -6,6 +6,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Oid;
 
 use super::columns::{delete_some, list, parameters, record, set};
+use super::queue::Queue;
 use super::spi::{Arg, Snapshot, Tuples, Value, big, plans, text};
 use super::types::*;
 use super::{cells, rules};
@@ -199,6 +200,14 @@ pub fn set_queue(queue: &str, settings: &QueueSettings) -> Option<bool> {
     is_other.then(|| before.retentions() != settings.retentions())
 }
 
+/// The queues that are paused or have settings or an order: this one, or all for '*'.
+pub fn known_queues(queue: &str) -> Vec<Queue> {
+    let names: Vec<String> = KNOWN_QUEUES.run_as_of(Snapshot::Latest, &[text(queue)], |rows| {
+        (0..rows.len()).map(|row| rows.given(row, "queue")).collect()
+    });
+    names.iter().map(|name| Queue::named(name)).collect()
+}
+
 // Whether a queue is paused or has a setting.
 fn is_set() -> String {
     let settings = list(&QueueSettings::SET[1..]);
@@ -231,6 +240,12 @@ plans! {
                 resumed_at = CASE WHEN EXISTS (SELECT FROM jobs.ready r WHERE r.queue = $1)
                                     OR EXISTS (SELECT FROM jobs.scheduled s WHERE s.queue = $1 AND s.due_at <= $2) THEN $2 END
           WHERE queue = $1";
+    KNOWN_QUEUES(TEXT) =
+        "SELECT k.queue
+           FROM (SELECT q.queue FROM jobs.queue q
+                 UNION
+                 SELECT r.queues[1] COLLATE \"C\" FROM jobs.limit_rule r WHERE r.is_strict IS NOT NULL) k
+          WHERE $1 IN ('*', k.queue)";
     MAKE_QUEUE(TEXT) = "INSERT INTO jobs.queue (queue) VALUES ($1) ON CONFLICT DO NOTHING";
     SET_QUEUE[QueueSettings::TYPES] =
         "UPDATE jobs.queue {set} WHERE queue = $1",

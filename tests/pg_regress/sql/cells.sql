@@ -110,7 +110,7 @@ select jobs.retire_cell('host=new', 'moved');
 select pg_temp.try('select jobs.insert(''k'')');
 --> JB001: cell 3 is retired | host=new
 -->   {"cell": 3, "retired": true}
-select count(*), string_agg(call, ', ') filter (where pg_temp.ask('select ' || call) <> 'JB001 {"cell": 3, "retired": true}') as others from (values
+create temp table calls as select call from (values
   ($$jobs.insert_many('[]')$$), ($$jobs.insert_batch('k', '{1}')$$), ($$jobs.fetch()$$), ($$jobs.fetch_any('{a}')$$), (format('jobs.complete(%s, %s)', :id, :token)), (format('jobs.fail(%s, %s, ''e'')', :id, :token)),
   (format('jobs.snooze(%s, %s, ''1 s'')', :id, :token)), (format('jobs.release(%s, %s)', :id, :token)), (format('jobs.heartbeat(%s, %s)', :id, :token)), (format('jobs.heartbeat_many(''{%s}'', ''{%s}'')', :id, :token)),
   (format('jobs.complete_many(''{%s}'', ''{%s}'')', :id, :token)), (format('jobs.fail_many(''{%s}'', ''{%s}'', ''{e}'')', :id, :token)), ($$jobs.finish_many('[]')$$),
@@ -118,10 +118,19 @@ select count(*), string_agg(call, ', ') filter (where pg_temp.ask('select ' || c
   ($$jobs.cancel_many('w')$$), ($$jobs.retry_many('w')$$), ($$jobs.delete_many('w')$$), ($$jobs.define_kind('k')$$), ($$jobs.undefine_kind('k')$$), ($$jobs.pause_queue('w')$$), ($$jobs.resume_queue('w')$$),
   ($$jobs.configure_queue('w')$$), ($$jobs.reset_queue('w')$$), ($$jobs.schedule('p', '@daily', 'k')$$), ($$jobs.unschedule('p')$$), ($$jobs.pause_periodic('p')$$), ($$jobs.resume_periodic('p')$$), ($$jobs.run_periodic('p')$$),
   ($$jobs.worker_beat('w', '{w}', 1)$$), ($$jobs.worker_leave('w')$$), ($$jobs.quiet_worker('w')$$), ($$jobs.stop_worker('w')$$), ($$jobs.resume_worker('w')$$), ($$jobs.maintain()$$), ($$jobs.pause_maintenance()$$), ($$jobs.resume_maintenance()$$),
-  ($$jobs.set_cell(4)$$), ($$jobs.place_queue('w', 3)$$), ($$jobs.spread_queue('w', '{"by_args": ["a"]}', '{3}')$$), ($$jobs.unplace_queue('w')$$), ($$jobs.set_cell_address(5, 'b')$$), ($$jobs.grant_viewer(current_user::text)$$)) v(call);
---> count|others: 46|~
-select pg_temp.ask($$call jobs.wait(timeout => '1 ms')$$), (select count(*) from jobs.jobs) as jobs, jobs.cell_for('k'), (select reason || ': ' || detail from jobs.explain(:waits) limit 1) as explain;
---> ask|jobs|cell_for|explain: JB001 {"cell": 3, "retired": true}|2|3|wrong cell: cell 3 is retired
+  ($$jobs.set_cell(4)$$), ($$jobs.place_queue('w', 3)$$), ($$jobs.spread_queue('w', '{"by_args": ["a"]}', '{3}')$$), ($$jobs.unplace_queue('w')$$), ($$jobs.set_cell_address(5, 'b')$$), ($$jobs.grant_viewer(current_user::text)$$),
+  ($$jobs.define_limit('l', concurrency => 1)$$), ($$jobs.override_limit('l', '1', 1)$$), ($$jobs.pause_limit('l')$$), ($$jobs.resume_limit('l')$$), ($$jobs.drop_limit('l')$$),
+  ($$jobs.order_queue('w', '{"by_args": ["a"]}', strict => true)$$), ($$jobs.unblock('w', '1')$$), ($$jobs.revoke(current_user::text)$$),
+  ($$jobs.forward('00000000-0000-0000-0000-00000000000a', '{00000000-0000-0000-0000-00000000000b}', '[{"kind": "k"}]')$$), ($$jobs.forward_report('00000000-0000-0000-0000-00000000000a', 'shop', 0, null, 0)$$)) v(call);
+select count(*), string_agg(call, ', ') filter (where pg_temp.ask('select ' || call) <> 'JB001 {"cell": 3, "retired": true}') as others from calls; --> count|others: 56|~
+-- All others that Postgres lets write only read, wait, retire, or grant as grant_viewer does.
+-- insert was tried above.
+select string_agg(p.proname, ' ' order by p.proname collate "C") from pg_proc p
+ where p.pronamespace = 'jobs'::regnamespace and p.provolatile = 'v' and p.proacl::text ~ '=' and not exists (select from calls where call like format('jobs.%s(%%', p.proname));
+--> cell_for explain_unique grant_admin grant_application grant_operator grant_producer grant_worker health history idle_runs insert installed metrics reinstate_cell results retire_cell top unique_key wait wait_any wait_for
+select pg_temp.ask($$call jobs.wait(timeout => '1 ms')$$), pg_temp.ask($$call jobs.wait_any('{w}', '1 ms')$$), (select count(*) from jobs.jobs) as jobs, jobs.cell_for('k'), (select reason || ': ' || detail from jobs.explain(:waits) limit 1) as explain;
+--> ask|ask|jobs|cell_for|explain
+--> JB001 {"cell": 3, "retired": true}|JB001 {"cell": 3, "retired": true}|2|3|wrong cell: cell 3 is retired
 select retired_at is not null as retired, moved_to from jobs.cells where is_self; --> retired|moved_to: t|host=new
 select severity, finding, message, hint from jobs.health() where finding ~ 'cell|placement';
 --> severity|finding|message|hint

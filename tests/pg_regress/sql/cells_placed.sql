@@ -19,17 +19,20 @@ select pg_temp.try($$select jobs.insert_many('[{"kind": "k", "queue": "here"}, {
 select pg_temp.ask($$select jobs.insert_many('[{"kind": "k", "queue": "here"}, {"kind": "k", "queue": "there"}]')$$) as many, pg_temp.ask($$select jobs.insert_batch('k', '{1,2}', queue => 'there')$$) as batch, (select count(*) from jobs.jobs) as jobs;
 --> many|batch|jobs: JB001 {"cell": 5, "queue": "there"}|JB001 {"cell": 5, "queue": "there"}|0
 select call, pg_temp.ask('select jobs.' || call) from (values
-  ($$insert('k', queue => 'there', max_attempts => 0)$$), ($$fetch('there', 0)$$), ($$configure_queue('there', concurrency => 0)$$), ($$cancel_many('there', older_than => '-1 s')$$)) v(call);
+  ($$insert('k', queue => 'there', max_attempts => 0)$$), ($$fetch('there', 0)$$), ($$configure_queue('there', concurrency => 0)$$), ($$cancel_many('there', older_than => '-1 s')$$),
+  ($$order_queue('there', '{"by_args": ["t"]}', strict => true, on_discard => 'x')$$), ($$unblock('there', null)$$)) v(call);
 --> call|ask
 --> insert('k', queue => 'there', max_attempts => 0)|22023 max_attempts must be at least 1; it includes the first attempt.
 --> fetch('there', 0)|22023 max_jobs must be between 1 and 10000.
 --> configure_queue('there', concurrency => 0)|22023 concurrency must be between 1 and 10000, or null for no limit.
 --> cancel_many('there', older_than => '-1 s')|22023 older_than must be between 0 and 1000 years.
+--> order_queue('there', '{"by_args": ["t"]}', strict => true, on_discard => 'x')|22023 on_discard must be "continue" or "block".
+--> unblock('there', null)|22004
 
 -- Everything that names a queue.
 select count(*), string_agg(call, ', ') filter (where pg_temp.ask('select jobs.' || call) <> 'JB001 {"cell": 5, "queue": "there"}') as others from (values
-  ($$fetch('there')$$), ($$fetch_any('{here,there}')$$), ($$pause_queue('there')$$), ($$resume_queue('there')$$), ($$configure_queue('there')$$), ($$configure_queue('there', concurrency => 1)$$), ($$reset_queue('there')$$),
-  ($$schedule('p', '@daily', 'k', queue => 'there')$$), ($$cancel_many('there')$$), ($$retry_many('there')$$), ($$delete_many('there')$$)) v(call); --> count|others: 11|~
+  ($$order_queue('there', '{"by_args": ["t"]}', strict => true)$$), ($$unblock('there', '1')$$), ($$fetch('there')$$), ($$fetch_any('{here,there}')$$), ($$pause_queue('there')$$), ($$resume_queue('there')$$), ($$configure_queue('there')$$), ($$configure_queue('there', concurrency => 1)$$), ($$reset_queue('there')$$),
+  ($$schedule('p', '@daily', 'k', queue => 'there')$$), ($$cancel_many('there')$$), ($$retry_many('there')$$), ($$delete_many('there')$$)) v(call); --> count|others: 13|~
 select pg_temp.ask($$call jobs.wait('there', '1 ms')$$) as wait, pg_temp.ask($$call jobs.wait_any('{here,there}', '1 ms')$$) as wait_any;
 --> wait|wait_any: JB001 {"cell": 5, "queue": "there"}|JB001 {"cell": 5, "queue": "there"}
 
@@ -95,6 +98,29 @@ select * from jobs.placements;
 --> queue|by|cells
 --> here|~|{3}
 --> there|~|{5}
+
+-- A queue that leaves takes its settings, its pause and its order along.
+create function pg_temp.set_queue(queue text) returns void language sql as $$
+  select jobs.configure_queue(queue, concurrency => 2, rate => 9, rate_period => '1 s', max_waiting => 5, retention_completed => '1 h');
+  select jobs.pause_queue(queue);
+  select jobs.order_queue(queue, '{"by_args": ["t"]}', strict => true) $$;
+create function pg_temp.set_queues() returns text language sql as $$
+  select string_agg(distinct queue, ',' order by queue) from (select queue from jobs.queue union all select unnest(queues) from jobs.limit_rule) q $$;
+select jobs.place_queue('set', 3), jobs.place_queue('kept', 3), jobs.place_queue('*', 3) \gset
+select pg_temp.set_queue('set'), pg_temp.set_queue('kept'), pg_temp.set_queue('other') \gset
+select jobs.place_queue('set', 3), pg_temp.set_queues(); --> place_queue|set_queues: |kept,other,set
+select jobs.place_queue('set', 5) \gset
+select pg_temp.set_queues(); --> kept,other
+select jobs.place_queue('*', 5) \gset
+select pg_temp.set_queues(); --> kept
+begin;
+select jobs.unplace_queue('kept') \gset
+select pg_temp.set_queues(), count(*) as violations from jobs.check(); --> set_queues|violations: ~|0
+rollback;
+select pg_temp.set_queues(); --> kept
+select jobs.spread_queue('kept', '{"by_args": ["t"]}', '{5,6}') \gset
+select pg_temp.set_queues(); --> ~
+select jobs.unplace_queue('*'), jobs.unplace_queue('set'), jobs.unplace_queue('kept') \gset
 
 -- A tick whose queue has gone says so.
 select jobs.place_queue('t', 3), jobs.schedule('tick', 'every 1 second', 'k', queue => 't') is not null as scheduled; --> place_queue|scheduled: |t
