@@ -14,8 +14,8 @@ use crate::terminal::print;
 use crate::times::duration_text;
 
 const EXAMPLES: &str =
-    "Exits with 1 if a cell is down, if two databases have the same number, or if \
-placements or kinds differ.
+    "Exits with 1 if a cell is down, if two databases have the same number, if one is not the cell \
+that another one knows, or if placements or kinds differ.
 A cell and its standbys may share a number.
 
 Examples:
@@ -34,7 +34,9 @@ pub(crate) struct Cells {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) const CELL: &str = "
-select c.cell, c.identity, q.*, c.settings_digest, c.retired_at is not null as retired
+select c.cell, c.identity, q.*, c.settings_digest, c.retired_at is not null as retired,
+        (select jsonb_object_agg(k.cell, k.identity) from jobs.cells k
+          where not k.is_self and k.identity is not null) as known
     from (select count(*) as queues, coalesce(sum(available), 0) as available,
               coalesce(sum(running), 0) as running,
               extract(epoch from clock_timestamp() - min(oldest_available_at))::float8
@@ -124,6 +126,13 @@ pub(crate) fn faults(cells: &[Value]) -> Vec<String> {
     let (up, down): (Vec<_>, Vec<_>) = cells.iter().partition(|cell| cell["error"].is_null());
     let mut faults: Vec<String> =
         down.iter().map(|cell| format!("{} is down", cell["address"])).collect();
+    for (one, other) in up.iter().flat_map(|one| up.iter().map(move |other| (one, other))) {
+        let known = &other["known"][one["cell"].to_string()];
+        if !known.is_null() && *known != one["identity"] {
+            let (cell, other) = (&one["cell"], &other["address"]);
+            faults.push(format!("{} is not the cell {cell} that {other} knows", one["address"]));
+        }
+    }
     for (index, one) in up.iter().enumerate() {
         for other in &up[index + 1..] {
             let is_standby = one["identity"] == other["identity"]

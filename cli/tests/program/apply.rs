@@ -224,6 +224,8 @@ fn every_check_comes_before_the_first_change() {
     let identity = "00000000-0000-0000-0000-000000000000";
     pair.run(0, &format!("select jobs.set_cell_address(2, 'x', '{identity}')"));
     pair.refused(&[], 1, "is not the cell 2 that");
+    let (code, said) = pair.program.said(&["cells", one, two]);
+    assert!(code == 1 && said.contains(" is not the cell 2 that \""), "{said}");
     pair.write(&format!("identity = \"{identity}\"\n{SETTINGS}"));
     pair.refused(&[], 1, "is not the cell 2 that the file knows");
     assert!(unchanged());
