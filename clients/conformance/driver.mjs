@@ -209,7 +209,9 @@ const toOptions = ({ unique_opts, ...others } = {}) =>
   ({ ...camel(others), ...(unique_opts && { uniqueOpts: camel(unique_opts) }) });
 const refused = (error) => {
   console.error(error);
-  print({ event: "refused", code: error.code ?? null, error: error.message });
+  const { code = null, message, detail, hint } = error;
+  const text = [message, detail && `DETAIL: ${detail}`, hint && `HINT: ${hint}`].filter(Boolean).join("\n");
+  print({ event: "refused", code, error: text });
 };
 // The definitions of kinds by their names.
 const defined = (kinds = {}) =>

@@ -79,6 +79,9 @@ select jobs.spread_queue('s', '{"by_args": ["t"]}', '{0}'), jobs.set_cell_addres
 select jobs.cell_for('k'), jobs.is_copy_of_cell(), jobs.takes_queue('q'), length(jobs.settings_digest());
 select cell, address, is_self from jobs.cells;
 select * from jobs.placements;
+select jobs.place_queue('elsewhere', 1);
+select jobs.insert('k', queue => 'elsewhere');
+\echo :SQLSTATE
 select jobs.retire_cell('host=new'), jobs.reinstate_cell();
 \echo grant
 select jobs.grant_producer('app'), jobs.grant_worker('app'), jobs.grant_viewer('app'), jobs.grant_application('app'), jobs.grant_operator('app'), jobs.grant_admin('app'), jobs.revoke('app');

@@ -309,9 +309,9 @@ const ANSWERS: usize = 80;
 /// What is known of inserts: of each key, the ids that were answered with.
 type Answers = Arc<Mutex<BTreeMap<i32, Vec<i64>>>>;
 
-/// Every client inserts unique jobs again and again, half of them by a map that is wrong; sessions
-/// and the server are killed. The keys, each with the ids of its jobs over all cells, and what was
-/// answered.
+/// Every client inserts unique jobs again and again, half of them by a map that is wrong; clients,
+/// sessions and the server are killed. The keys, each with the ids of its jobs over all cells, and
+/// what was answered.
 async fn history(builder: Builder) -> (BTreeMap<i32, Vec<i64>>, BTreeMap<i32, Vec<i64>>, Cluster) {
     let cluster = builder.set("jobs.interval", "50ms").set("restart_after_crash", "on").start();
     cluster.allow(u32::MAX, "57P0[0-9]|FATAL|terminating connection|was terminated by signal 9|server process|all server processes|unexpected EOF|could not receive|could not send");
@@ -325,20 +325,30 @@ async fn history(builder: Builder) -> (BTreeMap<i32, Vec<i64>>, BTreeMap<i32, Ve
     let ends = Arc::new(AtomicBool::new(false));
     let cluster = Arc::new(cluster);
     let mut clients = tokio::task::JoinSet::new();
-    for n in 0..CLIENTS {
+    let begin = |n: usize| {
         let (cluster, answers, ends) = (cluster.clone(), answers.clone(), ends.clone());
-        clients.spawn(async move {
-            client(&cluster, n % 2 == 0, &answers, &ends).await;
-        });
-    }
+        async move { client(&cluster, n.is_multiple_of(2), &answers, &ends).await }
+    };
+    let mut latest: Vec<_> = (0..CLIENTS).map(|n| clients.spawn(begin(n))).collect();
     let answered = || answers.lock().unwrap().values().map(Vec::len).sum::<usize>();
     for round in 0..KILLS {
         let enough = answered() + ANSWERS;
         poll_until("clients insert", SOON, async || answered() >= enough).await;
-        if round % 4 == 3 {
-            cluster.kill9();
-            cluster.start_again();
-            continue;
+        match round % 4 {
+            3 => {
+                cluster.kill9();
+                cluster.start_again();
+                continue;
+            }
+            1 => {
+                // Whatever they have called, nobody reads how it ends.
+                for (n, client) in latest.iter_mut().enumerate().take(CLIENTS / 2) {
+                    client.abort();
+                    *client = clients.spawn(begin(n));
+                }
+                continue;
+            }
+            _ => {}
         }
         let Some(db) = try_connect(&cluster, round % CELLS).await else { continue };
         let victim = "select pid from pg_stat_activity where application_name = 'client' and pid <> pg_backend_pid() order by random() limit 1";
@@ -348,7 +358,7 @@ async fn history(builder: Builder) -> (BTreeMap<i32, Vec<i64>>, BTreeMap<i32, Ve
     }
     ends.store(true, Ordering::Relaxed);
     while let Some(done) = clients.join_next().await {
-        done.expect("a client");
+        assert!(done.is_ok() || done.is_err_and(|error| error.is_cancelled()));
     }
     let mut jobs: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
     for cell in 0..CELLS {

@@ -54,7 +54,7 @@ struct Scene {
 /// Works until nothing is left to do.
 async fn work(scene: &Scene, n: usize) {
     let mut rng = rng();
-    let mut db = session(&scene.cluster, n).await;
+    let mut db = session(&scene.cluster, "limits", n).await;
     while !scene.is_over.load(Ordering::Relaxed) {
         let is_undone = rng.random_bool(0.1);
         if is_undone {
@@ -67,7 +67,7 @@ async fn work(scene: &Scene, n: usize) {
             // A serialization failure, or a session that has ended itself.
             seconds(0.002).await;
             if db.is_closed() {
-                db = session(&scene.cluster, n).await;
+                db = session(&scene.cluster, "limits", n).await;
             }
             continue;
         };
@@ -91,8 +91,8 @@ async fn work(scene: &Scene, n: usize) {
     }
 }
 
-pub async fn session(cluster: &Cluster, n: usize) -> Client {
-    let db = cluster.connect("limits").await;
+pub async fn session(cluster: &Cluster, database: &str, n: usize) -> Client {
+    let db = cluster.connect(database).await;
     let level = LEVELS[n % LEVELS.len()];
     run(&db, &format!("set default_transaction_isolation = '{level}'")).await;
     db
@@ -124,12 +124,9 @@ pub async fn end(
     db.batch_execute(&call).await
 }
 
-/// The most jobs that were held at a time, of those with this tenant if one is given.
-fn most(runs: &[Run], tenant: Option<&str>) -> i64 {
-    let mut moments: Vec<(Instant, i64)> = Vec::new();
-    for one in runs.iter().filter(|one| tenant.is_none_or(|tenant| one.tenant == tenant)) {
-        moments.extend([(one.from, 1), (one.to, -1)]);
-    }
+/// The most jobs that were held at a time, of those that were held from and to these.
+pub fn most(held: impl Iterator<Item = (Instant, Instant)>) -> i64 {
+    let mut moments: Vec<_> = held.flat_map(|(from, to)| [(from, 1), (to, -1)]).collect();
     moments.sort();
     let mut now = 0;
     moments
@@ -142,19 +139,22 @@ fn most(runs: &[Run], tenant: Option<&str>) -> i64 {
         .unwrap_or(0)
 }
 
+fn held(run: &Run) -> (Instant, Instant) {
+    (run.from, run.to)
+}
+
 /// What broke a limit.
 fn broken(history: &mut History) -> Vec<String> {
     let runs = &history.runs;
-    let tenants: HashMap<&str, i64> = (0..5)
-        .map(|n| ["0", "1", "2", "3", "4"][n])
-        .map(|tenant| (tenant, most(runs, Some(tenant))))
-        .collect();
+    let of = |tenant| runs.iter().filter(move |run| run.tenant == tenant).map(held);
+    let tenants: HashMap<&str, i64> =
+        ["0", "1", "2", "3", "4"].map(|tenant| (tenant, most(of(tenant)))).into();
     let mut broken: Vec<String> = tenants
         .iter()
         .filter(|(_, most)| **most > 2)
         .map(|(tenant, most)| format!("{most} of tenant {tenant}"))
         .collect();
-    let all = most(runs, None);
+    let all = most(runs.iter().map(held));
     broken.extend((all > 7).then(|| format!("{all} at a time")));
     history.starts.sort_unstable();
     let starts = history.starts.windows(21).filter(|starts| starts[20] - starts[0] < 1_000_000);

@@ -1,17 +1,20 @@
 //! Order by key: jobs of a key start one after the other, however attempts begin and end, and keys
-//! share the starts.
+//! share the starts; also if the queue is spread over cells by the key.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use jobs_tests::{Builder, Cluster, Mode, comes_true, count, number, rng, run, seconds, texts};
+use jobs_tests::{
+    Client, Cluster, Mode, comes_true, count, number, rng, run, seconds, sqlstate, texts,
+};
 use rand::Rng;
 use tokio::task::JoinSet;
 
-use crate::limits::{end, session};
+use crate::limits::{end, most, session};
 
+/// Some of them in each of two cells.
 const TENANTS: usize = 5;
 /// Jobs of a tenant.
 const JOBS: usize = 60;
@@ -29,15 +32,25 @@ struct Run {
 
 struct Scene {
     cluster: Cluster,
+    databases: Vec<String>,
     inserting: AtomicUsize,
     is_over: AtomicBool,
     runs: Mutex<Vec<Run>>,
 }
 
+impl Scene {
+    async fn session(&self, cell: usize, n: usize) -> Client {
+        session(&self.cluster, &self.databases[cell], n).await
+    }
+}
+
 /// Inserts the jobs of a tenant, some of them together, at any priority.
 async fn insert(scene: &Scene, tenant: usize) {
     let mut rng = rng();
-    let db = session(&scene.cluster, tenant).await;
+    let job = format!(r#"'k', '{{"t": {tenant}}}', queue => 'q'"#);
+    let home = format!("select jobs.cell_for({job})::bigint");
+    let home = number(&scene.session(0, tenant).await, &home).await;
+    let db = scene.session(home as usize, tenant).await;
     let mut left = JOBS;
     while left > 0 {
         let some = rng.random_range(1..=left.min(5));
@@ -56,7 +69,8 @@ async fn insert(scene: &Scene, tenant: usize) {
 /// Works until nothing is left to do.
 async fn work(scene: &Scene, n: usize) {
     let mut rng = rng();
-    let mut db = session(&scene.cluster, n).await;
+    let cell = n % scene.databases.len();
+    let mut db = scene.session(cell, n).await;
     while !scene.is_over.load(Ordering::Relaxed) {
         if rng.random_bool(0.1) {
             let _ = db.batch_execute(&format!("begin; select * from ({FETCH}) f; rollback")).await;
@@ -66,7 +80,7 @@ async fn work(scene: &Scene, n: usize) {
         let Ok(rows) = db.query(FETCH, &[]).await else {
             seconds(0.002).await;
             if db.is_closed() {
-                db = session(&scene.cluster, n).await;
+                db = scene.session(cell, n).await;
             }
             continue;
         };
@@ -107,12 +121,35 @@ fn broken(runs: &mut [Run]) -> Vec<String> {
     broken
 }
 
-async fn history(builder: Builder, order: &str, sessions: usize) -> (Cluster, Vec<Run>) {
+/// Makes this a cell of several that share the queue.
+async fn become_cell(db: &Client, cell: usize, cells: usize) {
+    let all: Vec<String> = (0..cells).map(|cell| cell.to_string()).collect();
+    let spread = format!(
+        r#"select jobs.spread_queue('q', '{{"by_args": ["t"]}}', '{{{}}}')"#,
+        all.join(",")
+    );
+    run(db, &format!("select jobs.set_cell({cell})")).await;
+    run(db, &spread).await;
+}
+
+/// In one database, or in cells.
+async fn history(rules: &str, cells: usize) -> (Vec<Client>, Cluster, Vec<Run>) {
+    const SESSIONS: usize = 16;
+    let builder = Cluster::builder().allow(1000, "FATAL.*terminating connection");
     let cluster = builder.set("jobs.interval", "100ms").start();
-    let db = cluster.database("limits").await;
-    run(&db, &format!(r#"select jobs.order_queue('q', '{{"by_args": ["t"]}}', {order})"#)).await;
+    let databases: Vec<String> = (0..cells).map(|cell| format!("order{cell}")).collect();
+    let mut all = Vec::new();
+    for (cell, database) in databases.iter().enumerate() {
+        let db = cluster.database(database).await;
+        if cells > 1 {
+            become_cell(&db, cell, cells).await;
+        }
+        run(&db, rules).await;
+        all.push(db);
+    }
     let scene = Arc::new(Scene {
         cluster,
+        databases,
         inserting: AtomicUsize::new(TENANTS),
         is_over: AtomicBool::new(false),
         runs: Mutex::default(),
@@ -122,45 +159,65 @@ async fn history(builder: Builder, order: &str, sessions: usize) -> (Cluster, Ve
         let scene = scene.clone();
         tasks.spawn(async move { insert(&scene, tenant).await });
     }
-    for n in 0..sessions {
+    for n in 0..SESSIONS {
         let scene = scene.clone();
         tasks.spawn(async move { work(&scene, n).await });
     }
     while scene.inserting.load(Ordering::Relaxed) > 0 {
         seconds(0.05).await;
     }
-    comes_true(&db, "not exists (select from jobs.jobs where finalized_at is null)").await;
+    for db in &all {
+        comes_true(db, "not exists (select from jobs.jobs where finalized_at is null)").await;
+    }
     scene.is_over.store(true, Ordering::Relaxed);
     tasks.join_all().await;
     let scene = Arc::into_inner(scene).expect("the tasks are done");
-    (scene.cluster, scene.runs.into_inner().unwrap())
+    (all, scene.cluster, scene.runs.into_inner().unwrap())
 }
 
-async fn holds(order: &str) {
-    let builder = Cluster::builder().allow(1000, "FATAL.*terminating connection");
-    let (cluster, mut runs) = history(builder, order, 16).await;
-    assert_eq!(broken(&mut runs), [""; 0]);
+fn ordered(how: &str) -> String {
+    format!(r#"select jobs.order_queue('q', '{{"by_args": ["t"]}}', {how})"#)
+}
+
+/// Everything was done, in each cell something, and nothing is left.
+async fn all_is_done(databases: &[Client], runs: &[Run]) {
     assert!(runs.len() >= TENANTS * JOBS, "{}", runs.len());
-    let db = cluster.connect("limits").await;
-    for table in ["turn", "running", "scheduled", "ready", "check()"] {
-        assert_eq!(count(&db, &format!("jobs.{table}")).await, 0, "{table}");
+    for db in databases {
+        assert!(count(db, "jobs.jobs").await > 0);
+        for table in ["turn", "permit", "running", "scheduled", "ready", "check()"] {
+            assert_eq!(count(db, &format!("jobs.{table}")).await, 0, "{table}");
+        }
     }
+}
+
+async fn holds(how: &str, cells: usize) {
+    let (databases, _cluster, mut runs) = history(&ordered(how), cells).await;
+    assert_eq!(broken(&mut runs), [""; 0]);
+    all_is_done(&databases, &runs).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_order_holds_and_everything_is_done_whatever_ends_an_attempt() {
-    holds("strict => true").await;
+    holds("strict => true", 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strict_order_holds_beside_shares() {
-    holds("strict => true, fair => true").await;
+async fn strict_order_holds_beside_shares_over_two_cells() {
+    holds("strict => true, fair => true", 2).await;
 }
 
+/// With the control that this order is not strict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn control_a_fair_order_is_not_strict() {
-    let builder = Cluster::builder().allow(1000, "FATAL.*terminating connection");
-    let (_, mut runs) = history(builder, "fair => true", 16).await;
+async fn a_limit_holds_beside_a_fair_order_over_two_cells() {
+    let limit = r#"select jobs.define_limit('t', '{"by_args": ["t"]}', '{q}', concurrency => 2)"#;
+    let rules = [&ordered("fair => true"), limit].join(";");
+    let (databases, _cluster, mut runs) = history(&rules, 2).await;
+    for tenant in 0..TENANTS {
+        let of = runs.iter().filter(|run| run.tenant == tenant.to_string());
+        let most = most(of.map(|run| (run.from, run.to)));
+        assert!(most <= 2, "{most} of tenant {tenant}");
+    }
+    all_is_done(&databases, &runs).await;
     assert!(!broken(&mut runs).is_empty());
 }
 
@@ -187,29 +244,62 @@ async fn a_crash_loses_no_turn() {
     assert_eq!(count(&db, "jobs.check()").await, 0);
 }
 
+const SHARES: &str = r#"select jobs.order_queue('q', '{"by_args": ["t"]}', fair => true, weights => '{"a": 3, "b": 2}')"#;
+
+/// Inserts jobs of all tenants that live here, and has some of them start. Returns how many tenants
+/// there are.
+async fn share(db: &Client, weights: &[(&str, usize)], jobs: usize) -> usize {
+    let mut here = Vec::new();
+    for (tenant, weight) in weights {
+        let insert = format!(
+            r#"select jobs.insert_batch('k', array_fill('{{"t": "{tenant}"}}'::jsonb, array[{jobs}]), queue => 'q')"#
+        );
+        match db.batch_execute(&insert).await {
+            Ok(()) => here.push((tenant, weight)),
+            refused => assert_eq!(sqlstate(refused), "JB001"),
+        }
+    }
+    let mut starts: Vec<String> = Vec::new();
+    while starts.len() < jobs * here.len() * 3 / 10 {
+        let fetch = "with f as materialized (select * from jobs.fetch('q', 10)) select args->>'t' from f where jobs.complete(id, token) is not null";
+        starts.extend(texts(db, fetch).await);
+    }
+    let all: usize = here.iter().map(|(_, weight)| **weight).sum();
+    for (tenant, weight) in &here {
+        let places: Vec<usize> = (0..starts.len()).filter(|n| starts[*n] == **tenant).collect();
+        let expected = starts.len() * **weight / all;
+        assert!(places.len().abs_diff(expected) <= expected / 20, "{tenant}: {}", places.len());
+        let longest = places.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        assert!(longest <= all / **weight + 2, "{tenant} waited for {longest} starts");
+    }
+    here.len()
+}
+
+#[tokio::test]
+async fn tenants_of_a_spread_queue_share_the_starts_of_their_cell() {
+    let cluster = Cluster::builder().start();
+    let weights = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|tenant| match tenant {
+        "a" => (tenant, 3),
+        "b" => (tenant, 2),
+        _ => (tenant, 1),
+    });
+    let mut tenants = Vec::new();
+    for cell in 0..2 {
+        let db = cluster.database(&format!("shares{cell}")).await;
+        become_cell(&db, cell, 2).await;
+        run(&db, SHARES).await;
+        tenants.push(share(&db, &weights, 500).await);
+    }
+    assert!(tenants[0] > 1 && tenants[1] > 1 && tenants[0] + tenants[1] == 8, "{tenants:?}");
+}
+
 /// Starts by weight, whoever comes when, and at most as far apart as the weights say.
 #[tokio::test]
 async fn keys_share_the_starts_by_weight() {
     let cluster = Cluster::builder().start();
     let db = cluster.database("shares").await;
-    run(
-        &db,
-        r#"select jobs.order_queue('q', '{"by_args": ["t"]}', fair => true, weights => '{"a": 3, "b": 2}');
-           select jobs.insert_batch('k', (select array_agg(jsonb_build_object('t', t)) from unnest(array['a', 'b', 'c', 'd']) t, generate_series(1, 3000) n), queue => 'q')"#,
-    )
-    .await;
-    let mut starts: Vec<String> = Vec::new();
-    while starts.len() < 3500 {
-        let fetch = "with f as materialized (select * from jobs.fetch('q', 10)) select args->>'t' from f where jobs.complete(id, token) is not null";
-        starts.extend(texts(&db, fetch).await);
-    }
-    for (tenant, weight) in [("a", 3), ("b", 2), ("c", 1), ("d", 1)] {
-        let places: Vec<usize> = (0..starts.len()).filter(|n| starts[*n] == tenant).collect();
-        let expected = starts.len() * weight / 7;
-        assert!(places.len().abs_diff(expected) <= expected / 20, "{tenant}: {}", places.len());
-        let longest = places.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-        assert!(longest <= 7 / weight + 2, "{tenant} waited for {longest} starts");
-    }
+    run(&db, SHARES).await;
+    assert_eq!(share(&db, &[("a", 3), ("b", 2), ("c", 1), ("d", 1)], 3000).await, 4);
     // A new key begins at the present.
     run(&db, r#"select jobs.insert('k', '{"t": "e"}', queue => 'q') from generate_series(1, 100)"#)
         .await;
