@@ -40,4 +40,7 @@ SELECT count(*) FROM jobs.fetch('limited', 2, worker => 'a', lease => '1 day');
 SELECT jobs.order_queue('ordered', '{"by_kind": true}', strict => true, on_discard => 'block'), jobs.insert_batch('k', '{1,2}', queue => 'ordered');
 SELECT (jobs.fail(id, token, 'no', retryable => false)).state FROM jobs.fetch('ordered');
 SELECT jobs.forward_report('00000000-0000-0000-0000-00000000000a', 'shop', 3, now() - interval '1 minute', 1);
+BEGIN;
+SELECT jobs.set_cell(0), jobs.place_queue('*', 0);
+COMMIT;
 ANALYZE;
