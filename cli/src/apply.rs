@@ -20,8 +20,8 @@ use crate::visible;
 const EXAMPLES: &str = "\
 A section has a table for each name, with the parameters of a function: [kinds] those of
 jobs.define_kind, [queues] of jobs.configure_queue, [limits] of jobs.define_limit, with overrides
-as of jobs.override_limit, [periodic] of jobs.schedule, [placements] of jobs.place_queue and
-jobs.spread_queue. Durations are seconds, or texts such as '15 minutes'.
+as of jobs.override_limit, [orders] of jobs.order_queue, [periodic] of jobs.schedule, [placements]
+of jobs.place_queue and jobs.spread_queue. Durations are seconds, or texts such as '15 minutes'.
 
   [[cells]]
   cell = 1
@@ -44,6 +44,11 @@ jobs.spread_queue. Durations are seconds, or texts such as '15 minutes'.
   concurrency = 2
   overrides = [{ key = \"acme\", concurrency = 5 }]
 
+  [orders.sync]
+  by = { by_args = [\"tenant\"] }
+  strict = true
+  on_discard = \"block\"
+
   [periodic.nightly]
   cron = \"0 3 * * *\"
   kind = \"report.build\"
@@ -59,8 +64,8 @@ Examples:
 /// the database refuses, in any cell, is refused before anything is changed. Each cell is changed
 /// in one transaction. A second run changes nothing, or completes what a failure has left.
 ///
-/// Queues are configured, and periodic jobs scheduled, in the cells where their queue lives. What
-/// the file does not name is listed, and left alone without --prune.
+/// Queues are configured and ordered, and periodic jobs scheduled, in the cells where their queue
+/// lives. What the file does not name is listed, and left alone without --prune.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Apply {
@@ -73,8 +78,8 @@ pub(crate) struct Apply {
     /// Show what would change, and exit
     #[arg(long)]
     dry_run: bool,
-    /// Remove kinds, settings of queues, limits, periodic jobs and placements that the file does
-    /// not name
+    /// Remove kinds, settings of queues, limits, orders, periodic jobs and placements that the file
+    /// does not name
     #[arg(long)]
     prune: bool,
     /// Do not ask for confirmation
@@ -94,6 +99,7 @@ struct Settings {
     kinds: BTreeMap<String, Kind>,
     queues: BTreeMap<String, Queue>,
     limits: BTreeMap<String, Limit>,
+    orders: BTreeMap<String, Order>,
     periodic: BTreeMap<String, Periodic>,
 }
 
@@ -159,6 +165,16 @@ struct Override {
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
+struct Order {
+    by: Value,
+    strict: Option<bool>,
+    on_discard: Option<String>,
+    fair: Option<bool>,
+    weights: Option<Value>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 struct Periodic {
     cron: String,
     kind: String,
@@ -183,7 +199,7 @@ struct Section {
     rows: &'static str,
     /// Sets $1 as $2 says, because of $3.
     set: &'static str,
-    /// The function that removes one.
+    /// The call that removes $1 because of $2.
     remove: &'static str,
     /// Whether $1 can be removed in this cell.
     is_own: &'static str,
@@ -199,7 +215,7 @@ macro_rules! of_own_queue {
 const PLACEMENTS: &str = "placements";
 
 /// In the order in which they are set. Kinds decide the queue of a periodic job.
-const SECTIONS: [Section; 5] = [
+const SECTIONS: [Section; 6] = [
     Section {
         name: PLACEMENTS,
         noun: "placement",
@@ -212,7 +228,7 @@ const SECTIONS: [Section; 5] = [
                         from (select $2::text::jsonb) as given(d)) s
                 where not exists (select from jobs.placements p
                                    where p.queue = normalize($1) and p.cells = s.cells and p.by is not distinct from s.by)",
-        remove: "unplace_queue",
+        remove: "jobs.unplace_queue($1, $2)",
         is_own: "true",
     },
     Section {
@@ -223,7 +239,7 @@ const SECTIONS: [Section; 5] = [
             select jobs.define_kind($1, queue, priority, max_attempts, timeout, retry, unique_opts, $3)::text
                 from jsonb_to_record($2::text::jsonb) as d(queue text, priority int, max_attempts int, timeout interval, retry jsonb,
                     unique_opts jsonb)",
-        remove: "undefine_kind",
+        remove: "jobs.undefine_kind($1, $2)",
         is_own: "true",
     },
     Section {
@@ -241,7 +257,7 @@ const SECTIONS: [Section; 5] = [
                 where ",
             of_own_queue!()
         ),
-        remove: "reset_queue",
+        remove: "jobs.reset_queue($1, $2)",
         is_own: of_own_queue!(),
     },
     Section {
@@ -270,8 +286,25 @@ const SECTIONS: [Section; 5] = [
             select count(jobs.override_limit($1, o.key, o.concurrency, o.rate, o.rate_period, $3)::text)
                 from d, defined, jsonb_to_recordset(d.overrides) as o(key jsonb, concurrency int, rate int, rate_period interval)
                 where defined.done is not null",
-        remove: "drop_limit",
+        remove: "jobs.drop_limit($1, $2)",
         is_own: "true",
+    },
+    Section {
+        name: "orders",
+        noun: "order",
+        rows: "
+            select queue as name, by, nullif(strict, false) as strict, nullif(on_discard, 'continue') as on_discard,
+                    nullif(fair, false) as fair, weights
+                from jobs.orders",
+        set: concat!(
+            "select jobs.order_queue($1, by, coalesce(strict, false), coalesce(on_discard, 'continue'), coalesce(fair, false), weights,
+                    $3)::text
+                from jsonb_to_record($2::text::jsonb) as d(by jsonb, strict boolean, on_discard text, fair boolean, weights jsonb)
+                where ",
+            of_own_queue!()
+        ),
+        remove: "jobs.order_queue($1, null, reason => $2)",
+        is_own: of_own_queue!(),
     },
     Section {
         name: "periodic",
@@ -288,7 +321,7 @@ const SECTIONS: [Section; 5] = [
                 from jsonb_to_record($2::text::jsonb) as d(cron text, kind text, args jsonb, time_zone text, missed text, tags text[],
                     meta jsonb, queue text, priority int, max_attempts int, timeout interval, retry jsonb, unique_opts jsonb),
                 (select coalesce(max(cell), 0) as cell from jobs.cells where is_self) own",
-        remove: "unschedule",
+        remove: "jobs.unschedule($1, $2)",
         is_own: "true",
     },
 ];
@@ -559,7 +592,7 @@ impl Apply {
         transaction: &Transaction<'_>,
     ) -> Result<(), Failed> {
         for (section, name) in all {
-            let sql = format!("select jobs.{}($1, $2) where {}", section.remove, section.is_own);
+            let sql = format!("select {} where {}", section.remove, section.is_own);
             let removed = transaction.execute(&sql, &[name, &self.reason]).await;
             removed.map_err(|error| section.failed(name, error))?;
         }

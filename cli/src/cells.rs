@@ -15,7 +15,7 @@ use crate::times::duration_text;
 
 const EXAMPLES: &str =
     "Exits with 1 if a cell is down, if two databases have the same number, if one is not the cell \
-that another one knows, or if placements or kinds differ.
+that another one knows, or if settings differ that all cells have in common.
 A cell and its standbys may share a number.
 
 Examples:
@@ -153,7 +153,7 @@ pub(crate) fn faults(cells: &[Value]) -> Vec<String> {
     let is_current = |cell: &&&Value| cell["role"] == "primary" || cell["lag_seconds"] == 0.0;
     let current: Vec<_> = up.iter().filter(is_current).collect();
     if current.windows(2).any(|pair| pair[0]["settings_digest"] != pair[1]["settings_digest"]) {
-        faults.push("placements or kinds differ between cells".into());
+        faults.push("placements, kinds, limits or orders differ between cells".into());
     }
     faults
 }

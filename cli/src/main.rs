@@ -25,6 +25,7 @@ mod table;
 mod terminal;
 mod times;
 mod top;
+mod unblock;
 mod visible;
 mod windows;
 mod work;
@@ -90,6 +91,8 @@ enum Command {
     /// Resume queues and periodic jobs
     #[command(after_help = pause::RESUME)]
     Resume(pause::Paused),
+    /// Unblock keys of a queue with a strict order
+    Unblock(unblock::Unblock),
     /// Show what needs attention
     Health(health::Health),
     /// Show several databases that share queues
@@ -113,7 +116,11 @@ impl Command {
             Self::Work(_) => "grant_worker",
             Self::Insert(_) => "grant_producer",
             Self::Apply(_) => "grant_admin",
-            Self::Retry(_) | Self::Cancel(_) | Self::Pause(_) | Self::Resume(_) => "grant_operator",
+            Self::Retry(_)
+            | Self::Cancel(_)
+            | Self::Pause(_)
+            | Self::Resume(_)
+            | Self::Unblock(_) => "grant_operator",
             _ => "grant_viewer",
         }
     }
@@ -134,6 +141,7 @@ async fn main() -> ExitCode {
         Command::Forward(forward) => forward.run(json).await,
         Command::Pause(paused) => paused.run(To::Pause, &database, json).await,
         Command::Resume(paused) => paused.run(To::Resume, &database, json).await,
+        Command::Unblock(unblock) => unblock.run(&database, json).await,
         Command::Health(health) => health.run(&database, json).await,
         Command::Cells(cells) => cells.run(json).await,
         Command::Apply(apply) => apply.run(&database, json).await,

@@ -32,7 +32,7 @@ settings
 
 CLI = """
 main
-apply console explain forward health insert manage pause show top work
+apply console explain forward health insert manage pause show top unblock work
 forward/cells forward/queue
 forward/outbox
 forward/fault

@@ -35,6 +35,16 @@ queues = ["sync"]
 concurrency = 2
 overrides = [{ key = "acme", concurrency = 5 }, { key = { args = { tenant = "globex" } }, rate = 3, rate_period = 60 }]
 
+[orders.mail]
+by = { by_args = ["to"] }
+strict = true
+on_discard = "block"
+
+[orders.sync]
+by = { by_args = ["tenant"] }
+fair = true
+weights = { acme = 3 }
+
 [periodic.nightly]
 cron = "0 3 * * *"
 kind = "email.send"
@@ -106,9 +116,10 @@ fn changes(cell: &Value) -> Vec<String> {
     changes.map(text).collect()
 }
 
-const BOTH: [&str; 6] = [
+const BOTH: [&str; 7] = [
     "kind email.send created",
     "limit tenants created",
+    "order sync created",
     "placement * created",
     "placement mail created",
     "placement sync created",
@@ -125,7 +136,7 @@ fn a_file_is_applied_to_each_cell_and_again_changes_nothing() {
     assert_eq!((code, cells.len()), (0, 2), "{cells:?}");
     let (first, second) = (changes(&cells[0]), changes(&cells[1]));
     assert!(BOTH.iter().all(|change| first.contains(&(*change).into())), "{first:?}");
-    for owned in ["queue mail created", "periodic job nightly created"] {
+    for owned in ["queue mail created", "order mail created", "periodic job nightly created"] {
         assert!(!first.contains(&owned.into()) && second.contains(&owned.into()), "{second:?}");
     }
     assert_eq!(cells[1]["applied"], false);
@@ -142,6 +153,9 @@ fn a_file_is_applied_to_each_cell_and_again_changes_nothing() {
     assert!(pair.is(1, "(concurrency, retention_completed) = (10, interval '1 h') from jobs.queues where queue = 'mail'"));
     let overrides = "string_agg(concat_ws(' ', key->'args'->>'tenant', concurrency, rate), ', ' order by key) = 'acme 5, globex 3' from jobs.limit_keys where overridden";
     assert!(pair.is(0, overrides) && pair.is(1, overrides));
+    let order = r#"(by, strict, on_discard, fair, weights) = ('{"by_args": ["tenant"]}', false, 'continue', true, '{"acme": 3}') from jobs.orders where queue = 'sync'"#;
+    assert!(pair.is(0, order) && pair.is(1, order));
+    assert!(pair.is(1, "strict and on_discard = 'block' and not fair and weights is null from jobs.orders where queue = 'mail'"));
     let known = "count(*) = 2 and bool_and(address ~ 'apply_file' and identity is not null) from jobs.cells";
     assert!(pair.is(0, known) && pair.is(1, known));
     assert!(pair.is(0, "bool_and(reason = 'first') from jobs.audit where action = 'place_queue'"));
@@ -163,17 +177,19 @@ fn what_the_file_does_not_name_is_left_alone_or_pruned() {
     pair.run(0, "select jobs.define_kind('other', priority => 2), jobs.place_queue('other', 1)");
     pair.run(0, "select jobs.configure_queue('other', rate => 1, rate_period => '1 s')");
     pair.run(0, "select jobs.define_limit('other', queues => '{other}', concurrency => 1)");
+    pair.run(0, "select jobs.order_queue('other', '{\"by_kind\": true}', fair => true)");
     pair.run(0, "select jobs.schedule('other', '@daily', 'k', queue => 'other')");
     pair.run(1, "select jobs.define_kind('email.send', max_attempts => 6)");
-    pair.run(1, "select jobs.override_limit('tenants', '\"acme\"', 6), jobs.override_limit('tenants', '\"other\"', 1)");
+    pair.run(1, "select jobs.override_limit('tenants', '\"acme\"', 6), jobs.override_limit('tenants', '\"other\"', 1), jobs.order_queue('sync', '{\"by_args\": [\"tenant\"]}', fair => true)");
     assert_eq!(pair.cells(), 1);
     let (cells, code) = pair.apply(&["--yes"]);
     assert_eq!((code, changes(&cells[0])), (0, vec![]));
-    assert_eq!(changes(&cells[1])[..2], ["kind email.send changed", "limit tenants changed"]);
+    let changed = ["kind email.send changed", "limit tenants changed", "order sync changed"];
+    assert_eq!(changes(&cells[1])[..3], changed);
     assert_eq!(cells[1]["changes"][0]["after"]["max_attempts"], 5);
     let unnamed: Vec<_> =
         cells[0]["unnamed"].as_array().unwrap().iter().map(|one| &one["object"]).collect();
-    assert_eq!(unnamed, ["placement", "kind", "queue", "limit", "periodic job"]);
+    assert_eq!(unnamed, ["placement", "kind", "queue", "limit", "order", "periodic job"]);
     assert!(pair.is(0, "count(*) = 1 from jobs.periodic"));
 
     // Its jobs would be nowhere.
@@ -183,7 +199,7 @@ fn what_the_file_does_not_name_is_left_alone_or_pruned() {
     pair.run(0, "select jobs.delete(id) from jobs.jobs");
     pair.write(SETTINGS);
     let (cells, code) = pair.apply(&["--prune", "--yes"]);
-    assert_eq!((code, changes(&cells[2]).len()), (0, 6), "{cells:?}");
+    assert_eq!((code, changes(&cells[2]).len()), (0, 7), "{cells:?}");
     assert!(pair.is(0, "count(*) = 0 from jobs.periodic"));
     assert_eq!(pair.cells(), 0);
     fs::remove_file(&pair.file).unwrap();
@@ -200,6 +216,12 @@ fn every_check_comes_before_the_first_change() {
     for (settings, code, words) in [
         ("[kinds]\nk = 3", 2, "invalid type"),
         ("[kinds.k]\nmax_attempt = 3", 2, "unknown field `max_attempt`"),
+        ("[orders.q]\nfair = true", 2, "missing field `by`"),
+        (
+            "[placements]\nq = 1\n[orders.q]\nby = { by_kind = true }",
+            1,
+            "order \"q\": strict and fair must not both be false",
+        ),
         ("[kinds.k]\nmax_attempts = 0", 1, "kind \"k\": max_attempts 0 is too low"),
         (
             "[queues.nowhere]\nconcurrency = 3",

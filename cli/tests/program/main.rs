@@ -651,7 +651,7 @@ fn a_worker_that_cannot_start_gives_one_hint() {
 fn help_has_examples() {
     for command in [
         "work", "insert", "show", "list", "retry", "cancel", "explain", "pause", "resume",
-        "health", "cells", "apply", "top",
+        "unblock", "health", "cells", "apply", "top",
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_pgjobs")).args([command, "--help"]).output();
         let text = String::from_utf8(output.unwrap().stdout).unwrap();

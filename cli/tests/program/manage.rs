@@ -69,6 +69,41 @@ fn a_paused_queue_gives_no_jobs_until_it_is_resumed() {
 }
 
 #[test]
+fn a_blocked_key_goes_on_once_it_is_unblocked() {
+    let Some(program) = Program::new("unblock") else {
+        return;
+    };
+    let queue = program.queue.as_str();
+    program.change(&format!(
+        "select jobs.order_queue('{queue}', '{{\"by_args\": [\"n\"]}}', strict => true, on_discard => 'block')"
+    ));
+    let (first, second) = (program.insert("k", &[]).0, program.insert("k", &[]).0);
+    program.change(&format!(
+        "select jobs.fail(id, token, 'no', retryable => false) from jobs.fetch('{queue}')"
+    ));
+    let blocks = || {
+        let (reasons, _) = program.lines(&["explain", &second["id"].to_string()]);
+        reasons
+            .iter()
+            .any(|reason| reason["reason"] == "order" && reason["by_ids"] == json!([first["id"]]))
+    };
+    // All or none.
+    let key = r#"[1, "ü"]"#;
+    let (code, said) = program.said(&["unblock", queue, key, r#"{"args": 1}"#]);
+    assert!(code == 1 && said.contains("key does not fit by"), "{code}: {said}");
+    assert!(blocks());
+    let unblock = ["unblock", queue, key, "not JSON", "--reason", "corrected"];
+    let answer = |key: Value, job: &Value| json!({ "queue": queue, "key": key, "unblocked": job });
+    let lines =
+        vec![answer(json!([1, "ü"]), &first["id"]), answer("not JSON".into(), &Value::Null)];
+    assert_eq!(program.lines(&unblock), (lines, 0));
+    assert!(!blocks());
+    assert!(program.ask::<bool>(
+        "select reason = 'corrected' from jobs.audit where action = 'unblock' and target = $1"
+    ));
+}
+
+#[test]
 fn a_periodic_job_is_paused_with_others_or_not_at_all() {
     let Some(program) = Program::new("periodic") else {
         return;
