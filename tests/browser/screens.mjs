@@ -20,6 +20,7 @@ export const SCREENS = {
   queues: "/queues",
   queue: "/queue?name=exports",
   limits: "/limits",
+  order: "/order?name=exports",
   workers: "/workers",
   worker: "/worker?name=mailer-2",
   periodic: "/periodic",

@@ -54,6 +54,15 @@ pub(crate) fn limit_key(visit: &Visit, name: &str, key: &str) -> Markup {
     html! { a href=(visit.url(&limit_key_path(name, key))) { code { (text(key)) } } }
 }
 
+/// The order of a queue.
+pub(crate) fn order_path(queue: &str) -> String {
+    named("/order", queue)
+}
+
+pub(crate) fn order(visit: &Visit, queue: &str) -> Markup {
+    html! { a href=(visit.url(&order_path(queue))) { (text(queue)) } }
+}
+
 pub(crate) fn worker_path(name: &str) -> String {
     named("/worker", name)
 }

@@ -57,8 +57,8 @@ use self::problem::Problem;
 use self::role::Role;
 use self::screens::{
     audit, bulk, cells, failures, job, job_actions, job_carried, job_edit, jobs_list, limit,
-    limits, maintenance, overview, periodic, periodic_job, queue, queue_limits, queues, unique,
-    unique_try, worker, workers,
+    limits, maintenance, order, overview, periodic, periodic_job, queue, queue_limits, queues,
+    unique, unique_try, worker, workers,
 };
 use self::session::Sessions;
 use crate::database::{self, Database};
@@ -264,6 +264,10 @@ fn screens() -> Router<Arc<App>> {
         .route("/limit/drop", post(limit::drop))
         .route("/limit/set", post(limit::set))
         .route("/limit/override", post(limit::override_key))
+        .route("/order", get(order::order))
+        .route("/order/set", post(order::set))
+        .route("/order/remove", post(order::remove))
+        .route("/order/unblock", post(order::unblock))
         .route("/workers", get(workers::workers))
         .route("/worker", get(worker::worker))
         .route("/worker/quiet", post(worker::quiet))

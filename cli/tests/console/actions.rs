@@ -239,6 +239,72 @@ fn a_limit_and_its_keys_are_changed_and_dropped() {
 }
 
 #[test]
+fn an_order_is_set_changed_and_removed_and_its_keys_are_unblocked() {
+    let console = Console::start(&[]);
+    run(
+        "select count(jobs.insert('k', '{\"t\": \"swordfish\"}', queue => 'in order', max_attempts => 1)) from generate_series(1, 3)",
+    );
+    let (path, mut person) = ("/order?name=in+order", console.person("application"));
+    let page = person.page("/queue?name=in+order");
+    assert!(page.text().contains("Set an order"), "{}", page.text());
+    let strict = [
+        ("by", "{\"by_args\": [\"t\"]}"),
+        ("strict", "true"),
+        ("on_discard", "block"),
+        ("reason", "sync"),
+    ];
+    act(&mut person, path, "/order/set", &strict);
+    assert_eq!(audited("in order")["action"], "order_queue");
+    let order = "select strict, on_discard, fair, weights, waiting_keys, blocked_keys from jobs.orders where queue = 'in order'";
+    let set = json!({ "strict": true, "on_discard": "block", "fair": false, "weights": null, "waiting_keys": 1, "blocked_keys": 0 });
+    assert_eq!(sql(order)[0], set);
+
+    // What is wrong is said beside its field, and nothing changes.
+    let page = person.page(path);
+    for (field, value) in [("weights", "{\"swordfish\": 0}"), ("by", "{}")] {
+        let fields = [("fair", "true"), (field, value)];
+        let wrong = person.send(&page, "/order/set", &fields);
+        let is_beside = wrong.body.contains(&format!("id=\"{field}-wrong\""));
+        assert!(wrong.status == 422 && is_beside, "{}", wrong.text());
+    }
+    run(
+        "select jobs.order_queue('in order', '{\"by_args\": [\"t\"]}', strict => true, on_discard => 'block', fair => true)",
+    );
+    let late = person.send(&page, "/order/set", &[("fair", "true"), ("strict", "false")]);
+    assert!(
+        late.status == 422 && late.text().contains("changed by someone else"),
+        "{}",
+        late.text()
+    );
+    act(&mut person, path, "/order/set", &[("weights", "{\"swordfish\": 3}")]);
+
+    run("select jobs.fail(id, token, 'no') from jobs.fetch('in order')");
+    let page = person.page(path);
+    assert!(
+        page.text().contains("swordfish") && page.text().contains("blocked by"),
+        "{}",
+        page.text()
+    );
+    for list in ["/limits", "/queue?name=in+order"] {
+        let text = person.page(list).text();
+        assert!(text.contains("Strict and fair by"), "{list}: {text}");
+    }
+    let hidden = console.person("viewer").page(path);
+    assert!(!hidden.text().contains("swordfish") && hidden.text().contains("Not visible"));
+    assert!(!hidden.has_form("/order/set") && !hidden.has_form("/order/unblock"));
+    assert!(!hidden.has_form("/order/remove"));
+    let mut operator = console.person("operator");
+    assert!(!operator.page(path).has_form("/order/set"));
+    let page = act(&mut operator, path, "/order/unblock", &[("reason", "corrected")]);
+    assert!(page.text().contains("is unblocked.") && !page.has_form("/order/unblock"));
+    assert_eq!(audited("in order")["action"], "unblock");
+
+    act(&mut person, path, "/order/remove", &[("reason", "not needed")]);
+    assert!(sql(order).is_empty());
+    assert!(person.page(path).has_form("/order/set"), "it can be set again");
+}
+
+#[test]
 fn a_worker_is_quiet_until_it_is_resumed() {
     let console = Console::start(&[]);
     run("select jobs.worker_beat('commanded', '{limited}', 3)");

@@ -18,6 +18,7 @@ fn pages() -> Vec<String> {
             format!("/queue?name={kind}"),
             format!("/queues?filter={kind}"),
             format!("/limits?filter={kind}"),
+            format!("/order?name={kind}"),
             format!("/worker?name={kind}"),
             format!("/periodic/job?name={kind}"),
             format!("/audit?target={kind}"),
@@ -123,6 +124,7 @@ fn a_filter_is_no_statement() {
             "/limits?filter=",
             "/limit?name=",
             "/limit/key?key=1&name=",
+            "/order?name=",
             "/worker?name=",
             "/unique?search=",
             "/audit?target=",
@@ -220,6 +222,7 @@ fn pages_of(queue: &str, names: &str) -> Vec<String> {
         format!("/queue?name={queue}"),
         format!("/queues?filter={queue}"),
         format!("/limits?filter={queue}"),
+        format!("/order?name={queue}"),
         format!("/worker?name={names}"),
         format!("/periodic/job?name={names}"),
         format!("/audit?target={queue}"),
@@ -243,6 +246,7 @@ fn no_text_turns_others_around() {
          select from jobs.insert('{name}', queue => '{name}');
          select jobs.pause_queue('{name}', '{name}');
          select jobs.define_limit('{name}', queues => '{{{name}}}', kinds => '{{{name}}}', concurrency => 1), jobs.pause_limit('{name}', reason => '{name}');
+         select jobs.order_queue('{name}', '{{\"by_args\": [\"{name}\"]}}', strict => true, fair => true, weights => '{{\"{name}\": 3}}');
          select jobs.schedule('{name}', '@yearly', '{name}', queue => '{name}');
          select jobs.pause_periodic('{name}', '{name}')"
     ));

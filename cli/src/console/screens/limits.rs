@@ -1,4 +1,4 @@
-//! The list of limits, and of the own limits of queues.
+//! The list of limits, of the own limits of queues, and of orders of queues.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -7,7 +7,9 @@ use serde::Deserialize;
 use super::limit;
 use super::limit_read::{self, Limit};
 use super::list::{self, Found, List, Selection};
+use super::order_read::{self, Order};
 use crate::console::fields::{self, given};
+use crate::console::links;
 use crate::console::page::Screen;
 use crate::console::parts::{self, Align};
 use crate::console::problem::Problem;
@@ -47,6 +49,7 @@ pub(crate) async fn limits(
     Query(selection): Query<Selection>,
 ) -> Result<Response, Problem> {
     let looked = look(&visit, &selection).await?;
+    let orders = orders(&visit, &selection).await?;
     let back = LIMITS.path(&selection);
     let found = Found {
         total: looked.total,
@@ -63,7 +66,48 @@ pub(crate) async fn limits(
         rows: looked.limits.iter().map(|limit| row(&visit, limit, &back)).collect(),
         nothing: selection.is_all().then(nothing),
     };
-    Ok(LIMITS.page(&visit, &selection, found))
+    Ok(LIMITS.page_with(&visit, &selection, found, table_of(&visit, &orders)))
+}
+
+/// Orders of queues with this name, those with most blocked keys first.
+async fn orders(visit: &Visit, selection: &Selection) -> Result<Vec<Order>, Problem> {
+    if !selection.is_by_name() {
+        return Ok(Vec::new());
+    }
+    let sql = format!(
+        "select {columns} from jobs.orders
+          where $1::text is null or position(lower($1) in lower(queue)) > 0
+          order by blocked_keys desc, queue limit $2",
+        columns = order_read::COLUMNS
+    );
+    visit.rows(&sql, &[&given(&selection.filter), &list::ROWS]).await
+}
+
+fn table_of(visit: &Visit, orders: &[Order]) -> Markup {
+    const COLUMNS: &[(&str, Align)] =
+        &[("Queue", Align::Wide), ("Waiting keys", Align::Number), ("Blocked keys", Align::Number)];
+    html! {
+        @if !orders.is_empty() {
+            section aria-labelledby="orders" {
+                h2 #orders { "Orders" }
+                (parts::table("Orders", COLUMNS, html! {
+                    @for order in orders {
+                        tr {
+                            th.wide scope="row" {
+                                (links::order(visit, &order.queue))
+                                div.quiet { (order_read::said(Some(order))) }
+                            }
+                            td.number { (parts::count(order.waiting_keys, false)) }
+                            td.number { (parts::count(order.blocked_keys, false)) }
+                        }
+                    }
+                }))
+                @if orders.len() as i64 >= list::ROWS {
+                    p.quiet { "The " (parts::number(list::ROWS)) " queues with most blocked keys." }
+                }
+            }
+        }
+    }
 }
 
 /// One query for everything, since the view computes its counts each time.

@@ -77,6 +77,17 @@ impl List {
     }
 
     pub(super) fn page(&self, visit: &Visit, selection: &Selection, found: Found) -> Response {
+        self.page_with(visit, selection, found, html! {})
+    }
+
+    /// The page with more below the list.
+    pub(super) fn page_with(
+        &self,
+        visit: &Visit,
+        selection: &Selection,
+        found: Found,
+        more: Markup,
+    ) -> Response {
         let main = html! {
             p.lead {
                 (found.lead)
@@ -96,6 +107,7 @@ impl List {
             } @else {
                 (self.unlike(visit, html! {}))
             }
+            (more)
         };
         visit.page(self.screen, self.title, main)
     }

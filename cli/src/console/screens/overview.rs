@@ -149,7 +149,7 @@ fn screen_of(finding: &str) -> Option<(&'static str, &'static str)> {
     Some(match finding {
         "discarded" | "mostly_failing" => ("Failures", "/failures"),
         "oldest_available" | "queue_paused" | "no_worker" => ("Queues", "/queues"),
-        "limit_paused" => ("Limits", "/limits"),
+        "limit_paused" | "key_blocked" => ("Limits", "/limits"),
         "running_long" => ("Running jobs", "/jobs?state=running"),
         "expired_leases" => ("Workers", "/workers"),
         "clock_moved" => ("Audit", "/audit"),

@@ -1,4 +1,4 @@
-//! One queue: its jobs, limits, history and workers.
+//! One queue: its jobs, limits, order, history and workers.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::cells;
 use super::history::{self, Span};
 use super::named::{Call, Form};
+use super::order_read;
 use super::queue_limits::{self, Limits};
 use super::queue_read::{Queue, look};
 use super::worker::{self, Worker};
@@ -52,6 +53,7 @@ pub(super) async fn page(
         worker::COLUMNS
     );
     let workers: Vec<Worker> = visit.rows(&sql, &[name]).await?;
+    let order = order_read::look(visit, name).await?;
     let placement = cells::placement(visit, name).await?;
     let main = html! {
         p.path { a href=(visit.url("/queues")) { "Queues" } }
@@ -67,6 +69,19 @@ pub(super) async fn page(
                 (queue_limits::form(visit, queue, limits, wrong))
             } @else {
                 (queue_limits::shown(queue))
+            }
+        }
+        section aria-labelledby="order" {
+            h2 #order { "Order" }
+            p {
+                (order_read::said(order.as_ref()))
+                @if let Some(order) = order.as_ref().filter(|order| order.blocked_keys > 0) {
+                    " " (parts::plural(order.blocked_keys, "blocked key")) "."
+                }
+            }
+            @if order.is_some() || visit.may("order_queue") {
+                @let label = if order.is_some() { "View order" } else { "Set an order" };
+                (parts::link_button(label, &visit.url(&links::order_path(name)), Look::Plain))
             }
         }
         section aria-labelledby="history" {
