@@ -21,7 +21,7 @@ lint() {
   style
   # The extension by itself, as it is built: beside others its dependencies would have other
   # features, and would be compiled once more. `test = false` keeps a target out of all.
-  for targets in --all-targets '--test reliability --test packaging --test console'; do
+  for targets in --all-targets '--test reliability --test packaging --test program --test console'; do
     # shellcheck disable=SC2086
     cargo clippy --workspace --exclude jobs $targets -- -D warnings
   done

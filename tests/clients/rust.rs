@@ -30,10 +30,8 @@ pub fn conforms(library: &mut Library) {
     library.check("control: a block of README.md that is changed fails", changed_readme(library));
     let package = ["package", "--quiet", "-p", "postgres-jobs", "--allow-dirty", "--no-verify"];
     library.check("the crate is made", cargo(library, &package));
-    library.check(
-        "the program pgjobs",
-        cargo(library, &["test", "--quiet", "-p", "postgres-jobs-cli"]),
-    );
+    let program = ["test", "--quiet", "-p", "postgres-jobs-cli", "--bins", "--test", "program"];
+    library.check("the program pgjobs", cargo(library, &program));
     if !need_packages(library, &["openssl"]) {
         return;
     }

@@ -1,5 +1,4 @@
 //! What the program promises, against the database at DATABASE_URL, which has the extension.
-//! Without one there is nothing to see.
 
 mod apply;
 mod manage;
@@ -29,9 +28,9 @@ struct Program {
 
 impl Program {
     /// With a queue of its own.
-    fn new(test: &str) -> Option<Self> {
-        let url = std::env::var("DATABASE_URL").ok()?;
-        Some(Self { url, queue: format!("{test} {}", std::process::id()) })
+    fn new(test: &str) -> Self {
+        let url = std::env::var("DATABASE_URL").expect("./dev test clients:rust sets DATABASE_URL");
+        Self { url, queue: format!("{test} {}", std::process::id()) }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -186,9 +185,7 @@ fn full() -> Stdio {
 
 #[test]
 fn a_program_gets_its_job_and_gives_its_output() {
-    let Some(program) = Program::new("output") else {
-        return;
-    };
+    let program = Program::new("output");
     let script = r#"printf '{"args": %s, "job": ["%s", "%s", "%s", "%s", "%s"]}' \
         "$(cat)" "$JOBS_ID" "$JOBS_KIND" "$JOBS_QUEUE" "$JOBS_ATTEMPT" "$JOBS_MAX_ATTEMPTS""#;
     let worker = program.work(&[], script);
@@ -201,9 +198,7 @@ fn a_program_gets_its_job_and_gives_its_output() {
 
 #[test]
 fn an_output_that_is_no_json_is_kept_as_text() {
-    let Some(program) = Program::new("text") else {
-        return;
-    };
+    let program = Program::new("text");
     let script = r#"case $JOBS_KIND in
         text) printf ' hello\0\n"world"\n\n';;
         none) echo;;
@@ -220,9 +215,7 @@ fn an_output_that_is_no_json_is_kept_as_text() {
 
 #[test]
 fn a_worker_of_some_kinds_leaves_the_others() {
-    let Some(program) = Program::new("kinds") else {
-        return;
-    };
+    let program = Program::new("kinds");
     let (other, _) = program.insert("c", &[]);
     let _worker = program.work(&["-k", "a", "--kind", "b"], "true");
     for kind in ["a", "b"] {
@@ -234,9 +227,7 @@ fn a_worker_of_some_kinds_leaves_the_others() {
 
 #[test]
 fn an_output_deeper_than_a_value_of_serde_is_printed() {
-    let Some(program) = Program::new("deep") else {
-        return;
-    };
+    let program = Program::new("deep");
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     let _worker = program.work(&[], "cat");
     let insert = ["insert", "k", &deep, "-q", &program.queue, "--wait", "60"];
@@ -252,9 +243,7 @@ fn an_output_deeper_than_a_value_of_serde_is_printed() {
 
 #[test]
 fn a_terminal_shows_how_a_job_stands_until_it_has_ended() {
-    let Some(program) = Program::new("terminal") else {
-        return;
-    };
+    let program = Program::new("terminal");
     let (mut terminal, stderr) = pty();
     let insert = ["insert", "k", "-q", &program.queue, "--wait", "60"];
     let mut child = program.command(&insert).stderr(stderr).spawn().unwrap();
@@ -286,9 +275,7 @@ fn a_terminal_shows_how_a_job_stands_until_it_has_ended() {
 
 #[test]
 fn an_exit_code_says_what_becomes_of_the_job() {
-    let Some(program) = Program::new("codes") else {
-        return;
-    };
+    let program = Program::new("codes");
     let _worker = program.work(&["--discard", "64"], "echo why >&2; exit $JOBS_KIND");
     let retry = r#"{"strategy": "constant", "initial": 3600}"#;
     for (code, state) in [("75", "retryable"), ("3", "retryable"), ("64", "discarded")] {
@@ -301,9 +288,7 @@ fn an_exit_code_says_what_becomes_of_the_job() {
 
 #[test]
 fn a_stop_gives_back_what_does_not_end() {
-    let Some(program) = Program::new("stop") else {
-        return;
-    };
+    let program = Program::new("stop");
     let worker = program.work(&["--grace", "0"], "trap '' TERM; sleep 300");
     let (inserted, _) = program.insert("k", &[]);
     program.job(&inserted["id"], "running");
@@ -313,9 +298,7 @@ fn a_stop_gives_back_what_does_not_end() {
 
 #[test]
 fn a_timeout_ends_the_program() {
-    let Some(program) = Program::new("timeout") else {
-        return;
-    };
+    let program = Program::new("timeout");
     let _worker = program.work(&["--timeout", "0.5"], "sleep 300");
     let (inserted, _) = program.insert("k", &["--max-attempts", "1"]);
     let job = program.job(&inserted["id"], "discarded");
@@ -324,9 +307,7 @@ fn a_timeout_ends_the_program() {
 
 #[test]
 fn options_arrive_and_duplicates_are_told() {
-    let Some(program) = Program::new("options") else {
-        return;
-    };
+    let program = Program::new("options");
     let options = [
         "--at",
         "2100-01-01 UTC",
@@ -355,9 +336,7 @@ fn options_arrive_and_duplicates_are_told() {
 
 #[test]
 fn what_makes_a_job_unique_is_what_the_database_takes() {
-    let Some(program) = Program::new("unique") else {
-        return;
-    };
+    let program = Program::new("unique");
     for unique in [
         r#"{"by_period": "P10000D"}"#,
         r#"{"by_args": true, "window": "15 minutes"}"#,
@@ -383,9 +362,7 @@ fn what_makes_a_job_unique_is_what_the_database_takes() {
 
 #[test]
 fn lines_are_inserted_all_or_none() {
-    let Some(program) = Program::new("lines") else {
-        return;
-    };
+    let program = Program::new("lines");
     let insert = ["insert", "k", "--lines", "--json", "-q", &program.queue];
     let output = program.run(&insert, "{}\n{\n");
     assert_eq!(output.status.code(), Some(1));
@@ -400,9 +377,7 @@ fn lines_are_inserted_all_or_none() {
 
 #[test]
 fn exit_codes_are_those_of_the_help() {
-    let Some(program) = Program::new("exit") else {
-        return;
-    };
+    let program = Program::new("exit");
     let code = |arguments: &[&str]| program.run(arguments, "").status.code();
     assert_eq!(code(&["insert", ""]), Some(1));
     assert_eq!(code(&["work", "--", "no such program"]), Some(1));
@@ -461,9 +436,7 @@ fn why_there_is_no_connection_is_told() {
 
 #[test]
 fn a_database_without_the_extension_is_told() {
-    let Some(program) = Program::new("no extension") else {
-        return;
-    };
+    let program = Program::new("no extension");
     let name = format!("no_extension_{}", std::process::id());
     program.change(&format!("create database {name} template template0"));
     let (place, options) = program.url.split_once('?').unwrap_or((&program.url, ""));
@@ -483,9 +456,7 @@ fn a_database_without_the_extension_is_told() {
 
 #[test]
 fn a_worker_goes_on_whose_reports_cannot_be_written() {
-    let Some(program) = Program::new("reports") else {
-        return;
-    };
+    let program = Program::new("reports");
     for stdio in [closed, full] {
         for options in [&["--json"][..], &[]] {
             let script = "echo said >&2; echo 1";
@@ -503,9 +474,7 @@ fn a_worker_goes_on_whose_reports_cannot_be_written() {
 
 #[test]
 fn a_worker_goes_on_whose_reports_nobody_reads() {
-    let Some(program) = Program::new("unread") else {
-        return;
-    };
+    let program = Program::new("unread");
     let states =
         "select string_agg(distinct state || ' ' || attempt, ', ') from jobs.jobs where queue = $1";
     // More of them than run at a time, and the last one says more than there is room for.
@@ -546,9 +515,7 @@ fn a_worker_goes_on_whose_reports_nobody_reads() {
 
 #[test]
 fn a_worker_ends_though_nobody_reads_what_it_says() {
-    let Some(program) = Program::new("unread end") else {
-        return;
-    };
+    let program = Program::new("unread end");
     let (_unread, stderr) = stalled();
     // A name that the database refuses.
     let worker = program.work_into(&["--name", ""], "true", Stdio::null(), stderr);
@@ -557,9 +524,7 @@ fn a_worker_ends_though_nobody_reads_what_it_says() {
 
 #[test]
 fn what_cannot_be_written_is_an_error_unless_its_reader_is_gone() {
-    let Some(program) = Program::new("written") else {
-        return;
-    };
+    let program = Program::new("written");
     let (inserted, _) = program.insert("k", &[]);
     let id = inserted["id"].to_string();
     let end = |arguments: &[&str], stdout: Stdio, stderr: Stdio| {
@@ -580,9 +545,7 @@ fn what_cannot_be_written_is_an_error_unless_its_reader_is_gone() {
 
 #[test]
 fn a_worker_reports_each_attempt_as_json() {
-    let Some(program) = Program::new("json") else {
-        return;
-    };
+    let program = Program::new("json");
     let options = ["--json", "--timeout", "-1"];
     let script = "[ $JOBS_KIND = good ] || { echo why >&2; exit 3; }";
     let mut worker = program.work_into(&options, script, Stdio::piped(), Stdio::null());
@@ -603,9 +566,7 @@ fn a_worker_reports_each_attempt_as_json() {
 
 #[test]
 fn a_worker_says_each_thing_once() {
-    let Some(program) = Program::new("log") else {
-        return;
-    };
+    let program = Program::new("log");
     let script = "[ $JOBS_KIND = good ] || { echo why; exit 3; } >&2";
     let mut worker = program.work_into(&[], script, Stdio::null(), Stdio::piped());
     let mut stderr = worker.0.stderr.take().unwrap();
@@ -632,9 +593,7 @@ fn a_worker_says_each_thing_once() {
 
 #[test]
 fn a_worker_that_cannot_start_gives_one_hint() {
-    let Some(program) = Program::new("start") else {
-        return;
-    };
+    let program = Program::new("start");
     let (place, options) = program.url.split_once('?').unwrap_or((&program.url, ""));
     let (server, _) = place.rsplit_once('/').unwrap();
     let nowhere = format!("{server}/no_such_database?{options}");

@@ -72,9 +72,7 @@ fn held(worker: &Worker) -> (usize, usize) {
 
 #[test]
 fn more_than_a_pipe_holds_goes_in_and_out() {
-    let Some(program) = Program::new("large") else {
-        return;
-    };
+    let program = Program::new("large");
     let million = "head -c 1000000 /dev/zero | tr '\\0' x";
     let script = format!(
         "case $JOBS_KIND in
@@ -104,9 +102,7 @@ fn more_than_a_pipe_holds_goes_in_and_out() {
 
 #[test]
 fn a_thousand_programs_leave_nothing_behind() {
-    let Some(program) = Program::new("thousand") else {
-        return;
-    };
+    let program = Program::new("thousand");
     let worker = program.work(&[], "true");
     let insert = ["insert", "k", "--lines", "-q", &program.queue];
     let work_off = |jobs: usize| {
@@ -127,9 +123,7 @@ fn a_thousand_programs_leave_nothing_behind() {
 
 #[test]
 fn a_timeout_kills_what_ignores_sigterm() {
-    let Some(program) = Program::new("stubborn timeout") else {
-        return;
-    };
+    let program = Program::new("stubborn timeout");
     let file = file("timeout");
     let _worker = program.work(&["--grace", "0.2"], &stubborn(&file));
     // On a slow machine a short timeout is over before the program has said its pids.
@@ -147,9 +141,7 @@ fn a_timeout_kills_what_ignores_sigterm() {
 
 #[test]
 fn a_cancellation_kills_what_ignores_sigterm() {
-    let Some(program) = Program::new("stubborn cancel") else {
-        return;
-    };
+    let program = Program::new("stubborn cancel");
     let file = file("cancel");
     let worker = program.work(&["--grace", "0.2"], &stubborn(&file));
     let (inserted, _) = program.insert("k", &[]);
@@ -162,9 +154,7 @@ fn a_cancellation_kills_what_ignores_sigterm() {
 
 #[test]
 fn a_stop_kills_what_ignores_sigterm() {
-    let Some(program) = Program::new("stubborn stop") else {
-        return;
-    };
+    let program = Program::new("stubborn stop");
     let file = file("stop");
     // Longer than the worker waits for what it has sent SIGTERM.
     let worker = program.work(&["--grace", "2"], &stubborn(&file));
@@ -177,9 +167,7 @@ fn a_stop_kills_what_ignores_sigterm() {
 
 #[test]
 fn a_cancellation_is_sigterm() {
-    let Some(program) = Program::new("sigterm") else {
-        return;
-    };
+    let program = Program::new("sigterm");
     let (begun, told) = (file("begun"), file("told"));
     let script = format!(
         "trap 'echo $$ >\"{0}.new\"; mv \"{0}.new\" \"{0}\"; exit' TERM; echo $$ >\"{1}.new\"; \
@@ -199,9 +187,7 @@ fn a_cancellation_is_sigterm() {
 
 #[test]
 fn what_a_cancelled_program_has_started_ends_with_it() {
-    let Some(program) = Program::new("left") else {
-        return;
-    };
+    let program = Program::new("left");
     let file = file("left");
     let script = format!("({}) & wait", stubborn(&file));
     let _worker = program.work(&["--grace", "600"], &script);

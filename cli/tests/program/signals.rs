@@ -12,9 +12,7 @@ use crate::{Program, Worker, eventually};
 #[test]
 fn a_hang_up_and_an_interrupt_stop_a_worker_in_order() {
     for (name, signal) in [("hang up", Signal::HUP), ("interrupt", Signal::INT)] {
-        let Some(program) = Program::new(name) else {
-            return;
-        };
+        let program = Program::new(name);
         let file = file(name);
         let worker = program.work(&["--grace", "1"], &stubborn(&file));
         let (inserted, _) = program.insert("k", &[]);
@@ -28,9 +26,7 @@ fn a_hang_up_and_an_interrupt_stop_a_worker_in_order() {
 
 #[test]
 fn a_second_signal_skips_the_grace_period() {
-    let Some(program) = Program::new("second signal") else {
-        return;
-    };
+    let program = Program::new("second signal");
     let file = file("second");
     let mut worker = program.work(&["--grace", "600"], &stubborn(&file));
     let (inserted, _) = program.insert("k", &[]);
@@ -53,9 +49,7 @@ fn a_hang_up_after_another_signal_leaves_the_grace_period() {
 }
 
 fn hang_up_after(first: Signal) {
-    let Some(program) = Program::new("second hang-up") else {
-        return;
-    };
+    let program = Program::new("second hang-up");
     let (begun, end) = (file("begun-before"), file("ends-after"));
     let script = format!(
         "echo $$ >'{0}.new'; mv '{0}.new' '{0}'; until [ -e '{1}' ]; do sleep 0.1; done",
@@ -78,9 +72,7 @@ fn hang_up_after(first: Signal) {
 
 #[test]
 fn a_hang_up_that_is_ignored_stays_so() {
-    let Some(program) = Program::new("nohup") else {
-        return;
-    };
+    let program = Program::new("nohup");
     let jobs = program.command(&["work", "-q", &program.queue, "--", "cat"]);
     let mut command = Command::new("sh");
     command.args(["-c", r#"trap '' HUP; exec "$0" "$@""#]);
