@@ -56,6 +56,14 @@ faults! {
     KeepPlaces = "keep_places";
     /// Fetches count permits without taking turns.
     PermitOutOfTurn = "permit_out_of_turn";
+    /// In a strict order a job starts while another one has the turn.
+    TurnTwice = "turn_twice";
+    /// A job that is final keeps its turn.
+    KeepTurns = "keep_turns";
+    /// Fetches heed no rate.
+    NoRates = "no_rates";
+    /// No discarded job blocks its key.
+    NoBlocks = "no_blocks";
     /// Few waiting sessions can be woken. Harmless: it lets tests have more than that.
     FewSeats = "few_seats";
     /// Few databases get a place in shared memory. Harmless: it lets tests have more than that.

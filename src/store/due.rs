@@ -54,15 +54,18 @@ pub fn scheduled(queue: &Queue, now: i64, limit: i64, but: &[i64]) -> Vec<i64> {
 pub fn expire(now: i64, limit: i64, details: Datum, but: &[i64]) -> usize {
     // Planned while hardly any job expires, the statements read all that waits.
     let is_due = |first: &Plan| first.value(&[]).is_some_and(|at: i64| at <= now);
-    [(&EXPIRE_READY, &NEXT_READY_EXPIRES), (&EXPIRE_SCHEDULED, &NEXT_SCHEDULED_EXPIRES)]
+    // Held jobs first: others come in the places of those in lanes.
+    [(&EXPIRE_SCHEDULED, &NEXT_SCHEDULED_EXPIRES), (&EXPIRE_READY, &NEXT_READY_EXPIRES)]
         .into_iter()
         .filter(|(_, first)| is_due(first))
         .fold(0, |expired, (plan, _)| {
             let left = big(limit - expired as i64);
-            let gone = plan.values(&[big(now), left, bigs(but), Some(details)]);
+            let gone = plan.list(&[big(now), left, bigs(but), Some(details)], |rows, row| {
+                Some((rows.get::<i64>(row, "job_id")?, rows.get::<i64>(row, "gate")))
+            });
             let count = gone.len();
             effects::expired(&gone, now);
-            let finalized = gone.into_iter().map(|id| (id, now));
+            let finalized = gone.into_iter().map(|(id, _)| (id, now));
             retention::keep(finalized, State::Discarded);
             expired + count
         })
@@ -228,17 +231,20 @@ fn select_expired(column: &str, table: &str) -> String {
     )
 }
 
-fn discard_expired(table: &str, scheduled_at: &str) -> String {
+// The gates that they counted for in their lanes come with them.
+fn discard_expired(table: &str, scheduled_at: &str, gate: &str) -> String {
     format!(
         "WITH gone AS MATERIALIZED (
            DELETE FROM {table}
             WHERE ctid = ANY (ARRAY({}))
-           RETURNING job_id, attempt, {scheduled_at} AS scheduled_at),
+           RETURNING job_id, attempt, {scheduled_at} AS scheduled_at, {gate}::bigint AS gate),
          outcome AS (
            INSERT INTO jobs.finished (job_id, finalized_at, state, is_kept, attempt, scheduled_at)
-           SELECT job_id, $1, 'discarded', false, attempt, scheduled_at FROM gone)
-         INSERT INTO jobs.error (job_id, at, attempt, state, error, details)
-         SELECT job_id, $1, attempt, 'discarded', 'expired', $4 FROM gone RETURNING job_id",
+           SELECT job_id, $1, 'discarded', false, attempt, scheduled_at FROM gone),
+         error AS (
+           INSERT INTO jobs.error (job_id, at, attempt, state, error, details)
+           SELECT job_id, $1, attempt, 'discarded', 'expired', $4 FROM gone)
+         SELECT job_id, gate FROM gone",
         select_expired("ctid", table)
     )
 }
@@ -264,9 +270,9 @@ plans! {
           ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED";
     EXPIRED_READY(AT, INT8, INT8S) => select_expired("job_id", "jobs.ready");
     EXPIRED_SCHEDULED(AT, INT8, INT8S) => select_expired("job_id", "jobs.scheduled");
-    EXPIRE_READY(AT, INT8, INT8S, JSONB) => discard_expired("jobs.ready", "scheduled_at");
+    EXPIRE_READY(AT, INT8, INT8S, JSONB) => discard_expired("jobs.ready", "scheduled_at", "(to_jsonb(ready) ->> 'gate')");
     EXPIRE_SCHEDULED(AT, INT8, INT8S, JSONB) =>
-        discard_expired("jobs.scheduled", "COALESCE((to_jsonb(scheduled) ->> 'scheduled_at')::timestamptz, NULLIF(due_at, 'infinity'))");
+        discard_expired("jobs.scheduled", "COALESCE((to_jsonb(scheduled) ->> 'scheduled_at')::timestamptz, NULLIF(due_at, 'infinity'))", "NULL");
     EXPIRED_LEASES(AT, INT8, INT8S) => select_leases("<> ALL ($3)");
     EXPIRED_LEASES_OF(AT, INT8, INT8S) => select_leases("= ANY ($3)");
     NOTED_ENDS(INT8S, INT8S, ATS) =

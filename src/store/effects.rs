@@ -16,6 +16,7 @@
 //! | [`deleted`] | | | job | turn ended | orphaned |
 //! | [`pruned`] | | | | | claims deleted or orphaned |
 //!
+//! A job that leaves a lane otherwise than by its start hands its place there on (`held::left`).
 //! A floor also counts for the queue's bound. [`started`] says when the first lease ends.
 //! [`inserted`], [`ended`] and [`moved`] also have the background worker look: something may be due
 //! earlier than it knows.
@@ -26,7 +27,7 @@ use jobs_core::state::State;
 
 use super::fetch::{Fetch, Room, Started};
 use super::finish::Ended;
-use super::held::OnInsert;
+use super::held::{self, OnInsert};
 use super::history::{self, Over};
 use super::job::NewJob;
 use super::moves::{Move, To};
@@ -213,6 +214,7 @@ pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
         let places: Vec<_> = of_queue.iter().filter_map(|(_, spot)| spot.place()).collect();
         turns::settle(&of_queue[0].0, &places);
     }
+    held::left(moves.iter().filter_map(|one| one.row.gate));
     for one in moves {
         if let Some(ends_at) = one.releases {
             notes::release_holds(&[(one.id, ends_at)]);
@@ -224,10 +226,12 @@ pub(super) fn moved(moves: &[Move], waiting: &[Arrived], at: i64) {
     commit::wake_worker(Work::MayBeDue);
 }
 
-/// Jobs that waited were discarded: they did not start in time.
-pub(super) fn expired(ids: &[i64], now: i64) {
-    let over = ids.iter().map(|id| Over { id: *id, ended_at: now, ..Over::default() });
+/// Jobs that waited were discarded: they did not start in time. Of those in lanes, the gates that
+/// they counted for there.
+pub(super) fn expired(jobs: &[(i64, Option<i64>)], now: i64) {
+    let over = jobs.iter().map(|(id, _)| Over { id: *id, ended_at: now, ..Over::default() });
     finished(over, Event::Discarded, false);
+    held::left(jobs.iter().filter_map(|(_, gate)| *gate));
 }
 
 /// The worker of a running job was asked to stop.
@@ -235,10 +239,11 @@ pub fn asked_to_stop(id: i64, worker: &str) {
     announce::cancelled(id, worker);
 }
 
-/// A call deleted a job.
-pub(super) fn deleted(id: i64, key: Option<Key>) {
+/// A call deleted a job; where it was in a lane, this is the gate that it counted for there.
+pub(super) fn deleted(id: i64, key: Option<Key>, gate: Option<i64>) {
     announce::over(id);
     turns::over([id].into_iter(), false);
+    held::left(gate.into_iter());
     if let Some(key) = key {
         notes::orphaned([(key, time::now())]);
     }

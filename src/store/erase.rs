@@ -2,15 +2,15 @@
 
 use super::direct::{self, shapes};
 use super::effects;
-use super::place::Place;
+use super::place::{Place, TakenRow};
 use super::spi::{bigs, plans};
 use super::types::*;
 
 /// Deletes a job that was taken out of its place.
-pub fn one(place: &Place) {
+pub fn one(place: &Place, row: &TakenRow) {
     ERASE_JOBS.execute(&[bigs(&[place.id])]);
     records(&[place.id]);
-    effects::deleted(place.id, place.unique_key);
+    effects::deleted(place.id, place.unique_key, row.gate);
 }
 
 /// Deletes final jobs. The caller has locked them.

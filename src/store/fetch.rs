@@ -18,7 +18,8 @@ use super::rules::{Rule, WINDOW};
 use super::spi::{Arg, Plan, Value, big, bigs, column, plans, rows, text, texts};
 use super::turns;
 use super::types::*;
-use crate::pg::{jsonb, lock, time};
+use crate::error::Error;
+use crate::pg::{jsonb, lock, time, transaction};
 use crate::settings::LONGEST_ROW;
 use crate::shmem::tally::{self, Pair};
 
@@ -155,8 +156,13 @@ impl Limits<'_> {
         covered: Vec<Option<Covered>>,
     ) -> (Vec<Admitted>, usize) {
         let both = picked.into_iter().zip(covered);
-        let (picked, covered): (Vec<_>, Vec<_>) =
-            both.filter_map(|(one, covered)| Some((one, covered?))).unzip();
+        let is_there = |(one, covered): (Picked, Option<Covered>)| {
+            if covered.is_none() {
+                not_seen(one.job_id);
+            }
+            Some((one, covered?))
+        };
+        let (picked, covered): (Vec<_>, Vec<_>) = both.filter_map(is_there).unzip();
         let (mut may_start, mut held) = (Vec::new(), Vec::new());
         let mut passed_on = BTreeMap::new();
         let seqs: Vec<i64> = picked.iter().map(|one| one.seq).collect();
@@ -199,6 +205,14 @@ impl Limits<'_> {
         // Another gate holds these, and the one that let them go has its place still.
         held::hand_over(&passed_on);
         (may_start, held.len())
+    }
+}
+
+/// The row of a job that a fetch took is not seen: it is gone, or an old snapshot hides it. Then a
+/// place was handed over to the job in this transaction, which must not lose it.
+pub fn not_seen(id: i64) {
+    if !transaction::is_read_committed() {
+        Error::serialization(id).raise();
     }
 }
 

@@ -258,6 +258,13 @@ pub(super) fn judge(
     Judged { gate: Some(gate), is_held, turn }
 }
 
+/// Jobs have left their lanes that counted for these gates there, and did not start.
+pub(super) fn left(gates: impl Iterator<Item = i64>) {
+    let mut places = BTreeMap::new();
+    gates.for_each(|gate| *places.entry(gate).or_default() += 1);
+    hand_over(&places);
+}
+
 /// So many places at each of these gates are free: has the first jobs that they hold back to their
 /// lanes.
 pub fn hand_over(places: &BTreeMap<i64, i64>) {
@@ -316,7 +323,7 @@ fn hand_over_at(gate: i64, count: i64) {
         Some((promoted, are_placed)) => tell(&promoted, are_placed),
         None => {
             let holder: Option<String> = HOLDER.value(&[big(gate)]);
-            holder.map(|name| promote(gate, count, way(&rules, gate, &name, None).room));
+            holder.map(|name| promote(&rules, gate, &name, count));
         }
     }
 }
@@ -341,13 +348,19 @@ fn room(rules: &[Rule], gate: i64, name: &str) -> Option<Room> {
 }
 
 /// Has the first jobs that a gate holds back to their lanes, up to so many of each queue and kind,
-/// and no more than have room beside those that are there already; how many.
-fn promote(gate: i64, most: i64, room: usize) -> usize {
-    if room == 0 {
-        return 0;
+/// and no more than have room beside those that are there already; how many, and when there is room
+/// for another start.
+fn promote(rules: &[Rule], gate: i64, name: &str, most: i64) -> (usize, Option<i64>) {
+    let room = room(rules, gate, name);
+    let free_at = room.as_ref().and_then(|room| room.free_at);
+    let left = room.map_or(usize::MAX, |room| room.left);
+    if left == 0 {
+        return (0, free_at);
     }
-    let room = room.try_into().unwrap_or(i64::MAX);
-    moved(&PROMOTE, &[big(gate), big(most), big(room)])
+    let left = left.try_into().unwrap_or(i64::MAX);
+    let is_strict = rules.iter().any(|rule| rule.name == name && rule.is_strict());
+    let args = [big(gate), big(most), big(left), Some(is_strict.into())];
+    (moved(&PROMOTE, &args), free_at)
 }
 
 /// Runs a statement that has held jobs back to their lanes; how many.
@@ -390,9 +403,9 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
         if is_to_check {
             released = release(&rules, *gate, name, most);
         }
-        let room = room(&rules, *gate, name);
-        next = room.as_ref().and_then(|room| room.free_at).map_or(next, |at| next.min(at));
-        released + promote(*gate, most, room.map_or(usize::MAX, |room| room.left))
+        let (promoted, free_at) = promote(&rules, *gate, name, most);
+        next = free_at.map_or(next, |at| next.min(at));
+        released + promoted
     });
     let promoted = promoted.sum();
     NEXT_START.set(next);
@@ -485,8 +498,8 @@ plans! {
          SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, COALESCE(j.priority, f.priority), f.queue
            FROM free f LEFT JOIN jobs.job j ON j.id = f.job_id
          RETURNING queue, priority, seq";
-    // Walks from class to class along the index.
-    PROMOTE(INT8, INT8, INT8) =
+    // Walks from class to class along the index. A strict order passes over no job that is locked.
+    PROMOTE(INT8, INT8, INT8, BOOL) =
         "WITH RECURSIVE class AS (
            (SELECT s.queue, s.kind, 1 AS n FROM jobs.scheduled s WHERE s.gate = $1 ORDER BY s.queue, s.kind LIMIT 1)
            UNION ALL
@@ -501,6 +514,7 @@ plans! {
                        LEFT JOIN (SELECT r.queue, j.kind, r.job_id FROM jobs.ready r JOIN jobs.job j ON j.id = r.job_id WHERE r.gate = $1 LIMIT 200) l
                          ON l.queue = c.queue AND c.kind IN (l.kind, '') GROUP BY c.queue, c.kind) c,
                     LATERAL (SELECT s.ctid FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = c.queue AND s.kind = c.kind
+                                AND (NOT $4 OR s.seq = (SELECT m.seq FROM jobs.scheduled m WHERE m.gate = $1 ORDER BY m.queue, m.kind, m.priority, m.seq LIMIT 1))
                               ORDER BY s.priority, s.seq LIMIT LEAST($2, $3 - c.in_lane) FOR UPDATE SKIP LOCKED) f))
            RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, priority, queue)
          INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue, gate)

@@ -6,9 +6,10 @@
 //! way, and inserts its own before the next one counts. So a limit is exact, whatever commits or
 //! rolls back, and nobody waits for the end of another transaction.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
+use jobs_core::interval::Interval;
 use pgrx::pg_sys::InvalidOid;
 use smallvec::SmallVec;
 
@@ -47,6 +48,8 @@ pub fn are_here() -> bool {
 thread_local! {
     /// The transaction that has deleted permits last.
     static FREED: Cell<Option<u32>> = const { Cell::new(None) };
+    /// The transaction that has forgotten starts last, and the last number of those at each gate.
+    static FORGOTTEN: RefCell<(u32, HashMap<i64, i64>)> = RefCell::default();
 }
 
 /// Whether this transaction has deleted permits, which it no longer sees.
@@ -167,7 +170,7 @@ impl Room {
             let first = direct::permits::first_start_after(gate.id, from, latest.0, since);
             let free = first.map_or(rate as usize, |(number, _)| (number - from) as usize);
             room.free_at = first.filter(|_| free == 0).map(|(_, at)| time::add(at, period));
-            room.left = room.left.min(free);
+            room.left = if fault::is_on(Fault::NoRates) { room.left } else { room.left.min(free) };
         }
         room
     }
@@ -181,9 +184,14 @@ impl Room {
 }
 
 /// The latest start under a gate. Where a clock that was put right left it ahead, it was now.
+/// Others still see the starts that this transaction has forgotten, and number theirs behind them.
 fn latest_start(gate: i64) -> Option<(i64, i64)> {
-    let (number, at) = direct::permits::latest_start(gate)?;
-    Some((number, at.min(time::now())))
+    let latest = direct::permits::latest_start(gate);
+    let forgotten = FORGOTTEN.with_borrow(|(by, last)| {
+        last.get(&gate).copied().filter(|_| *by == versions::local_transaction())
+    });
+    let forgotten = forgotten.map(|number| (number, i64::MIN));
+    latest.max(forgotten).map(|(number, at)| (number, at.min(time::now())))
 }
 
 /// By so many locks fetches take turns.
@@ -308,19 +316,34 @@ pub fn cut_starts(gate: i64) {
     }
 }
 
+/// For a fetch that began so long ago, a start still counts that would no longer do so now.
+const SLOWEST_FETCH: Interval = Interval::of_micros(60_000_000);
+
 /// Forgets up to so many starts that no longer count for a rate; how many.
 pub fn forget_starts(now: i64, limit: i64) -> usize {
     if !are_here() {
         return 0;
     }
     let rules = config_cache::rules();
+    let now = time::ago(now, SLOWEST_FETCH).unwrap_or(i64::MIN);
     let since =
         |rule: &Rule| rule.periods().map(|period| time::ago(now, period).unwrap_or(i64::MIN)).min();
-    FORGET_STARTS.execute(&[
+    let args = [
         column(TEXT, &rules[..], |rule| text(&rule.name)),
         column(AT, &rules[..], |rule| since(rule).and_then(big)),
         big(limit),
-    ])
+    ];
+    let forgotten = FORGET_STARTS
+        .list(&args, |rows, row| Some((rows.get::<i64>(row, "gate")?, rows.get::<i64>(row, "n")?)));
+    FORGOTTEN.with_borrow_mut(|(by, last)| {
+        if *by != versions::local_transaction() {
+            (*by, *last) = (versions::local_transaction(), HashMap::new());
+        }
+        for (gate, n) in &forgotten {
+            last.entry(*gate).and_modify(|last| *last = (*last).max(*n)).or_insert(*n);
+        }
+    });
+    forgotten.len()
 }
 
 /// Which of these jobs of a queue limits cover, and how; `None` for those that are gone.
@@ -406,7 +429,8 @@ plans! {
     FORGET_STARTS(TEXTS, ATS, INT8) =
         "DELETE FROM jobs.limit_start WHERE ctid = ANY (ARRAY(
            SELECT s.ctid FROM jobs.limit_start s LEFT JOIN unnest($1, $2) AS r(name, since) ON r.name = s.name
-            WHERE r.since IS NULL OR s.at < r.since LIMIT $3 FOR UPDATE OF s SKIP LOCKED))";
+            WHERE r.since IS NULL OR s.at < r.since LIMIT $3 FOR UPDATE OF s SKIP LOCKED))
+         RETURNING gate, n";
     JOBS(INT8S) =
         "SELECT j.id, j.queue, j.kind, j.priority, j.expires_at, j.args, j.meta FROM jobs.job j WHERE j.id = ANY ($1)";
     LOCK_RUNNING() = "LOCK TABLE jobs.running IN SHARE ROW EXCLUSIVE MODE";

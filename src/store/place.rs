@@ -57,6 +57,8 @@ pub struct TakenRow {
     pub history_key: Option<i32>,
     /// Of a running job, the queue that it was fetched from, where its row has another one by now.
     pub queue: Option<String>,
+    /// Of a job that was in a lane, the gate that it counted for there.
+    pub gate: Option<i64>,
 }
 
 impl Row for TakenRow {
@@ -72,6 +74,7 @@ impl Row for TakenRow {
             token: rows.find(row, "token"),
             history_key: rows.find(row, "history_key"),
             queue: rows.find(row, "queue"),
+            gate: rows.find(row, "gate"),
         }
     }
 }
@@ -193,8 +196,8 @@ plans! {
             COALESCE(r.token, f.token) AS token, j.unique_key, r.cancel_requested_at IS NOT NULL AS is_asked_to_stop, r.cancel_reason
        FROM jobs.job j {JOINED_TO_ITS_ROW} WHERE j.id = $1";
     TAKE_READY(TEXT, INT2, INT8, INT8) =
-        "DELETE FROM jobs.ready WHERE queue = $1 AND priority = $2 AND seq = $3 AND job_id = $4
-         RETURNING attempt, scheduled_at, available_at";
+        "DELETE FROM jobs.ready r WHERE queue = $1 AND priority = $2 AND seq = $3 AND job_id = $4
+         RETURNING attempt, scheduled_at, available_at, (to_jsonb(r) ->> 'gate')::bigint AS gate";
     TAKE_SCHEDULED(INT8, TEXT) =
         "DELETE FROM jobs.scheduled WHERE job_id = $1 AND state = $2::jobs.state
          RETURNING attempt, NULLIF(due_at, 'infinity') AS scheduled_at";

@@ -23,6 +23,7 @@ use super::spi::{Snapshot, Tuples, Value, big, bigs, column, plans, text};
 use super::types::*;
 use super::{config_cache, direct, effects};
 use crate::error::Error;
+use crate::fault::{self, Fault};
 use crate::pg::transaction;
 
 /// A job's turn at a gate.
@@ -200,7 +201,7 @@ pub fn end(turns: &[Turn]) {
 /// block them.
 pub(super) fn over(ids: impl Iterator<Item = i64>, are_discarded: bool) {
     let rules = config_cache::rules();
-    if !rules.iter().any(Rule::is_strict) {
+    if !rules.iter().any(Rule::is_strict) || fault::is_on(Fault::KeepTurns) {
         return;
     }
     let turns = of(&ids.collect::<Vec<_>>());
@@ -208,8 +209,9 @@ pub(super) fn over(ids: impl Iterator<Item = i64>, are_discarded: bool) {
         let rule = order_of(&rules, &Queue::named(&turn.queue));
         rule.and_then(|rule| rule.order.as_ref()).is_some_and(|order| order.blocks)
     };
-    let (blocking, ended): (Vec<_>, Vec<_>) =
-        turns.into_iter().partition(|turn| are_discarded && blocks(turn));
+    let (blocking, ended): (Vec<_>, Vec<_>) = turns
+        .into_iter()
+        .partition(|turn| are_discarded && blocks(turn) && !fault::is_on(Fault::NoBlocks));
     if !blocking.is_empty() {
         direct::turns::block(&blocking).unwrap_or_else(|| {
             BLOCK.execute(&[column(INT8, &blocking, |turn| big(turn.job_id))]);
@@ -343,13 +345,22 @@ fn settle_by(rules: &[Rule], queue: &Queue, places: &[(i16, i64)]) {
     let found = PLACED.run(&args, |rows| {
         (0..rows.len()).map(|row| found(rules, rows, row, queue)).collect::<Vec<_>>()
     });
+    // An old snapshot hides turns that others have given meanwhile: a job that is held by its own
+    // turn would wait for ever.
+    let in_turn: HashSet<i64> = match order.is_strict {
+        true => {
+            let ids: Vec<i64> = found.iter().map(|one| one.job.job_id).collect();
+            of(&ids).into_iter().map(|turn| turn.job_id).collect()
+        }
+        false => HashSet::new(),
+    };
     // Scans that are used beside the rows of a statement would not outlive it.
     let waiting = Waiting::open(rules);
     let mut known = Known::of(rules, waiting.as_ref());
     let (mut held, mut placed, mut turns) = (Vec::new(), Vec::new(), HashMap::new());
-    for Found { gate, is_in_turn, is_in, job } in found {
+    for Found { gate, is_in, job } in found {
         let (id, priority, seq) = (job.job_id, job.priority, job.seq);
-        let judged = match is_in_turn || is_in {
+        let judged = match is_in || in_turn.contains(&job.job_id) {
             true => Judged { gate: Some(gate), ..Judged::default() },
             false => {
                 let gates = [gate].into_iter().collect();
@@ -390,13 +401,16 @@ fn settle_by(rules: &[Rule], queue: &Queue, places: &[(i16, i64)]) {
         effects::placed(queue, &places);
     }
     if !held.is_empty() {
-        TAKE.execute(&[
+        let taken: Vec<i64> = TAKE.values(&[
             queue.arg(),
             column(INT4, &held, |(_, priority)| Some(i32::from(*priority).into())),
             column(INT8, &held, |(one, _)| big(one.seq)),
             column(INT8, &held, |(one, _)| big(one.job_id)),
         ]);
-        held::hold(&held.into_iter().map(|(one, _)| one).collect::<Vec<_>>());
+        // Others may have fetched or cancelled some meanwhile.
+        let taken: HashSet<i64> = taken.into_iter().collect();
+        let held = held.into_iter().map(|(one, _)| one);
+        held::hold(&held.filter(|one| taken.contains(&one.job_id)).collect::<Vec<_>>());
     }
 }
 
@@ -404,8 +418,6 @@ fn settle_by(rules: &[Rule], queue: &Queue, places: &[(i16, i64)]) {
 struct Found {
     /// Of its key in the order.
     gate: Gate,
-    /// It has the turn of its key.
-    is_in_turn: bool,
     /// It is in the lane as a job of the gate.
     is_in: bool,
     /// As it would be held.
@@ -417,7 +429,6 @@ fn found(rules: &[Rule], rows: &Tuples, row: usize, queue: &Queue) -> Found {
         permits::read(rules, rows, row, Some(queue.name()));
     let gate = gates.swap_remove(0);
     Found {
-        is_in_turn: rows.given(row, "has_turn"),
         is_in: rows.get(row, "gate") == Some(gate.id),
         job: Held {
             job_id: id,
@@ -483,8 +494,7 @@ plans! {
     END(INT8S, INT8S) =
         "DELETE FROM jobs.turn t USING unnest($1, $2) AS e(gate, job_id) WHERE t.gate = e.gate AND t.job_id = e.job_id";
     PLACED(TEXT, INT4S, INT8S) =
-        "SELECT j.id, j.queue, r.seq, r.priority, r.gate, r.attempt, r.scheduled_at, r.available_at, r.expires_at, j.kind, j.args, j.meta,
-                EXISTS (SELECT FROM jobs.turn t WHERE t.job_id = r.job_id) AS has_turn
+        "SELECT j.id, j.queue, r.seq, r.priority, r.gate, r.attempt, r.scheduled_at, r.available_at, r.expires_at, j.kind, j.args, j.meta
            FROM unnest($2, $3) WITH ORDINALITY AS p(priority, seq, n)
            JOIN jobs.ready r ON r.queue = $1 AND r.priority = p.priority AND r.seq = p.seq
            JOIN jobs.job j ON j.id = r.job_id ORDER BY p.n";
@@ -494,5 +504,5 @@ plans! {
           WHERE r.queue = $1 AND r.priority = p.priority AND r.seq = p.seq AND r.job_id = p.job_id";
     TAKE(TEXT, INT4S, INT8S, INT8S) =
         "DELETE FROM jobs.ready r USING unnest($2, $3, $4) AS p(priority, seq, job_id)
-          WHERE r.queue = $1 AND r.priority = p.priority AND r.seq = p.seq AND r.job_id = p.job_id";
+          WHERE r.queue = $1 AND r.priority = p.priority AND r.seq = p.seq AND r.job_id = p.job_id RETURNING r.job_id";
 }

@@ -103,8 +103,8 @@ pub fn delete(place: &Place) -> Done {
         let hint = "Cancel it first, with force => true if its worker is gone.";
         return Some(Err(error.hint(hint)));
     }
-    place.take()?;
-    erase::one(place);
+    let row = place.take()?;
+    erase::one(place, &row);
     Some(Ok(place.state))
 }
 

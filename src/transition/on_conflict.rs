@@ -38,8 +38,18 @@ pub fn locked(holder: &Holder, verdict: &Verdict) -> Result<Option<Place>> {
 }
 
 /// Cancels a job that is locked, and releases the hold that it has until then.
-pub fn replaced(place: &Place, hold_ends_at: Option<i64>) {
-    forced(place, Some("replaced"), hold_ends_at);
+pub fn replaced(place: &Place, hold_ends_at: Option<i64>) -> Result<()> {
+    let cancel = |place: &Place| forced(place, Some("replaced"), hold_ends_at).then_some(());
+    where_it_is(place, cancel).map(|_| ())
+}
+
+/// Acts on a job that is locked where it was seen, or where this transaction has put it since: a
+/// held one goes back to its lane when another one that is replaced leaves.
+fn where_it_is<T>(place: &Place, act: impl Fn(&Place) -> Option<T>) -> Result<Option<T>> {
+    match act(place) {
+        None => chase(place.id, act),
+        done => Ok(done),
+    }
 }
 
 /// The values of a new job that an existing one takes.
@@ -68,7 +78,8 @@ pub fn updated(place: &Place, fields: Fields, new: &NewJob) -> Result<()> {
     commit::wake_worker(Work::MayBeDue);
     let changes = &taken(fields, new);
     if !place.state.is_final() && place.state != State::Running {
-        return requeued(place, changes).map(|_| ());
+        let done = where_it_is(place, |place| requeued(place, changes).transpose())?;
+        return done.transpose().map(|_| ());
     }
     if place.state == State::Running && changes.options.queue.is_some() {
         place.keep_queue();

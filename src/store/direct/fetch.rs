@@ -13,7 +13,7 @@ use crate::pg::table::Table;
 use crate::pg::{array, time, transaction};
 use crate::shmem::tally;
 use crate::store::fetch::{
-    DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Limits, Picked, RETURNED, Room, Started,
+    DEFAULT_LEASE, DEFAULT_TIMEOUT, Emit, Fetch, Limits, Picked, RETURNED, Room, Started, not_seen,
 };
 use crate::store::permits::{Covered, Permit, Subject};
 use crate::store::queue::Queue;
@@ -58,7 +58,10 @@ pub fn start(
             Some(JobRow(row)) => scan.show(row),
             None => match scan.first(&[Key::big(1, taken.job_id)]) {
                 Some(job) => job,
-                None => continue,
+                None => {
+                    not_seen(taken.job_id);
+                    continue;
+                }
             },
         };
         let n = started.len();

@@ -120,6 +120,7 @@ fn taken(lease: &Row) -> TakenRow {
         available_at: None,
         history_key: lease.int(running::HISTORY_KEY),
         queue: lease.text(running::QUEUE),
+        gate: None,
     }
 }
 

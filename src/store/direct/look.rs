@@ -142,12 +142,19 @@ impl Look {
         }
         let wait =
             self.find(&shapes::SCHEDULED, &shapes::SCHEDULED.key, &id_is, |table, row| {
-                const WAITING: [State; 3] = [State::Scheduled, State::Retryable, State::Pending];
-                (state(table, row, scheduled::STATE, &WAITING), row.big(scheduled::DUE_AT))
+                // A limit or an order holds those that are available.
+                const WAITING: [State; 4] =
+                    [State::Scheduled, State::Retryable, State::Pending, State::Available];
+                let state = state(table, row, scheduled::STATE, &WAITING);
+                let at = match state {
+                    State::Available => row.big(scheduled::SCHEDULED_AT),
+                    _ => row.big(scheduled::DUE_AT).filter(|at| *at != i64::MAX),
+                };
+                (state, at)
             })?;
-        if let Some((state, due_at)) = wait {
+        if let Some((state, scheduled_at)) = wait {
             job.state = state;
-            job.scheduled_at = due_at.filter(|at| *at != i64::MAX).unwrap_or(job.scheduled_at);
+            job.scheduled_at = scheduled_at.unwrap_or(job.scheduled_at);
             return Ok(Some(job));
         }
         let back = self.find(&shapes::READY, &shapes::READY_REQUEUED, &id_is, |_, row| {

@@ -1,6 +1,7 @@
 //! Turns in strict orders, and positions in fair ones, without statements.
 
 use super::shapes::{self, ready, scheduled, turn};
+use crate::fault::{self, Fault};
 use crate::pg::row::{NewRow, Row};
 use crate::pg::scan::{Key, Scan, Seen};
 use crate::pg::table::Table;
@@ -36,6 +37,9 @@ impl LookAtTaken<'_> {
     pub fn is_taken(&mut self, gate: i64, but: i64) -> bool {
         let LookAtTaken(scan) = self;
         scan.find(&[Key::big(1, gate)]);
+        if fault::is_on(Fault::TurnTwice) {
+            return false;
+        }
         while let Some(row) = scan.next() {
             if row.big(turn::JOB_ID) != Some(but) {
                 return true;

@@ -130,7 +130,7 @@ impl Batch<'_> {
             Verdict::Replace { cancel, schedule_of } => {
                 let holders = &self.holders[&group];
                 for place in &places {
-                    on_conflict::replaced(place, holders.holder(place.id).hold_ends_at);
+                    on_conflict::replaced(place, holders.holder(place.id).hold_ends_at)?;
                 }
                 let schedule = schedule_of.and_then(|id| holders.holder(id).job.as_ref());
                 let job = job.clone().rescheduled(schedule.map(|job| job.scheduled_at));
