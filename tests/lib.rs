@@ -27,6 +27,8 @@ pub mod functions;
 mod helpers;
 #[path = "support/journal.rs"]
 pub mod journal;
+#[path = "support/keyed.rs"]
+pub mod keyed;
 #[path = "support/listener.rs"]
 mod listener;
 #[path = "support/load.rs"]

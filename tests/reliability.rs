@@ -17,6 +17,8 @@ mod failover;
 mod fuzz;
 #[path = "reliability/healthy.rs"]
 mod healthy;
+#[path = "reliability/keyed.rs"]
+mod keyed;
 #[path = "reliability/leaks.rs"]
 mod leaks;
 #[path = "reliability/moves.rs"]

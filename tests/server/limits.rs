@@ -362,3 +362,70 @@ async fn a_change_between_two_looks_at_a_part_of_the_keys_reaches_all_of_them() 
     }
     assert_eq!(number(&db, "select count(*) from jobs.fetch(max_jobs => 10)").await, 3);
 }
+
+/// Starts that are forgotten beside a fetch of the same transaction are still seen by others.
+#[tokio::test]
+async fn a_start_is_numbered_behind_those_that_its_transaction_has_forgotten() {
+    let cluster = Cluster::quiet();
+    let (db, other) = (cluster.database("limits").await, cluster.connect("limits").await);
+    run(
+        &db,
+        "select jobs.define_limit('two', rate => 2, rate_period => '1 hour');
+         select jobs.insert('k') from generate_series(1, 2);
+         select jobs.fetch(max_jobs => 2);
+         update jobs.limit_start set at = at - interval '2 hours';
+         select jobs.insert('k') from generate_series(1, 2)",
+    )
+    .await;
+    run(&db, "begin; select jobs.maintain(); select jobs.fetch()").await;
+    assert_eq!(started(&other).await, 1);
+    run(&db, "commit; select jobs.insert('k'), jobs.maintain()").await;
+    assert_eq!(started(&other).await, 0);
+}
+
+#[tokio::test]
+async fn a_held_job_counts_under_its_unique_key() {
+    let cluster = Cluster::quiet();
+    let db = cluster.database("limits").await;
+    run(&db, "select jobs.define_limit('one', concurrency => 1); select jobs.insert('first')")
+        .await;
+    for access in ["on", "off"] {
+        run(&db, &format!("set jobs.direct_access = {access}")).await;
+        let insert = |on_conflict: &str| {
+            format!(
+                r#"select state || ' ' || unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{{"by_kind": true, "on_conflict": {on_conflict}}}')"#
+            )
+        };
+        assert_eq!(texts(&db, &insert(r#""skip""#)).await, ["available false"]);
+        assert_eq!(texts(&db, &insert(r#""skip""#)).await, ["available true"]);
+        let update = insert(r#"{"update": {"available": ["priority"]}}"#);
+        assert_eq!(texts(&db, &update).await, ["available true"]);
+        assert_eq!(texts(&db, &insert(r#""replace""#)).await, ["available false"]);
+        let both = "jobs.jobs where kind = 'k' and state in ('available', 'cancelled')";
+        assert_eq!(count(&db, both).await, 2);
+        run(&db, "select jobs.delete(id) from jobs.jobs where kind = 'k'").await;
+    }
+}
+
+#[tokio::test]
+async fn a_fetch_with_an_old_snapshot_loses_no_job_that_its_transaction_has_promoted() {
+    let cluster = Cluster::quiet();
+    let (db, other) = (cluster.database("limits").await, cluster.connect("limits").await);
+    for (n, access) in ["on", "off"].into_iter().enumerate() {
+        run(&other, &format!("set jobs.direct_access = {access}")).await;
+        let limit =
+            format!("select jobs.define_limit('one', queues => '{{q{n}}}', concurrency => 1)");
+        run(&db, &limit).await;
+        let insert = format!("select jobs.insert('k', queue => 'q{n}')");
+        run(&db, &insert).await;
+        run(&db, &format!("select jobs.fetch('q{n}')")).await;
+        run(&other, "begin isolation level repeatable read; select count(*) from jobs.job").await;
+        run(&db, &format!("{insert}; select jobs.fetch('q{n}')")).await;
+        let both = format!("{COMPLETE}; select jobs.fetch('q{n}')");
+        let both = other.batch_execute(&both).await;
+        // Without direct access it has seen nothing to promote.
+        assert_eq!(sqlstate(both), if access == "on" { "40001" } else { "00000" });
+        run(&other, "commit").await;
+        assert_eq!(count(&db, "jobs.check()").await, 0);
+    }
+}

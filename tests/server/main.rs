@@ -20,6 +20,7 @@ mod floors;
 mod hints;
 mod histories;
 mod history;
+mod keyed;
 mod known_defects;
 mod large_transactions;
 mod leases;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use jobs_tests::{
-    Client, Cluster, Mode, comes_true, count, number, rng, run, seconds, sqlstate, texts,
+    Client, Cluster, Mode, blocked, comes_true, count, is, number, rng, run, seconds, sqlstate,
+    texts,
 };
 use rand::Rng;
 use tokio::task::JoinSet;
@@ -299,7 +300,7 @@ async fn keys_share_the_starts_by_weight() {
     let cluster = Cluster::builder().start();
     let db = cluster.database("shares").await;
     run(&db, SHARES).await;
-    assert_eq!(share(&db, &[("a", 3), ("b", 2), ("c", 1), ("d", 1)], 3000).await, 4);
+    assert_eq!(share(&db, &[("a", 3), ("b", 2), ("c", 1), ("d", 1)], 8400).await, 4);
     // A new key begins at the present.
     run(&db, r#"select jobs.insert('k', '{"t": "e"}', queue => 'q') from generate_series(1, 100)"#)
         .await;
@@ -307,4 +308,139 @@ async fn keys_share_the_starts_by_weight() {
     let new = next.iter().filter(|tenant| *tenant == "e").count();
     assert!((8..=12).contains(&new), "{new} of 80");
     assert_eq!(count(&db, "jobs.check()").await, 0);
+}
+
+/// A job joins the order of its key when its insert commits.
+#[tokio::test]
+async fn no_key_waits_for_an_insert_that_is_open() {
+    let cluster = Cluster::quiet();
+    let (db, other) = (cluster.database("open").await, cluster.connect("open").await);
+    for order in ["strict => true", "strict => true, fair => true"] {
+        let order = format!(r#"select jobs.order_queue('q', '{{"by_args": ["t"]}}', {order})"#);
+        run(&db, &order).await;
+        let insert = |kind| format!(r#"select jobs.insert('{kind}', '{{"t": 1}}', queue => 'q')"#);
+        run(&other, &format!("begin; {}", insert("open"))).await;
+        run(&db, &insert("committed")).await;
+        run(&db, "select jobs.maintain()").await;
+        assert_eq!(kinds(&db).await, ["committed"]);
+        run(&other, "commit").await;
+        assert_eq!(kinds(&db).await, [""; 0]);
+        run(&db, COMPLETE).await;
+        assert_eq!(kinds(&db).await, ["open"]);
+        run(&db, COMPLETE).await;
+    }
+}
+
+/// The kinds of the jobs that a fetch starts.
+async fn kinds(db: &Client) -> Vec<String> {
+    texts(db, "select kind from jobs.fetch('q', 10)").await
+}
+
+const COMPLETE: &str = "select jobs.complete(id, token) from jobs.jobs where state = 'running'";
+
+#[tokio::test]
+async fn a_job_that_leaves_before_its_start_leaves_its_place_to_the_next() {
+    let cluster = Cluster::quiet();
+    let db = cluster.database("leaves").await;
+    let both = r#"select jobs.order_queue('q', '{"by_args": ["t"]}', strict => true);
+        select jobs.define_limit('one', queues => '{p}', concurrency => 1)"#;
+    run(&db, both).await;
+    for (access, queue) in [("on", "q"), ("on", "p"), ("off", "q"), ("off", "p")] {
+        run(&db, &format!("set jobs.direct_access = {access}")).await;
+        for leaves in [
+            "select jobs.cancel(min(id)) from jobs.job",
+            "select jobs.delete(min(id)) from jobs.job",
+            "select jobs.update(min(id), queue => 'other') from jobs.job",
+            r#"select jobs.update(min(id), args => '{"t": 2}'), jobs.cancel(min(id)) from jobs.job"#,
+            "select pg_sleep(0.02); select jobs.maintain()",
+        ] {
+            let insert = format!(
+                r#"select jobs.insert('k', '{{"t": 1}}', queue => '{queue}', expires_at => case n when 1 then clock_timestamp() + '20 ms' end) from generate_series(1, 2) n"#
+            );
+            run(&db, &insert).await;
+            run(&db, leaves).await;
+            let second =
+                format!("id = (select max(id) from jobs.job) from jobs.fetch('{queue}', 10)");
+            assert!(is(&db, &second).await, "{access}, {queue}: {leaves}");
+            run(&db, COMPLETE).await;
+            run(&db, "select jobs.delete(id) from jobs.job").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_two_first_orders_of_a_queue_the_later_one_stays() {
+    let cluster = Cluster::quiet();
+    let (db, other) = (cluster.database("two").await, cluster.connect("two").await);
+    run(&db, r#"select jobs.insert('k', '{"t": 1}', queue => 'q') from generate_series(1, 2)"#)
+        .await;
+    run(&db, r#"begin; select jobs.order_queue('q', '{"by_args": ["t"]}', fair => true)"#).await;
+    let later = r#"select jobs.order_queue('q', '{"by_args": ["t"]}', strict => true)"#;
+    let later = tokio::spawn(async move { other.batch_execute(later).await });
+    blocked(&cluster.connect("two").await, 1).await;
+    run(&db, "commit").await;
+    later.await.unwrap().unwrap();
+    assert_eq!(texts(&db, "select is_strict::text from jobs.limit_rule").await, ["true"]);
+    assert_eq!(kinds(&db).await, ["k"]);
+    run(&db, COMPLETE).await;
+    assert_eq!(kinds(&db).await, ["k"]);
+}
+
+/// 100,000 keys, each with a job or two: all start, those of a key one after the other, and no
+/// fetch finds nothing.
+#[tokio::test]
+async fn many_keys_are_worked_off_without_a_stall() {
+    const KEYS: usize = 100_000;
+    let cluster = Cluster::quiet();
+    let db = cluster.database("many").await;
+    run(&db, "create table starts (n bigserial, queue text, key bigint, id bigint)").await;
+    for (queue, order) in [("s", "strict => true"), ("f", "fair => true")] {
+        let order =
+            format!(r#"select jobs.order_queue('{queue}', '{{"by_args": ["t"]}}', {order})"#);
+        run(&db, &order).await;
+        let insert = format!(
+            "select count(*) from generate_series(0, 9) part, lateral jobs.insert_batch('k', (select array_agg(jsonb_build_object('t', n)) from generate_series(1, {KEYS}) n, generate_series(0, n % 2) where n % 10 = part), queue => '{queue}')"
+        );
+        run(&db, &insert).await;
+        let work = format!(
+            "with f as materialized (select * from jobs.fetch('{queue}', 10000)),
+                  s as (insert into starts (queue, key, id) select queue, (args->>'t')::bigint, id from f)
+             select count(jobs.complete(id, token)) from f"
+        );
+        let mut left = KEYS * 3 / 2;
+        while left > 0 {
+            let done = number(&db, &work).await as usize;
+            assert!(done > 0, "{queue}: {left} are left");
+            left -= done;
+        }
+    }
+    let swapped = "(select id - lag(id) over (partition by queue, key order by n) as step from starts) s where step <= 0";
+    assert_eq!(count(&db, swapped).await, 0);
+    assert_eq!(count(&db, "(select distinct queue, id from starts) s").await, 3 * KEYS as i64);
+    assert_eq!(count(&db, "jobs.check()").await, 0);
+}
+
+#[tokio::test]
+async fn a_job_whose_turn_an_old_snapshot_hides_is_not_held_by_it() {
+    let cluster = Cluster::quiet();
+    let (db, other) = (cluster.database("hides").await, cluster.connect("hides").await);
+    for access in ["on", "off"] {
+        run(&other, &format!("set jobs.direct_access = {access}")).await;
+        run(
+            &db,
+            r#"select jobs.order_queue('q', '{"by_args": ["t"]}', strict => true);
+               select jobs.define_limit('one', concurrency => 1);
+               select jobs.insert('first', '{"t": 1}', queue => 'q'), jobs.insert('next', '{"t": 2}', queue => 'q', pending => true)"#,
+        )
+        .await;
+        assert_eq!(texts(&db, "select kind from jobs.fetch('q')").await, ["first"]);
+        run(&other, "begin isolation level repeatable read; select count(*) from jobs.job").await;
+        run(&db, "select jobs.activate(max(id)) from jobs.job").await;
+        // It gets the turn of its key, and the limit holds it.
+        assert_eq!(kinds(&db).await, [""; 0]);
+        run(&other, &format!("{COMPLETE}; commit")).await;
+        run(&db, "select jobs.maintain()").await;
+        assert_eq!(kinds(&db).await, ["next"], "{access}");
+        run(&db, COMPLETE).await;
+    }
 }

@@ -48,6 +48,15 @@ pub async fn restore(cluster: &Cluster, database: &str, file: &str, options: &[&
     run(cluster, "pg_restore", &[&["-e", "-d", database], options, &[file]].concat()).await;
 }
 
+/// Makes a database that is the copy of another one, by a dump.
+pub async fn copy(cluster: &Cluster, from: &str, to: &str) {
+    let file = file(cluster, "copy");
+    run(cluster, "pg_dump", &["-Fc", "-f", &file, from]).await;
+    create(cluster, to).await;
+    restore(cluster, to, &file, &[]).await;
+    run(cluster, "psql", &["-c", "select jobs.installed()", to]).await;
+}
+
 /// Runs a script with psql, which must find nothing wrong.
 pub async fn psql(cluster: &Cluster, database: &str, file: &str, options: &[&str]) {
     let args = ["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", database, "-f", file];
