@@ -14,9 +14,11 @@ use super::problem::Problem;
 #[serde(transparent)]
 pub(crate) struct Edited(BTreeMap<String, String>);
 
-/// The name of the field with the value before.
+/// The name of a field with the value before begins so.
+const WAS: &str = "was_";
+
 fn was(name: &str) -> String {
-    format!("was_{name}")
+    format!("{WAS}{name}")
 }
 
 /// Browsers end lines with CRLF.
@@ -41,11 +43,10 @@ impl Edited {
     }
 
     /// The hidden fields with the values before.
-    pub(crate) fn before(&self, names: impl IntoIterator<Item = &'static str>) -> Markup {
+    pub(crate) fn before(&self) -> Markup {
         html! {
-            @for name in names.into_iter().filter(|name| self.has(name)) {
-                @let name = was(name);
-                (hidden(&name, self.get(&name)))
+            @for (name, value) in self.0.iter().filter(|(name, _)| name.starts_with(WAS)) {
+                (hidden(name, value))
             }
         }
     }

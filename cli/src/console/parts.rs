@@ -135,6 +135,20 @@ pub(crate) fn pair(label: &str, value: Markup) -> Markup {
     html! { div { dt { (label) } dd { (value) } } }
 }
 
+/// Labels, each with its number of jobs or keys.
+pub(crate) fn counts<'a>(all: impl IntoIterator<Item = (&'a str, i64)>) -> Markup {
+    html! {
+        dl.counts {
+            @for (label, number) in all { div { dt { (label) } dd { (count(number, false)) } } }
+        }
+    }
+}
+
+/// A part of a page with a heading. The id is unique on the page.
+pub(crate) fn section(id: &str, heading: &str, content: Markup) -> Markup {
+    html! { section aria-labelledby=(id) { h2 #(id) { (heading) } (content) } }
+}
+
 /// How long ago, if there is a time.
 pub(crate) fn ago_or_none(at: Option<DateTime<Utc>>) -> Markup {
     at.map_or_else(none, ago)

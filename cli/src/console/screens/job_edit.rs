@@ -140,7 +140,7 @@ fn fields_of(visit: &Visit, job: &Job, values: &Edited, wrong: Option<&Problem>)
     let (long, short): (Vec<_>, Vec<_>) =
         FIELDS.into_iter().partition(|(_, sql, ..)| [JSON, LINES].contains(sql));
     html! {
-        (values.before(names()))
+        (values.before())
         @if !visit.sees_payload() {
             p.quiet { "Args and meta are hidden from your role and keep their value." }
         }

@@ -5,14 +5,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::limit_read::{self, Key, Limit};
-use super::limit_set::{self, Setting};
-use super::list;
+use super::limit_set::KEY;
 use super::named::{Call, Form, Name};
+use super::setting::Setting;
+use super::{keys, limit_set, list};
 use crate::console::fields::{given, hidden, reason};
 use crate::console::http::is_path;
 use crate::console::links;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Look};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::room::text;
 use crate::console::visit::{Change, Query, Visit};
@@ -25,7 +26,7 @@ pub(crate) async fn limit(
     Query(Name { name }): Query<Name>,
 ) -> Result<Response, Problem> {
     let limit = limit_read::look(&visit, &name).await?;
-    let set = Setting::of(&limit);
+    let set = limit_set::setting(&limit);
     page(&visit, &limit, &set, None).await
 }
 
@@ -38,37 +39,31 @@ async fn page(
 ) -> Result<Response, Problem> {
     let path = links::limit_path(&limit.name);
     let keys = limit_read::keys(visit, &limit.name, list::ROWS).await?;
+    let running = limit.running.map(|running| ("Running", running));
     let main = html! {
         p.path { a href=(visit.url(LIST)) { "Limits" } }
         (visit.live("jobs-of-limit", &path, html! {
             @if let Some(paused) = limit.paused() { p { (paused) } }
             p { (limit.covers(visit)) }
-            dl.counts {
-                @if let Some(running) = limit.running {
-                    div { dt { "Running" } dd { (parts::count(running, false)) } }
-                }
-                div { dt { "Held" } dd { (parts::count(limit.held, false)) } }
-            }
+            (parts::counts(running.into_iter().chain([("Held", limit.held)])))
         }))
         @if limit.queue().is_none() {
             div.actions { (actions(visit, limit, &path)) (DROP.offer(visit, &limit.name, LIST)) }
         }
-        section aria-labelledby="limit" {
-            h2 #limit { "Limit" }
+        (parts::section("limit", "Limit", html! {
             @if limit.queue().is_none() && visit.may("define_limit") {
                 (limit_set::form(visit, "/limit/set#limit", set, wrong))
             } @else {
                 p { @match limit.at_most() { Some(most) => (most), None => "No limit" } "." }
             }
-        }
+        }))
         @if limit.by.is_some() {
-            section aria-labelledby="keys" {
-                h2 #keys { "Keys" }
+            (parts::section("keys", "Keys", html! {
                 (shown(visit, limit, &keys))
                 @if visit.may("override_limit") {
                     (parts::link_button("Override a key", &visit.url(&links::limit_key_path(&limit.name, "")), Look::Plain))
                 }
-            }
+            }))
         }
         (links::audit(visit, &limit.name))
     };
@@ -76,37 +71,20 @@ async fn page(
 }
 
 fn shown(visit: &Visit, limit: &Limit, keys: &[Key]) -> Markup {
-    const COLUMNS: &[(&str, Align)] = &[
-        ("Key", Align::Wide),
-        ("Running", Align::Number),
-        ("Held", Align::Number),
-        ("Actions", Align::Actions),
-    ];
     let back = links::limit_path(&limit.name);
+    let rows = keys.iter().map(|key| keys::Row {
+        key: key.key.as_ref().map(|value| links::limit_key(visit, &limit.name, value)),
+        notes: key.notes(),
+        counts: [parts::count(key.running, false), parts::count(key.held, false)],
+        actions: key.key.as_ref().map(|value| {
+            pause_or_resume(visit, &limit.name, value, key.paused_at.is_some(), &back)
+        }),
+    });
     html! {
         @if keys.is_empty() {
             p { "No key has running or held jobs, an override or a pause." }
         } @else {
-            (parts::table("Keys", COLUMNS, html! {
-                @for key in keys {
-                    tr {
-                        th.wide scope="row" {
-                            @match &key.key {
-                                Some(value) => (links::limit_key(visit, &limit.name, value)),
-                                None => span.quiet { "Not visible to this role" },
-                            }
-                            (key.notes())
-                        }
-                        td.number { (parts::count(key.running, false)) }
-                        td.number { (parts::count(key.held, false)) }
-                        td.actions {
-                            @if let Some(value) = &key.key {
-                                (pause_or_resume(visit, &limit.name, value, key.paused_at.is_some(), &back))
-                            }
-                        }
-                    }
-                }
-            }))
+            (keys::table(["Running", "Held"], rows))
             @if limit.keys > Some(list::ROWS) {
                 p.quiet { "The " (parts::number(list::ROWS)) " keys with most held jobs." }
             }
@@ -131,7 +109,7 @@ pub(crate) async fn key(
     }
     let limit = limit_read::look(&visit, &name).await?;
     let found = read_key(&visit, &name, &key).await?;
-    let set = Setting::of_key(&limit, &key, &found);
+    let set = limit_set::key_setting(&limit, &key, &found);
     key_page(&visit, &limit, &found, &set, None)
 }
 
@@ -151,25 +129,21 @@ fn key_page(
     set: &Setting,
     wrong: Option<&Problem>,
 ) -> Result<Response, Problem> {
-    let value = set.key();
+    let value = set.get(KEY);
     let main = html! {
         p.path { a href=(visit.url(LIST)) { "Limits" } " / " (links::limit(visit, &limit.name)) }
         @if !value.is_empty() {
             p { code { (text(value)) } }
             (key.notes())
-            dl.counts {
-                div { dt { "Running" } dd { (parts::count(key.running, false)) } }
-                div { dt { "Held" } dd { (parts::count(key.held, false)) } }
-            }
+            (parts::counts([("Running", key.running), ("Held", key.held)]))
             div.actions {
                 (pause_or_resume(visit, &limit.name, value, key.paused_at.is_some(), &links::limit_key_path(&limit.name, value)))
             }
         }
         @if visit.may("override_limit") {
-            section aria-labelledby="override" {
-                h2 #override { "Override" }
+            (parts::section("override", "Override", html! {
                 (limit_set::form(visit, "/limit/override#override", set, wrong))
-            }
+            }))
         }
     };
     Ok(visit.with_form(Screen::Limits, "Key of a limit", main, wrong))
@@ -177,7 +151,7 @@ fn key_page(
 
 pub(crate) async fn set(mut change: Change<Setting>) -> Result<Response, Problem> {
     let limit = limit_read::look(&change.visit, &change.form.name).await?;
-    let now = Setting::of(&limit).values;
+    let now = limit_set::setting(&limit).values;
     let Err(wrong) = limit_set::define(&mut change, &now).await else {
         let name = &change.form.name;
         return Ok(change.done(&links::limit_path(name), format!("Limit {name} saved.")));
@@ -187,8 +161,8 @@ pub(crate) async fn set(mut change: Change<Setting>) -> Result<Response, Problem
 
 pub(crate) async fn override_key(mut change: Change<Setting>) -> Result<Response, Problem> {
     let limit = limit_read::look(&change.visit, &change.form.name).await?;
-    let key = read_key(&change.visit, &limit.name, change.form.key()).await?;
-    let now = Setting::of_key(&limit, change.form.key(), &key).values;
+    let key = read_key(&change.visit, &limit.name, change.form.get(KEY)).await?;
+    let now = limit_set::key_setting(&limit, change.form.get(KEY), &key).values;
     let Err(wrong) = limit_set::set_key(&mut change, &now).await else {
         let name = &change.form.name;
         return Ok(

@@ -88,8 +88,7 @@ fn table_of(visit: &Visit, orders: &[Order]) -> Markup {
         &[("Queue", Align::Wide), ("Waiting keys", Align::Number), ("Blocked keys", Align::Number)];
     html! {
         @if !orders.is_empty() {
-            section aria-labelledby="orders" {
-                h2 #orders { "Orders" }
+            (parts::section("orders", "Orders", html! {
                 (parts::table("Orders", COLUMNS, html! {
                     @for order in orders {
                         tr {
@@ -105,7 +104,7 @@ fn table_of(visit: &Visit, orders: &[Order]) -> Markup {
                 @if orders.len() as i64 >= list::ROWS {
                     p.quiet { "The " (parts::number(list::ROWS)) " queues with most blocked keys." }
                 }
-            }
+            }))
         }
     }
 }

@@ -80,8 +80,7 @@ pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
             (tasks_table(&tasks))
         }))
         div.actions { (actions(&visit, tasks.iter().any(|task| task.paused_at.is_some()))) }
-        section aria-labelledby="check" {
-            h2 #check { "Check" }
+        (parts::section("check", "Check", html! {
             @if !visit.is_read_only && visit.executes("check") {
                 p {
                     "Checks the invariants of the jobs tables. " strong { "It reads all jobs" }
@@ -94,12 +93,11 @@ pub(crate) async fn maintenance(visit: Visit) -> Result<Response, Problem> {
                     ", or this console is read-only."
                 }
             }
-        }
-        section aria-labelledby="settings" {
-            h2 #settings { "Settings" }
+        }))
+        (parts::section("settings", "Settings", html! {
             p { "These apply to the whole server. Change them in its configuration or with " code { "ALTER SYSTEM" } "." }
             (settings_table(&settings))
-        }
+        }))
     };
     Ok(visit.still(Screen::Maintenance, "Maintenance", main))
 }

@@ -8,11 +8,12 @@ use super::limit::LIST;
 use super::list;
 use super::named::{Call, Form, Name};
 use super::order_read::{self, Key, Order};
-use super::order_set::{self, Setting};
+use super::setting::Setting;
+use super::{keys, order_set};
 use crate::console::fields::{given, hidden, reason};
 use crate::console::links;
 use crate::console::page::Screen;
-use crate::console::parts::{self, Align, Look};
+use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::room::text;
 use crate::console::visit::{Change, Only, Query, Visit};
@@ -25,7 +26,7 @@ pub(crate) async fn order(
         return Err(Problem::no_page());
     }
     let order = order_read::look(&visit, &name).await?;
-    let set = Setting::of(&name, order.as_ref());
+    let set = order_set::setting(&name, order.as_ref());
     page(&visit, order.as_ref(), &set, None).await
 }
 
@@ -46,28 +47,26 @@ async fn page(
         (visit.live("keys-of-order", &links::order_path(name), html! {
             p { (order_read::said(order)) }
             @if let Some(order) = order {
-                dl.counts {
-                    div { dt { "Waiting keys" } dd { (parts::count(order.waiting_keys, false)) } }
-                    div { dt { "Blocked keys" } dd { (parts::count(order.blocked_keys, false)) } }
-                }
+                (parts::counts([
+                    ("Waiting keys", order.waiting_keys),
+                    ("Blocked keys", order.blocked_keys),
+                ]))
             }
         }))
         @if order.is_some() {
             div.actions { (REMOVE.offer(visit, name, &links::queue_path(name))) }
-            section aria-labelledby="keys" {
-                h2 #keys { "Keys" }
+            (parts::section("keys", "Keys", html! {
                 (shown(visit, name, &keys))
-            }
+            }))
         }
         @if visit.may("order_queue") && visit.sees_payload() {
-            section aria-labelledby="order" {
-                h2 #order { "Order" }
+            (parts::section("order", "Order", html! {
                 @if order.is_some_and(|order| order.is_too_large) {
                     p.quiet { "The weights are too large to edit here. Use jobs.order_queue." }
                 } @else {
                     (order_set::form(visit, set, wrong))
                 }
-            }
+            }))
         }
         (links::audit(visit, name))
     };
@@ -75,40 +74,29 @@ async fn page(
 }
 
 fn shown(visit: &Visit, queue: &str, keys: &[Key]) -> Markup {
-    const COLUMNS: &[(&str, Align)] = &[
-        ("Key", Align::Wide),
-        ("Waiting", Align::Number),
-        ("Running", Align::Number),
-        ("Weight", Align::Number),
-        ("Actions", Align::Actions),
-    ];
+    let rows = keys.iter().map(|key| keys::Row {
+        key: key.key.as_ref().map(|value| html! { code { (text(value)) } }),
+        notes: html! {
+            @if let Some(id) = key.blocked_by {
+                div.quiet { "blocked by discarded job " (links::job(visit, id)) }
+            }
+        },
+        counts: [
+            parts::count(key.waiting, false),
+            parts::count(key.running, false),
+            key.weight.map_or_else(parts::none, |weight| html! { (weight) }),
+        ],
+        actions: key
+            .key
+            .as_ref()
+            .filter(|_| key.blocked_by.is_some())
+            .map(|value| unblocking(visit, queue, value)),
+    });
     html! {
         @if keys.is_empty() {
             p { "No key has waiting or running jobs, or is blocked." }
         } @else {
-            (parts::table("Keys", COLUMNS, html! {
-                @for key in keys {
-                    tr {
-                        th.wide scope="row" {
-                            @match &key.key {
-                                Some(value) => code { (text(value)) },
-                                None => span.quiet { "Not visible to this role" },
-                            }
-                            @if let Some(id) = key.blocked_by {
-                                div.quiet { "blocked by discarded job " (links::job(visit, id)) }
-                            }
-                        }
-                        td.number { (parts::count(key.waiting, false)) }
-                        td.number { (parts::count(key.running, false)) }
-                        td.number { @match key.weight { Some(weight) => (weight), None => (parts::none()) } }
-                        td.actions {
-                            @if let (Some(value), Some(_)) = (&key.key, key.blocked_by) {
-                                (unblocking(visit, queue, value))
-                            }
-                        }
-                    }
-                }
-            }))
+            (keys::table(["Waiting", "Running", "Weight"], rows))
             @if keys.len() as i64 >= list::ROWS {
                 p.quiet { "Up to " (parts::number(list::ROWS)) " keys: blocked ones, then those with most waiting jobs." }
             }
@@ -118,7 +106,7 @@ fn shown(visit: &Visit, queue: &str, keys: &[Key]) -> Markup {
 
 pub(crate) async fn set(mut change: Change<Setting>) -> Result<Response, Problem> {
     let order = order_read::look(&change.visit, &change.form.name).await?;
-    let now = Setting::of(&change.form.name, order.as_ref()).values;
+    let now = order_set::setting(&change.form.name, order.as_ref()).values;
     let Err(wrong) = order_set::define(&mut change, &now).await else {
         let name = &change.form.name;
         return Ok(change.done(&links::order_path(name), format!("Order of queue {name} saved.")));

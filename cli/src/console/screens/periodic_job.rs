@@ -81,18 +81,16 @@ pub(crate) async fn periodic_job(
         @if let Some(error) = &one.last_error { p.bad { (text(error)) } }
         div.actions { (actions(&visit, &one, &links::periodic_job_path(&one.name))) }
         (one.says(&visit))
-        section aria-labelledby="ticks" {
-            h2 #ticks { "Latest ticks" }
+        (parts::section("ticks", "Latest ticks", html! {
             @if one.last_ticks.is_empty() {
                 p { "No ticks yet." }
             } @else {
                 (one.ticks(&visit))
             }
-        }
-        section aria-labelledby="inserted" {
-            h2 #inserted { "Inserted job" }
+        }))
+        (parts::section("inserted", "Inserted job", html! {
             (inserted.says(&visit))
-        }
+        }))
         (links::audit(&visit, &one.name))
     };
     Ok(visit.page(Screen::Periodic, &one.name, main))

@@ -8,8 +8,9 @@ use super::cells;
 use super::history::{self, Span};
 use super::named::{Call, Form};
 use super::order_read;
-use super::queue_limits::{self, Limits};
+use super::queue_limits;
 use super::queue_read::{Queue, look};
+use super::setting::Setting;
 use super::worker::{self, Worker};
 use crate::console::links;
 use crate::console::page::Screen;
@@ -33,7 +34,7 @@ pub(crate) async fn queue(
         return Err(Problem::no_page());
     }
     let queue = look(&visit, &asked.name).await?;
-    let set = Limits::of(&queue);
+    let set = queue_limits::setting(&queue);
     page(&visit, &queue, asked.since, &set, None).await
 }
 
@@ -42,7 +43,7 @@ pub(super) async fn page(
     visit: &Visit,
     queue: &Queue,
     since: Span,
-    limits: &Limits,
+    limits: &Setting,
     wrong: Option<&Problem>,
 ) -> Result<Response, Problem> {
     let name = &queue.queue;
@@ -63,16 +64,14 @@ pub(super) async fn page(
         }))
         (placement)
         div.actions { (actions(visit, queue, &links::queue_path(name))) }
-        section aria-labelledby="limits" {
-            h2 #limits { "Limits" }
+        (parts::section("limits", "Limits", html! {
             @if visit.may("configure_queue") {
                 (queue_limits::form(visit, queue, limits, wrong))
             } @else {
                 (queue_limits::shown(queue))
             }
-        }
-        section aria-labelledby="order" {
-            h2 #order { "Order" }
+        }))
+        (parts::section("order", "Order", html! {
             p {
                 (order_read::said(order.as_ref()))
                 @if let Some(order) = order.as_ref().filter(|order| order.blocked_keys > 0) {
@@ -83,7 +82,7 @@ pub(super) async fn page(
                 @let label = if order.is_some() { "View order" } else { "Set an order" };
                 (parts::link_button(label, &visit.url(&links::order_path(name)), Look::Plain))
             }
-        }
+        }))
         section aria-labelledby="history" {
             div.section-head {
                 h2 #history { "History" }
@@ -91,8 +90,7 @@ pub(super) async fn page(
             }
             (history::charts(since, &history))
         }
-        section aria-labelledby="workers-of-queue" {
-            h2 #workers-of-queue { "Workers" }
+        (parts::section("workers-of-queue", "Workers", html! {
             @if workers.is_empty() {
                 p { "No worker fetches from this queue." }
             } @else {
@@ -105,13 +103,13 @@ pub(super) async fn page(
                     }
                 }
             }
-        }
+        }))
         (links::audit(visit, name))
     };
     Ok(visit.with_form(Screen::Queues, name, main, wrong))
 }
 
-pub(crate) async fn set_limits(mut change: Change<Limits>) -> Result<Response, Problem> {
+pub(crate) async fn set_limits(mut change: Change<Setting>) -> Result<Response, Problem> {
     let queue = look(&change.visit, &change.form.name).await?;
     let Err(wrong) = queue_limits::configure(&mut change, &queue).await else {
         let name = &change.form.name;

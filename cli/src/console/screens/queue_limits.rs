@@ -2,26 +2,16 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::named::{Call, Form};
 use super::queue_read::Queue;
-use crate::console::edited::Edited;
-use crate::console::fields::{self, given, hidden, line};
+use super::setting::Setting;
+use crate::console::fields::{given, line};
 use crate::console::interval::{self, words};
 use crate::console::links;
 use crate::console::parts::{self, Look};
 use crate::console::problem::Problem;
 use crate::console::visit::{Change, Visit};
-
-#[derive(Deserialize)]
-pub(crate) struct Limits {
-    pub(super) name: String,
-    reason: String,
-    /// An empty value means no limit.
-    #[serde(flatten)]
-    values: Edited,
-}
 
 /// The names of the fields, and their labels.
 const FIELDS: [(&str, &str); 7] = [
@@ -44,27 +34,15 @@ fn help(field: &str) -> &'static str {
     }
 }
 
-impl Limits {
-    /// The limits of a queue.
-    pub(super) fn of(queue: &Queue) -> Self {
-        Self {
-            name: queue.queue.clone(),
-            reason: String::new(),
-            values: Edited::of(FIELDS.map(|(name, _)| (name, value(queue, name)))),
-        }
-    }
+/// The form of a queue. An empty value means no limit.
+pub(super) fn setting(queue: &Queue) -> Setting {
+    Setting::of(&queue.queue, FIELDS.map(|(name, _)| (name, value(queue, name))))
+}
 
-    /// Name, label and value of each field.
-    fn fields(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
-        let all = FIELDS.into_iter();
-        all.map(|(name, label)| (name, label, self.values.get(name)))
-    }
-
-    /// Every limit that is set.
-    fn set(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let all = self.fields().map(|(_, label, value)| (label, value));
-        all.filter(|(_, value)| !value.is_empty())
-    }
+/// The label and value of every limit that is set.
+fn limits(set: &Setting) -> impl Iterator<Item = (&'static str, &str)> {
+    let all = FIELDS.into_iter().map(|(name, label)| (label, set.get(name)));
+    all.filter(|(_, value)| !value.is_empty())
 }
 
 fn value(queue: &Queue, name: &str) -> String {
@@ -96,46 +74,35 @@ fn names() -> [&'static str; 7] {
 
 /// The limits, for a role that may not change them.
 pub(super) fn shown(queue: &Queue) -> Markup {
-    let limits = Limits::of(queue);
+    let set = setting(queue);
     html! {
-        @if limits.set().next().is_none() {
+        @if limits(&set).next().is_none() {
             p { "No limits. The server's default retention applies." }
         } @else {
             (parts::key_values(html! {
-                @for (label, value) in limits.set() { (parts::pair(label, html! { (value) })) }
+                @for (label, value) in limits(&set) { (parts::pair(label, html! { (value) })) }
             }))
         }
     }
 }
 
-pub(super) fn form(
-    visit: &Visit,
-    queue: &Queue,
-    limits: &Limits,
-    wrong: Option<&Problem>,
-) -> Markup {
+pub(super) fn form(visit: &Visit, queue: &Queue, set: &Setting, wrong: Option<&Problem>) -> Markup {
+    let fields = html! {
+        div.fields {
+            @for (name, label) in FIELDS { (line(name, label, help(name), set.get(name), wrong)) }
+        }
+    };
     html! {
-        (fields::wrong(wrong, &names()))
-        (visit.form("/queue/limits#limits", html! {
-            (hidden("name", &limits.name))
-            (limits.values.before(names()))
-            div.fields {
-                @for (name, label, value) in limits.fields() {
-                    (line(name, label, help(name), value, wrong))
-                }
-            }
-            (line("reason", "Reason", "For the audit.", &limits.reason, wrong))
-            div.actions { (parts::button("Save limits", Look::Primary)) }
-        }))
-        @if Limits::of(queue).set().next().is_some() {
-            (RESET.offer(visit, &limits.name, &links::queue_path(&limits.name)))
+        (set.form(visit, "/queue/limits#limits", wrong, &names(), fields, "Save limits"))
+        @if limits(&setting(queue)).next().is_some() {
+            (RESET.offer(visit, &set.name, &links::queue_path(&set.name)))
         }
     }
 }
 
 /// Sets all limits in one call. Unchanged fields get their present value.
-pub(super) async fn configure(change: &mut Change<Limits>, queue: &Queue) -> Result<(), Problem> {
-    let now = Limits::of(queue).values;
+pub(super) async fn configure(change: &mut Change<Setting>, queue: &Queue) -> Result<(), Problem> {
+    let now = setting(queue).values;
     let changed = change.form.values.changed(names(), &now)?;
     let value = |name| changed.get(name).map_or(now.get(name), |text| text);
     let form = &change.form;
@@ -152,12 +119,11 @@ pub(super) async fn configure(change: &mut Change<Limits>, queue: &Queue) -> Res
                 &interval_of(value("retention_cancelled")),
                 &interval_of(value("retention_discarded")),
                 &number("max_waiting", value("max_waiting"))?,
-                &given(&form.reason),
+                &form.reason(),
             ],
         )
         .await;
-    configured
-        .map_err(|wrong| wrong.about_quoted(form.fields().map(|(name, _, value)| (name, value))))
+    configured.map_err(|wrong| form.about(wrong, names()))
 }
 
 const RESET: Call = Call {

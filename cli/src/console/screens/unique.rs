@@ -110,8 +110,7 @@ async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
     let jobs = jobs_table::rows(visit, &newest).await?;
     let gone = newest.iter().filter(|id| jobs.iter().all(|job| job.id != **id));
     Ok(html! {
-        section aria-labelledby="holders" {
-            h2 #holders { "Claim" }
+        (parts::section("holders", "Claim", html! {
             p { "Key " code.key { (key) } }
             p {
                 @match claim.until {
@@ -133,6 +132,6 @@ async fn claim(visit: &Visit, key: &str) -> Result<Markup, Problem> {
                     (parts::number(claim.holders.len() as i64)) "."
                 }
             }
-        }
+        }))
     })
 }

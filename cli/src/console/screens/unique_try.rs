@@ -96,8 +96,7 @@ pub(super) fn search_form(visit: &Visit, search: &str) -> Markup {
 pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Markup {
     let beside_a_field = ["kind", "queue", "args", "meta", "unique_opts"];
     html! {
-        section aria-labelledby="try" {
-            h2 #try { "Trial insert" }
+        (parts::section("try", "Trial insert", html! {
             @if visit.executes("explain_unique") {
                 p {
                     "Shows a job's key and what an insert would do now. Nothing is inserted."
@@ -110,7 +109,7 @@ pub(super) fn form(visit: &Visit, tried: &Try, wrong: Option<&Problem>) -> Marku
                     ". It needs jobs.grant_application, jobs.grant_operator or jobs.grant_admin."
                 }
             }
-        }
+        }))
     }
 }
 
@@ -136,8 +135,7 @@ fn fields_of(tried: &Try, wrong: Option<&Problem>) -> Markup {
 fn answer(visit: &Visit, explained: &Explained) -> Markup {
     let policy = explained.policy.as_deref();
     html! {
-        section aria-labelledby="answer" {
-            h2 #answer { "Result" }
+        (parts::section("answer", "Result", html! {
             (parts::key_values(html! {
                 (pair("Insert", html! { strong { (would(visit, explained)) } }))
                 @if let Some(key) = &explained.unique_key {
@@ -152,7 +150,7 @@ fn answer(visit: &Visit, explained: &Explained) -> Markup {
                     }))
                 }
             }))
-        }
+        }))
     }
 }
 

@@ -70,20 +70,18 @@ pub(crate) async fn worker(
         p { (worker.status()) @if let Some(command) = worker.commanded() { ", " (command) } }
         div.actions { (commands(&visit, &worker, &links::worker_path(&worker.worker))) }
         (worker.says(&visit))
-        section aria-labelledby="held" {
-            h2 #held { "Running jobs" }
+        (parts::section("held", "Running jobs", html! {
             @if jobs.is_empty() { p { "None." } } @else { (held(&visit, &jobs)) }
             @if worker.running > jobs.len() as i64 {
                 p.quiet {
                     "The oldest " (jobs.len()) " of " (parts::number(worker.running)) "."
                 }
             }
-        }
+        }))
         @if let Some(info) = &worker.info {
-            section aria-labelledby="info" {
-                h2 #info { "Reported info" }
+            (parts::section("info", "Reported info", html! {
                 (tree(info, 1, None))
-            }
+            }))
         }
     };
     Ok(visit.page(Screen::Workers, &worker.worker, main))
