@@ -16,19 +16,20 @@ use super::spi::{Tuples, plans};
 use super::types::*;
 use crate::fault;
 
-/// A job that was inserted under a key: it still exists, or still holds the key.
+/// A job that was inserted under a key: it still exists, or still holds the key. Decisions go by a
+/// `verdict::Holder`.
 #[derive(Clone)]
-pub struct Holder {
+pub struct StoredHolder {
     pub id: i64,
     /// `None` when the job is deleted and only its hold is left.
-    pub job: Option<HolderJob>,
+    pub job: Option<StoredJob>,
     /// Until when it holds the key by itself, if it has not released it.
     pub hold_ends_at: Option<i64>,
 }
 
-/// What counts of a holder that exists.
+/// A job of a `StoredHolder` that exists.
 #[derive(Clone)]
-pub struct HolderJob {
+pub struct StoredJob {
     pub state: State,
     pub queue: Queue,
     pub created_at: i64,
@@ -39,7 +40,7 @@ pub struct HolderJob {
     pub kept: Option<Box<Kept>>,
 }
 
-impl HolderJob {
+impl StoredJob {
     /// Until when its own period or window keeps it, if it is final.
     pub fn kept_until(&self) -> Option<i64> {
         let kept = self.kept.as_ref()?;
@@ -47,7 +48,7 @@ impl HolderJob {
     }
 }
 
-impl Holder {
+impl StoredHolder {
     /// Brings what lies ahead of the clock forward, as maintenance will: the clock was ahead when
     /// the job was inserted or became final, and was put back.
     pub fn cut(&mut self, now: i64) {
@@ -79,7 +80,7 @@ impl Holder {
 #[derive(Default)]
 pub struct UnderKey {
     /// By the job's id.
-    holders: BTreeMap<i64, Holder>,
+    holders: BTreeMap<i64, StoredHolder>,
     /// A job of the list is gone, or one has returned: it may be what another one was folded for.
     pub is_outdated: bool,
     /// Notes that a new list makes superfluous, and their numbers.
@@ -89,11 +90,11 @@ pub struct UnderKey {
 impl UnderKey {
     /// The jobs, in the order of their ids, and the notes that a new list of the key makes
     /// superfluous.
-    pub fn take_apart(self) -> (Vec<Holder>, Vec<(NoteKind, i64)>) {
+    pub fn take_apart(self) -> (Vec<StoredHolder>, Vec<(NoteKind, i64)>) {
         (self.holders.into_values().collect(), self.notes)
     }
 
-    fn of(holders: Vec<Holder>) -> UnderKey {
+    fn of(holders: Vec<StoredHolder>) -> UnderKey {
         let mut found = UnderKey::default();
         holders.into_iter().for_each(|one| found.add(one));
         found
@@ -111,7 +112,7 @@ impl UnderKey {
         self.notes.extend(released_note);
         self.notes.extend(returned_note);
         self.is_outdated |= returned.is_some();
-        let job = rows.get(row, "state").map(|state| HolderJob {
+        let job = rows.get(row, "state").map(|state| StoredJob {
             state,
             queue: rows.given(row, "queue"),
             created_at: rows.given(row, "created_at"),
@@ -119,14 +120,14 @@ impl UnderKey {
             finalized_at: rows.get(row, "finalized_at"),
             kept: Kept::read(rows, row).map(Box::new),
         });
-        self.add(Holder {
+        self.add(StoredHolder {
             id,
             job,
             hold_ends_at: rows.get(row, "hold_ends_at").filter(|_| released.is_none()),
         });
     }
 
-    fn add(&mut self, new: Holder) {
+    fn add(&mut self, new: StoredHolder) {
         self.is_outdated |= new.job.is_none();
         if new.job.is_none() && new.hold_ends_at.is_none() {
             return;

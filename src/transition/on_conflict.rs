@@ -13,13 +13,13 @@ use crate::shmem::commit::{self, Work};
 use crate::store::changes::Changes;
 use crate::store::config::Options;
 use crate::store::job::NewJob;
-use crate::store::look::Holder;
+use crate::store::look::StoredHolder;
 use crate::store::notes;
 use crate::store::place::Place;
 
 /// Locks a job that an insert is to replace or update, so that nobody else moves it; `None` if it
 /// is in another state by now.
-pub fn locked(holder: &Holder, verdict: &Verdict) -> Result<Option<Place>> {
+pub fn locked(holder: &StoredHolder, verdict: &Verdict) -> Result<Option<Place>> {
     // Values of a job's own row do not keep its worker from saying that it is alive.
     let is_shared = |place: &Place| match verdict {
         Verdict::Update { fields, .. } => {

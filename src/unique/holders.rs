@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use jobs_core::key::Key;
 use jobs_core::policy::Policy;
 use jobs_core::state::State;
-use jobs_core::verdict::{self, Job, Verdict};
+use jobs_core::verdict::{self, Holder, Job, Verdict};
 
 use crate::fault::{self, Fault};
 use crate::pg::time;
 use crate::settings::Retention;
 use crate::store::claims::{ListedHolder, Lists};
-use crate::store::look::{self, Holder, HolderJob, UnderKey};
+use crate::store::look::{self, StoredHolder, StoredJob, UnderKey};
 use crate::store::notes::NoteKind;
 
 /// The jobs under a key that has a claim.
 pub(super) struct Holders {
     /// In the order of their ids.
-    holders: Vec<Holder>,
+    holders: Vec<StoredHolder>,
     /// What the verdict goes by, one for each.
-    counted: Vec<verdict::Holder>,
+    counted: Vec<Holder>,
     /// Notes that a new list makes superfluous, and their numbers.
     notes: Vec<(NoteKind, i64)>,
 }
@@ -74,7 +74,7 @@ impl Holders {
                 // Past its retention and its own period and window it counts as gone, pruned or
                 // not.
                 holder.job = holder.job.take().filter(|job| is_kept(job, retention, now));
-                verdict::Holder {
+                Holder {
                     id: holder.id,
                     job: holder.job.as_ref().map(counts),
                     holds: holder.hold_ends_at.is_some(),
@@ -85,7 +85,7 @@ impl Holders {
     }
 
     /// A job that was decided by.
-    pub(super) fn holder(&self, id: i64) -> &Holder {
+    pub(super) fn holder(&self, id: i64) -> &StoredHolder {
         self.find(id).expect("decisions are of these jobs")
     }
 
@@ -95,7 +95,7 @@ impl Holders {
     }
 
     /// A job that may be gone by now.
-    pub(super) fn find(&self, id: i64) -> Option<&Holder> {
+    pub(super) fn find(&self, id: i64) -> Option<&StoredHolder> {
         self.holders.iter().find(|holder| holder.id == id)
     }
 
@@ -117,7 +117,7 @@ impl Holders {
     }
 }
 
-fn is_kept(job: &HolderJob, retention: Retention, now: i64) -> bool {
+fn is_kept(job: &StoredJob, retention: Retention, now: i64) -> bool {
     let own = job.queue.settings().retention(job.state);
     match (job.finalized_at, own.unwrap_or(retention.of(job.state))) {
         (Some(at), Some(kept)) => {
@@ -127,7 +127,7 @@ fn is_kept(job: &HolderJob, retention: Retention, now: i64) -> bool {
     }
 }
 
-fn counts(job: &HolderJob) -> Job {
+fn counts(job: &StoredJob) -> Job {
     Job {
         state: job.state,
         created_at: job.created_at,
@@ -152,7 +152,7 @@ pub(super) fn cutoff(policy: &Policy, now: i64) -> Option<i64> {
 
 /// What an insert with a key would be told now: the newest job that conflicts, if one
 /// does, and the word for what would happen.
-pub fn foresee(policy: &Policy, key: Key) -> (Option<Holder>, &'static str) {
+pub fn foresee(policy: &Policy, key: Key) -> (Option<StoredHolder>, &'static str) {
     let holders = look(key, policy);
     let verdict = decide(policy, holders.as_ref(), time::now());
     let id = match &verdict {

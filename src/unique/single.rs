@@ -10,7 +10,7 @@ use std::rc::Rc;
 use jobs_core::key::Key;
 use jobs_core::policy::Policy;
 use jobs_core::state::State;
-use jobs_core::verdict::{self, Job, Verdict};
+use jobs_core::verdict::{Holder, Job, Verdict};
 
 use super::advisory_lock;
 use super::batch::Batch;
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::pg::{path, subxact, transaction};
 use crate::store::insert;
 use crate::store::job::NewJob;
-use crate::store::look::Holder;
+use crate::store::look::StoredHolder;
 
 /// A validated job with the policy that its key was made by.
 pub struct Candidate {
@@ -39,8 +39,8 @@ impl Candidate {
     }
 
     /// As later candidates of its batch see it, once it is to be inserted.
-    pub(super) fn as_holder(&self, index: usize) -> verdict::Holder {
-        verdict::Holder {
+    pub(super) fn as_holder(&self, index: usize) -> Holder {
+        Holder {
             id: index as i64,
             job: Some(Job {
                 state: self.job.state,
@@ -60,9 +60,9 @@ impl Candidate {
 pub enum Outcome {
     Inserted(i64),
     /// Skipped: this job exists.
-    Existing(Box<Holder>),
+    Existing(Box<StoredHolder>),
     /// Skipped: this job exists, and took values of the new one.
-    Updated(Box<Holder>),
+    Updated(Box<StoredHolder>),
     /// Skipped: this earlier element of the batch was inserted.
     Earlier(usize),
     /// Skipped: another transaction is inserting the key, and the policy does not wait.

@@ -14,7 +14,7 @@ use crate::pg::scan::{Key as By, Seen};
 use crate::pg::table::{Shape, Table};
 use crate::pg::{time, transaction};
 use crate::store::kept::Kept;
-use crate::store::look::{Holder, HolderJob};
+use crate::store::look::{StoredHolder, StoredJob};
 use crate::store::notes::NoteKind;
 use crate::store::queue::Queue;
 
@@ -23,7 +23,7 @@ const FEW: usize = 4;
 
 /// The jobs in the list of a key, each as it is now, if it is still there; `None`: the key has no
 /// claim. `Err`: there is more to it, use a statement. All of one moment. Takes no lock.
-pub fn listed(key: Key) -> Result<Option<Vec<Holder>>, ()> {
+pub fn listed(key: Key) -> Result<Option<Vec<StoredHolder>>, ()> {
     let claims = Table::open_to_read(&shapes::UNIQUE_CLAIM, &shapes::UNIQUE_CLAIM.key).ok_or(())?;
     transaction::make_visible();
     let seen = Seen::now();
@@ -46,7 +46,7 @@ pub fn listed(key: Key) -> Result<Option<Vec<Holder>>, ()> {
     if look.find(notes, &notes.key, &returned, |_, _| ())?.is_some() {
         return Err(());
     }
-    let holder = |id| Ok(Holder { id, job: look.job(id)?, hold_ends_at: None });
+    let holder = |id| Ok(StoredHolder { id, job: look.job(id)?, hold_ends_at: None });
     let holders = ids.into_iter().map(holder);
     holders.collect::<Result<_, ()>>().map(Some)
 }
@@ -95,13 +95,13 @@ impl Look {
     }
 
     /// A job and where it is; one that is in no place at all is not there.
-    fn job(&self, id: i64) -> Result<Option<HolderJob>, ()> {
+    fn job(&self, id: i64) -> Result<Option<StoredJob>, ()> {
         let id_is = [By::big(1, id)];
         let found = self.find(&shapes::JOB, &shapes::JOB.key, &id_is, |_, row| {
             let queue = Queue::named(row.str(job::QUEUE).expect("it is not null"));
             let created_at = row.big(job::CREATED_AT).expect("it is not null");
             let scheduled_at = row.big(job::SCHEDULED_AT).unwrap_or(created_at);
-            let job = HolderJob {
+            let job = StoredJob {
                 state: State::Available,
                 queue,
                 created_at,

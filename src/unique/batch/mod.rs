@@ -18,13 +18,13 @@ use crate::error::Result;
 use crate::fault;
 use crate::pg::memory;
 use crate::store::claims::Lists;
-use crate::store::look::Holder;
+use crate::store::look::StoredHolder;
 
 /// What is decided of a candidate so far.
 enum Decision {
     Insert,
-    Existing(Box<Holder>),
-    Updated(Box<Holder>),
+    Existing(Box<StoredHolder>),
+    Updated(Box<StoredHolder>),
     Earlier(u32),
     Busy,
     /// It may touch other jobs, and is decided under the lock.
