@@ -279,14 +279,20 @@ pub fn hand_over(places: &BTreeMap<i64, i64>) {
 
 /// How held jobs of a gate go back to their lanes.
 pub struct Way<'a> {
-    /// How many can be in a lane.
-    pub room: usize,
+    rules: &'a [Rule],
+    gate: i64,
+    name: String,
     pub order: Option<&'a Order>,
     /// What share of the starts its key has.
     weight: f64,
 }
 
 impl Way<'_> {
+    /// How many may be in a lane now.
+    pub fn room(&self) -> usize {
+        room(self.rules, self.gate, &self.name).map_or(usize::MAX, |room| room.left)
+    }
+
     /// Fewer than these are not worth their while.
     pub fn least(&self) -> usize {
         match self.order.is_some_and(|order| !order.is_strict) {
@@ -311,8 +317,7 @@ fn way<'a>(rules: &'a [Rule], gate: i64, name: &str, key: Option<Jsonb>) -> Way<
         let key = rule.by.as_ref()?.given(&key.to_value("key").ok()?).ok()?;
         Some(weights.of(&key))
     });
-    let room = room(rules, gate, name).map_or(usize::MAX, |room| room.left);
-    Way { room, order, weight: weight.unwrap_or(1.0) }
+    Way { rules, gate, name: name.to_string(), order, weight: weight.unwrap_or(1.0) }
 }
 
 fn hand_over_at(gate: i64, count: i64) {
@@ -351,15 +356,22 @@ fn room(rules: &[Rule], gate: i64, name: &str) -> Option<Room> {
 /// and no more than have room beside those that are there already; how many, and when there is room
 /// for another start.
 fn promote(rules: &[Rule], gate: i64, name: &str, most: i64) -> (usize, Option<i64>) {
+    let rule = rules.iter().find(|rule| rule.name == name);
     let room = room(rules, gate, name);
     let free_at = room.as_ref().and_then(|room| room.free_at);
+    let latest = room.as_ref().and_then(|room| room.latest_start());
     let left = room.map_or(usize::MAX, |room| room.left);
     if left == 0 {
         return (0, free_at);
     }
-    let left = left.try_into().unwrap_or(i64::MAX);
-    let is_strict = rules.iter().any(|rule| rule.name == name && rule.is_strict());
-    let args = [big(gate), big(most), big(left), Some(is_strict.into())];
+    let args = [
+        big(gate),
+        big(most),
+        big(left.try_into().unwrap_or(i64::MAX)),
+        Some(rule.is_some_and(Rule::is_strict).into()),
+        latest.and_then(big),
+        rule.and_then(|rule| rule.setting_of(gate).concurrency).and_then(|limit| big(limit.into())),
+    ];
     (moved(&PROMOTE, &args), free_at)
 }
 
@@ -499,8 +511,13 @@ plans! {
            FROM free f LEFT JOIN jobs.job j ON j.id = f.job_id
          RETURNING queue, priority, seq";
     // Walks from class to class along the index. A strict order passes over no job that is locked.
-    PROMOTE(INT8, INT8, INT8, BOOL) =
-        "WITH RECURSIVE class AS (
+    // The room ($3) was there before: jobs that have left the lane since count by what they left.
+    PROMOTE(INT8, INT8, INT8, BOOL, INT8, INT8) =
+        "WITH RECURSIVE room AS (
+           SELECT LEAST($3 - (SELECT count(*) FROM jobs.limit_start s WHERE s.gate = $1 AND s.n > $5),
+                        $6 - (SELECT count(*) FROM jobs.permit p WHERE p.gate = $1),
+                        CASE WHEN $4 THEN 1 - (SELECT count(*) FROM jobs.turn t WHERE t.gate = $1) END) AS free),
+         class AS (
            (SELECT s.queue, s.kind, 1 AS n FROM jobs.scheduled s WHERE s.gate = $1 ORDER BY s.queue, s.kind LIMIT 1)
            UNION ALL
            SELECT next.queue, next.kind, c.n + 1 FROM class c,
@@ -510,12 +527,12 @@ plans! {
          free AS MATERIALIZED (
            DELETE FROM jobs.scheduled WHERE ctid = ANY (ARRAY(
              SELECT f.ctid
-               FROM (SELECT c.queue, c.kind, LEAST($3, count(l.job_id)) AS in_lane FROM class c
+               FROM (SELECT c.queue, c.kind, GREATEST((SELECT free FROM room) - count(l.job_id), 0) AS free FROM class c
                        LEFT JOIN (SELECT r.queue, j.kind, r.job_id FROM jobs.ready r JOIN jobs.job j ON j.id = r.job_id WHERE r.gate = $1 LIMIT 200) l
                          ON l.queue = c.queue AND c.kind IN (l.kind, '') GROUP BY c.queue, c.kind) c,
                     LATERAL (SELECT s.ctid FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = c.queue AND s.kind = c.kind
                                 AND (NOT $4 OR s.seq = (SELECT m.seq FROM jobs.scheduled m WHERE m.gate = $1 ORDER BY m.queue, m.kind, m.priority, m.seq LIMIT 1))
-                              ORDER BY s.priority, s.seq LIMIT LEAST($2, $3 - c.in_lane) FOR UPDATE SKIP LOCKED) f))
+                              ORDER BY s.priority, s.seq LIMIT LEAST($2, c.free) FOR UPDATE SKIP LOCKED) f))
            RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, priority, queue)
          INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue, gate)
          SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, COALESCE(j.priority, f.priority), f.queue, $1

@@ -175,6 +175,11 @@ impl Room {
         room
     }
 
+    /// The number of the latest start, where starts count.
+    pub fn latest_start(&self) -> Option<i64> {
+        self.latest.map(|(number, _)| number)
+    }
+
     fn start(&mut self, now: i64) -> Option<(i64, i64)> {
         self.left -= 1;
         let (number, at) = self.latest.as_mut()?;

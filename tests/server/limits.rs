@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, comes_true, count, is, number, rng, run, seconds, sqlstate,
-    texts, with_faults,
+    Builder, Client, Cluster, Mode, blocked, comes_true, count, is, number, rng, run, seconds,
+    sqlstate, texts, with_faults,
 };
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -271,6 +271,34 @@ async fn permits_outlive_a_crash_with_their_jobs() {
     assert_eq!(started(&db).await, 1);
 }
 
+/// Maintenance has looked at the room, and a job starts before it looks at the lane.
+#[tokio::test]
+async fn maintenance_has_no_job_fetched_in_the_place_of_one_that_has_just_started() {
+    let cluster = Cluster::quiet();
+    for (n, one) in [
+        "define_limit('one', concurrency => 1)",
+        "define_limit('one', rate => 1, rate_period => '1 hour')",
+        r#"order_queue('default', by => '{"by_args": ["t"]}', strict => true)"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("limits{n}");
+        let (db, other) = (cluster.database(&name).await, cluster.connect(&name).await);
+        run(&db, &format!("select jobs.{one}; select jobs.insert('k') from generate_series(1, 3)"))
+            .await;
+        let fetching = cluster.connect(&name).await;
+        run(&fetching, "begin; lock table jobs.scheduled in share mode").await;
+        let fetch = async {
+            blocked(&db, 1).await;
+            run(&fetching, "select jobs.fetch(); commit").await;
+        };
+        tokio::join!(run(&other, "select jobs.maintain()"), fetch);
+        assert_eq!(count(&db, "jobs.ready").await, 0, "{one}");
+        assert_eq!(count(&db, "jobs.scheduled").await, 2, "{one}");
+    }
+}
+
 /// How many jobs a fetch starts.
 async fn started(db: &Client) -> usize {
     db.query(START, &[]).await.unwrap().len()
@@ -427,5 +455,34 @@ async fn a_fetch_with_an_old_snapshot_loses_no_job_that_its_transaction_has_prom
         assert_eq!(sqlstate(both), if access == "on" { "40001" } else { "00000" });
         run(&other, "commit").await;
         assert_eq!(count(&db, "jobs.check()").await, 0);
+    }
+}
+
+/// The first of two jobs leaves the lane, so the second one goes back to it, in the same call.
+#[tokio::test]
+async fn jobs_of_which_one_takes_the_place_of_the_other_are_replaced_and_updated_together() {
+    let cluster = Cluster::quiet();
+    let db = cluster.database("limits").await;
+    run(&db, "select jobs.define_limit('one', concurrency => 1)").await;
+    for access in ["on", "off"] {
+        run(&db, &format!("set jobs.direct_access = {access}")).await;
+        for (on_conflict, left) in
+            [(r#""replace""#, 2), (r#"{"update": {"available": ["queue"]}}"#, 0)]
+        {
+            let both = |on_conflict: &str, queue: &str| {
+                format!(
+                    r#"select state || ' ' || unique_skipped_as_duplicate from jobs.insert_batch('k', array['{{"n": 1}}', '{{"n": 2}}']::jsonb[], '{{"by_args": true, "on_conflict": {on_conflict}}}', queue => '{queue}')"#
+                )
+            };
+            let skipped = (left == 0).to_string();
+            assert_eq!(texts(&db, &both(r#""skip""#, "q")).await, ["available false"; 2]);
+            let changed = texts(&db, &both(on_conflict, "r")).await;
+            assert_eq!(changed, [format!("available {skipped}"), format!("available {skipped}")]);
+            assert_eq!(count(&db, "jobs.jobs where state = 'cancelled'").await, left);
+            assert_eq!(count(&db, "jobs.jobs where queue = 'r' and state = 'available'").await, 2);
+            assert_eq!(count(&db, "jobs.check()").await, 0);
+            assert_eq!(number(&db, "select count(*) from jobs.fetch('r', 2)").await, 1);
+            run(&db, "select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs").await;
+        }
     }
 }

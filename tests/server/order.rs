@@ -444,3 +444,24 @@ async fn a_job_whose_turn_an_old_snapshot_hides_is_not_held_by_it() {
         run(&db, COMPLETE).await;
     }
 }
+
+/// Two jobs were inserted while the order was set; maintenance has seen both, and would hold one.
+#[tokio::test]
+async fn maintenance_holds_no_job_that_others_have_taken_meanwhile() {
+    let cluster = Cluster::quiet();
+    let (db, other) = (cluster.database("order").await, cluster.connect("order").await);
+    let taking = cluster.connect("order").await;
+    run(&other, "begin; select jobs.insert('k', queue => 'q') from generate_series(1, 2)").await;
+    let order = r#"select jobs.order_queue('q', '{"by_args": ["t"]}', strict => true)"#;
+    run(&db, order).await;
+    run(&other, "commit").await;
+    run(&taking, "begin; lock table jobs.ready in share mode").await;
+    let take = async {
+        blocked(&db, 1).await;
+        run(&taking, "select jobs.cancel(max(id)) from jobs.job; commit").await;
+    };
+    tokio::join!(run(&other, "select jobs.maintain()"), take);
+    assert_eq!(count(&db, "jobs.check()").await, 0);
+    assert_eq!(count(&db, "jobs.scheduled").await, 0);
+    assert_eq!(count(&db, "jobs.ready where gate is not null").await, 1);
+}

@@ -228,7 +228,9 @@ pub fn promote<'a>(
     let mut next = Some(first);
     for _ in 0..MOST_CLASSES {
         let queue = Queue::named(&class.0);
-        let mut free = way.room.saturating_sub(in_lanes_of(&lanes, gate, &class.0, way.room));
+        // Counted before the room: what leaves the lane in between counts twice, not never.
+        let in_lanes = in_lanes_of(&lanes, gate, &class.0);
+        let mut free = way.room().saturating_sub(in_lanes);
         free = if free < way.least() { 0 } else { free.min(most) };
         let mut turns = None;
         while free > 0
@@ -307,14 +309,13 @@ fn text_of(value: &str) -> Datum {
     text(value).expect("it is not null")
 }
 
-/// How many jobs of a gate are in the lanes of a queue, up to so many.
-fn in_lanes_of(lanes: &Table, gate: i64, queue: &str, most: usize) -> usize {
+/// How many jobs of a gate are in the lanes of a queue.
+fn in_lanes_of(lanes: &Table, gate: i64, queue: &str) -> usize {
     let seen = Seen::dirty();
     let mut scan = lanes.scan(&shapes::READY_GATE, &seen, 1);
     scan.find(&[Key::big(1, gate)]);
     let (mut count, mut looked_at) = (0, 0);
-    while count < most
-        && looked_at < MOST_LOOKED_AT
+    while looked_at < MOST_LOOKED_AT
         && let Some(row) = scan.next()
     {
         looked_at += 1;
