@@ -23,9 +23,9 @@ use crate::settings;
 /// As many as any of these tables has, and a few that others have added and dropped.
 pub(super) const MOST_COLUMNS: usize = 32;
 
-/// Rows that are inserted with one record of WAL a page. Keeping track of more slots would take
-/// longer than it saves.
-const AT_ONCE: usize = 256;
+/// Rows that are inserted with one record of WAL a page. Making more slots would take longer than
+/// that saves.
+const AT_ONCE: usize = 32;
 
 /// So many rows are best looked for, then deleted: each of these finds its code in the processor's
 /// caches.
