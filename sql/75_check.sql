@@ -64,6 +64,20 @@ BEGIN ATOMIC
      WHERE t.is_blocked <> EXISTS (SELECT FROM jobs.finished f WHERE f.job_id = t.job_id) AND EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id)
         OR NOT t.is_blocked AND NOT EXISTS (SELECT FROM jobs.job j WHERE j.id = t.job_id)
     UNION ALL
+    SELECT 'held', h.job_id
+      FROM (SELECT s.gate, s.limit_name, min(s.job_id) AS job_id FROM jobs.scheduled s WHERE s.gate IS NOT NULL GROUP BY s.gate, s.limit_name) h
+      LEFT JOIN jobs.limit_rule l ON l.name = h.limit_name
+      LEFT JOIN jobs.limit_key_rule k ON k.gate = h.gate
+      CROSS JOIN LATERAL (
+        SELECT CASE WHEN k.is_override THEN k.concurrency ELSE l.concurrency END AS concurrency,
+               CASE WHEN k.is_override THEN k.rate ELSE l.rate END AS rate,
+               CASE WHEN k.is_override THEN k.rate_period ELSE l.rate_period END AS rate_period,
+               (SELECT count(*) FROM jobs.ready r WHERE r.gate = h.gate) AS in_lane) o
+     WHERE l.paused_at IS NULL AND k.paused_at IS NULL
+       AND CASE WHEN l.is_strict IS NOT NULL THEN o.in_lane = 0 AND NOT EXISTS (SELECT FROM jobs.turn t WHERE t.gate = h.gate)
+                ELSE COALESCE((SELECT count(*) FROM jobs.permit p WHERE p.gate = h.gate) + o.in_lane < o.concurrency, true)
+                 AND COALESCE((SELECT count(*) FROM jobs.limit_start s WHERE s.gate = h.gate AND s.at > statement_timestamp() - o.rate_period - interval '2 s') + o.in_lane < o.rate, true) END
+    UNION ALL
     SELECT 'sequence', j.id FROM jobs.job j, jobs.job_seq s WHERE j.id > s.last_value
     UNION ALL
     SELECT 'sequence', r.job_id FROM jobs.ready r, jobs.job_seq s WHERE r.seq > s.last_value
@@ -84,12 +98,13 @@ BEGIN ATOMIC
     (8, 'slot', 'A taken slot of a queue with a limit belongs to a job that runs in the queue.'),
     (9, 'permit', 'A permit belongs to a job that runs under its limit, and a running job has those of its limits.'),
     (10, 'turn', 'In a strict order a job that is final has no turn, unless it blocks its key.'),
-    (11, 'sequence', 'The ids of jobs and of their places are no higher than their sequences, so that none repeats.'),
-    (12, 'cell', 'In a database with a cell number, the ids of jobs are those of the cell, and their queues are placed in it.'))
+    (11, 'held', 'A job is held only while its limit or order has no room for it.'),
+    (12, 'sequence', 'The ids of jobs and of their places are no higher than their sequences, so that none repeats.'),
+    (13, 'cell', 'In a database with a cell number, the ids of jobs are those of the cell, and their queues are placed in it.'))
   SELECT r.invariant, count(*), ARRAY(SELECT DISTINCT x.job_id FROM broken x WHERE x.invariant = r.invariant AND x.job_id IS NOT NULL ORDER BY x.job_id LIMIT 10), r.rule
     FROM rule r JOIN broken b ON b.invariant = r.invariant
    GROUP BY r.n, r.invariant, r.rule ORDER BY r.n;
 END;
 COMMENT ON FUNCTION jobs.check() IS
-$$Returns the invariants that are violated: how often, up to ten of the jobs, and the rule. No row means that all invariants hold. A row means a defect of the extension or of the storage, or that someone wrote to the tables directly, except while a dump is being restored, or a subscriber copies the tables.
+$$Returns the invariants that are violated: how often, up to ten of the jobs, and the rule. No row means that all invariants hold. A row means a defect of the extension or of the storage, or that someone wrote to the tables directly, except while a dump is being restored, or a subscriber copies the tables. A row of held means that only if it is still there after a second: maintenance may have to let the job go.
 Reads all jobs in one snapshot, which takes seconds to minutes for millions of jobs. Do not call it in a SERIALIZABLE transaction, which would obstruct all others. Works on a standby.$$;

@@ -69,3 +69,20 @@ select pg_temp.breaks($$update jobs.queue_slot set job_id = null where job_id = 
 select pg_temp.breaks($$update jobs.queue_slot set job_id = 12 where job_id = 10$$); --> slot 2 {10,12}
 select pg_temp.breaks($$update jobs.ready set seq = 9999 where job_id = 8$$); --> sequence 1 {8}
 select * from jobs.check(); --> none
+
+-- Limits and orders.
+select jobs.define_limit('one', queues => '{one}', concurrency => 1), jobs.order_queue('strict', '{"by_args": ["t"]}', strict => true) \gset
+select count(*) from jobs.insert_batch('m', array_fill('1'::jsonb, array[3]), queue => 'one'); --> 3
+select count(*) from jobs.insert_batch('m', array_fill('1'::jsonb, array[3]), queue => 'strict'); --> 3
+select * from jobs.check(); --> none
+select count(*) from jobs.fetch_any('{one,strict}', 10); --> 2
+select * from jobs.check(); --> none
+create function pg_temp.broken(harm text) returns setof text language sql as $$select split_part(pg_temp.breaks(harm), ' {', 1)$$;
+select pg_temp.broken($$update jobs.permit set n = n + 1$$); --> permit 2
+select pg_temp.broken($$delete from jobs.permit$$); --> permit 1, held 1
+select pg_temp.broken($$update jobs.limit_rule set concurrency = 2 where name = 'one'$$); --> held 1
+select pg_temp.broken($$update jobs.limit_rule set concurrency = 2, paused_at = now() where name = 'one'$$); --> none
+select pg_temp.broken($$update jobs.limit_rule set concurrency = null, rate = 2, rate_period = '1 hour' where name = 'one'$$); --> held 1
+select pg_temp.broken($$delete from jobs.limit_rule$$); --> held 2
+select pg_temp.broken($$update jobs.turn set is_blocked = true$$); --> turn 1
+select pg_temp.broken($$delete from jobs.turn$$); --> held 1
