@@ -47,13 +47,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// 32 sessions under these rules, which change.
+    /// 40 sessions under these rules, which change.
     pub fn of(limits: impl Into<Vec<Limit>>, order: Option<Order>) -> Plan {
         Plan {
             limits: limits.into(),
             order,
             changes: true,
-            fetchers: 24,
+            fetchers: 32,
             inserters: 8,
             starts: 1500,
             at_most: Duration::from_secs(300),
