@@ -11,7 +11,7 @@ case_workers() {
   done
   [[ -x $home/python/bin/python ]] || return 0 # it runs the others as well
   PYTHONPATH=$HERE/../../clients/python/src "$home/python/bin/python" "$HERE/workers/run.py" \
-    "$home" "$RUNS" "$(awk -v scale="$SCALE" 'BEGIN { print 1.5 / scale }')" "$(scaled 1500)" | keep
+    "$home" "$RUNS" "$(awk -v scale="$SCALE" 'BEGIN { print 1.5 / scale }')" "$(scaled 500)" | keep
 }
 
 workers_python() {

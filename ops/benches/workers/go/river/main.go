@@ -1,5 +1,5 @@
 // River, by its client, with pgx. It fetches every millisecond while there are jobs, the shortest
-// pause that it allows, and listens while there are none.
+// pause that it allows, and listens while there are none. Who inserts notifies as often.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	client := open(pool, &river.Config{})
+	client := open(pool, &river.Config{FetchCooldown: time.Millisecond})
 	unique := func(unique bool) *river.InsertOpts {
 		return &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: unique}}
 	}
