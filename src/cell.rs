@@ -5,7 +5,7 @@ use jobs_core::dimension::{Dimension, hash};
 use jobs_core::error::quoted;
 use jobs_core::policy::Policy;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Limiting, Result};
 use crate::fault::{self, Fault};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::memory::Scratch;
@@ -176,10 +176,19 @@ pub fn spans_none(limit: &str) -> Result<()> {
     }
 }
 
-/// The limit that counts jobs of a queue, spread by this, in several cells.
-pub fn spanning(queue: &str, by: &Dimension) -> Option<String> {
+/// Refuses to spread a queue by this of which a limit or the order would span cells.
+pub fn none_spans(queue: &str, by: &Dimension) -> Result<()> {
     let rules = config_cache::rules();
-    rules.iter().find(|rule| rule.spans_cells(queue, by)).map(|rule| rule.name.clone())
+    let Some(rule) = rules.iter().find(|rule| rule.spans_cells(queue, by)) else {
+        return Ok(());
+    };
+    Err(Error::limited_queue(
+        queue,
+        match rule.order {
+            Some(_) => Limiting::Order,
+            None => Limiting::Limit(&rule.name),
+        },
+    ))
 }
 
 /// Refuses a change of a job that would have it live elsewhere.

@@ -26,6 +26,14 @@ pub struct Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// What limits all jobs of a queue together.
+pub enum Limiting<'a> {
+    /// The queue's own concurrency or rate.
+    Setting,
+    Limit(&'a str),
+    Order,
+}
+
 impl Error {
     fn new(code: Code, message: impl Into<String>) -> Error {
         Error {
@@ -268,21 +276,24 @@ impl Error {
     }
 
     /// 55000: a queue with a limit cannot be spread.
-    pub fn limited_queue(queue: &str, limit: Option<&str>) -> Error {
+    pub fn limited_queue(queue: &str, by: Limiting) -> Error {
         let queue = quoted(queue);
-        let (why, hint) = match limit {
-            None => (
+        let (why, hint) = match by {
+            Limiting::Setting => (
                 "it has a concurrency or rate".into(),
                 "Remove the limit with jobs.configure_queue.",
             ),
-            Some(limit) => (
+            Limiting::Order => {
+                ("its order does not contain the path".into(), "Add it to by of the order.")
+            }
+            Limiting::Limit(limit) => (
                 format!("limit {} does not contain the path", quoted(limit)),
                 "Add it to by of the limit, or define that with per_cell => true.",
             ),
         };
         let message = format!("cannot spread queue {queue}: {why}");
         Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-            .detail("A limit of the queue would span cells.")
+            .detail("A limit or order of the queue would span cells.")
             .hint(hint)
     }
 

@@ -9,7 +9,7 @@ use super::parameters::{Parameters, given};
 use super::{changed, configure, order};
 use crate::cell::{self, Home};
 use crate::check;
-use crate::error::{Error, Result, or_raise};
+use crate::error::{Error, Limiting, Result, or_raise};
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -73,12 +73,9 @@ fn spread_queue(
         change(queue, fcinfo, || store::place(queue, Some(&by.to_json().to_string()), &cells))?;
         // Who configures the queue, or defines a limit, waits for this transaction.
         if store::is_limited(queue) {
-            return Err(Error::limited_queue(queue, None));
+            return Err(Error::limited_queue(queue, Limiting::Setting));
         }
-        match cell::spanning(queue, &by) {
-            Some(limit) => Err(Error::limited_queue(queue, Some(&limit))),
-            None => Ok(()),
-        }
+        cell::none_spans(queue, &by)
     })
 }
 

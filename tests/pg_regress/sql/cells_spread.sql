@@ -59,7 +59,7 @@ select pg_temp.try($$select jobs.configure_queue('s', concurrency => 1)$$) as co
 select jobs.place_queue('l', 1), jobs.configure_queue('l', concurrency => 1);
 select pg_temp.try($$select jobs.spread_queue('l', '{"by_args": ["t"]}', '{1}')$$);
 --> 55000: cannot spread queue "l": it has a concurrency or rate | Remove the limit with jobs.configure_queue.
--->   A limit of the queue would span cells.
+-->   A limit or order of the queue would span cells.
 
 -- Its cells change only while no job would live elsewhere, or lacks the path.
 select pg_temp.ask($$select jobs.spread_queue('s', '{"by_args": ["tenant"]}', '{2,3}')$$) ~ '^55006 [0-9]+ jobs, final ones included.$' as all_jobs,

@@ -178,4 +178,4 @@ select jobs.define_limit('l', '{"by_args": ["t"]}', '{a}', concurrency => 1) \gs
 select pg_temp.try($$select jobs.spread_queue('a', '{"by_args": ["u"]}', '{0}')$$) as spread, pg_temp.code($$select jobs.spread_queue('a', '{"by_args": ["t"]}', '{0}')$$) as contained;
 --> spread|contained
 --> 55000: cannot spread queue "a": limit "l" does not contain the path | Add it to by of the limit, or define that with per_cell => true.
--->   A limit of the queue would span cells.|ok
+-->   A limit or order of the queue would span cells.|ok
