@@ -20,6 +20,7 @@ export const SCREENS = {
   queues: "/queues",
   queue: "/queue?name=exports",
   limits: "/limits",
+  limit: "/limit?name=partners",
   order: "/order?name=exports",
   workers: "/workers",
   worker: "/worker?name=mailer-2",

@@ -4,7 +4,7 @@ payments, sends mail, resizes pictures and calls its partners. Much of it fails,
     pip install "../../python[binary]"
     DATABASE_URL=postgresql://postgres@localhost/company python company.py [--once]
 
-It goes on until SIGTERM or SIGINT; with --once it ends when the first orders are done. It creates
+It runs until SIGTERM or SIGINT; with --once it ends when the first orders are done. It creates
 the roles of roles.sql, so it has to be a superuser.
 """
 
@@ -44,7 +44,7 @@ class TooManyRequests(Exception):
 
 
 class Withdrawn(Exception):
-    """Nobody wants it any more."""
+    """The customer does not want it any more."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ KINDS = {
 
 # --- Workers --------------------------------------------------------------------------------------
 
-WORKERS = {  # those that really work: queues with weights, and how many jobs at a time
+WORKERS = {  # that really work: queues with weights, and how many jobs at a time
     "shop-1": ({"orders": 3, "payments": 2, "default": 1}, 6),
     "shop-2": ({"orders": 3, "payments": 2, "default": 1}, 6),
     "mailer-1": ({"mail": 1}, 4),
@@ -162,13 +162,13 @@ def follow_ups(args: dict) -> list[dict]:
 
 
 def now_and_then() -> list[dict]:
-    """Jobs that wait: for a time, for somebody, for a queue that is paused."""
+    """Jobs that wait: for a time, for a person, for a queue that is paused."""
     now, number = datetime.now(timezone.utc), luck.randrange(10_000)
     letter = {"kind": "email.send", "queue": "mail", "priority": 5, "tags": ["newsletter"]}
     return [
         {"kind": "report.build", "args": {"month": f"2026-{luck.randint(1, 12):02}", "shop": number % 20}},
         {"kind": "fraud.review", "queue": "review", "args": {"order": number, "score": 0.91}, "pending": True},
-        {"kind": "accounts.export", "queue": "exports", "args": {"year": 2026, "account": number}},
+        {"kind": "accounts.export", "queue": "exports", "args": {"year": 2026, "account": number % 9}},
         letter | {"args": {"to": luck.choice(CUSTOMERS), "n": number}, "scheduled_at": now + timedelta(hours=9)},
         {"kind": "cart.remind", "args": {"cart": number}, "queue": "review", "expires_at": now + timedelta(days=2)},
     ]
@@ -204,6 +204,10 @@ class Company:
             "partners": "max_waiting => 5000",
         }.items():
             await self.sql(f"select jobs.configure_queue(%s, {limits})", queue, role="admin")
+        await self.sql(
+            "select jobs.define_limit('partners', '{\"by_args\": [\"partner\"]}', '{partners}', concurrency => 3)", role="admin"
+        )
+        await self.ordered_exports()
         await self.sql("select jobs.pause_queue('exports', 'the accounts move to a new server')", role="operator")
         for name, cron, kind, args, zone in [
             ("stock", "every 10 seconds", "stock.sync", {"warehouse": 2}, "UTC"),
@@ -214,6 +218,16 @@ class Company:
             define = "select jobs.schedule(%s, %s, %s, %s, time_zone => %s)"
             await self.sql(define, name, cron, kind, Jsonb(args), zone, role="application")
         await self.sql("select jobs.pause_periodic('newsletter', 'nobody has written one')", role="operator")
+
+    async def ordered_exports(self) -> None:
+        """Those of an account in order, of which one is blocked."""
+        await self.sql(
+            "select jobs.order_queue('exports', '{\"by_args\": [\"account\"]}', strict => true, on_discard => 'block', "
+            "fair => true, weights => '{\"7\": 3}')", role="admin",
+        )  # fmt: skip
+        await self.insert([{"kind": "accounts.export", "queue": "exports", "args": {"year": 2025, "account": 4}}])
+        [job] = await self.sql("select id, token from jobs.fetch('exports', worker => 'annual-1')")
+        await self.sql("select jobs.fail(%s, %s, 'account 4 has no address', retryable => false)", *job)
 
     async def insert(self, jobs: list[dict]) -> None:
         async with self.connection.transaction():
@@ -234,6 +248,8 @@ class Company:
             ("operator", "jobs.cancel_many(kind => 'cart.remind', max_jobs => 1, reason => 'the cart is empty')"),
             ("admin", "jobs.delete_many(kind => 'fraud.review', max_jobs => 1, reason => 'a test')"),
             ("application", "jobs.run_periodic('reports of the night', 'the manager asks for it')"),
+            ("application", "jobs.override_limit('partners', '\"courier\"', 8, reason => 'the courier asks for more')"),
+            ("operator", "jobs.pause_limit('partners', '\"books\"', 'books.example is down until noon')"),
         ]:
             await self.sql(f"select {sql}", role=role)
 
