@@ -750,7 +750,7 @@ BEGIN
       PERFORM pg_advisory_unlock_all();
       RETURN;
     END IF;
-    -- Inserts that see this lock notify. Those that did not may have committed meanwhile.
+    -- Inserts that see this lock notify. Others may have committed since.
     EXIT WHEN outbox_take.cell IS NOT NULL OR NOT pg_try_advisory_lock(1785684595, 1);
   END LOOP;
 END $$;

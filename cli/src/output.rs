@@ -84,7 +84,7 @@ impl Output {
                 is_written = to.write_all(piece).is_ok();
                 self.change(|state| {
                     state.writing -= piece.len();
-                    // Jobs go on without a reader, or on a full disk.
+                    // Jobs continue without a reader, or on a full disk.
                     match is_written {
                         true => state.pieces += 1,
                         false => state.dropped += piece.len(),

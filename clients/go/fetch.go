@@ -258,7 +258,7 @@ func (w *Worker) releaseWaiting() {
 	}
 }
 
-// release gives back a job that waits for a place.
+// release releases a job that waits for a place.
 func (w *Worker) release(a *attempt) {
 	if w.unqueue(a) {
 		a.tell(a.encode("release", object{}), nil)
@@ -277,7 +277,7 @@ func (w *Worker) unqueue(a *attempt) (isWaiting bool) {
 }
 
 // start runs the handler of a job, or of a batch. A timeout, the earliest of its jobs, fails the
-// attempts at once, even if the handler goes on.
+// attempts at once, even if the handler continues.
 func (w *Worker) start(attempts []*attempt) {
 	h := w.handler(attempts[0].row.Kind)
 	if h.batching != nil {

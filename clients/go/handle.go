@@ -300,7 +300,7 @@ func (a *attempt) reason() error {
 	return nil
 }
 
-// expire fails the attempt, even if its handler goes on.
+// expire fails the attempt, even if its handler continues.
 func (a *attempt) expire() {
 	// A handler that completes its job in a transaction has it locked, and the call would wait.
 	for a.completed.Load() && !a.settled.Load() {

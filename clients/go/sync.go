@@ -17,7 +17,7 @@ type PeriodicOpts struct {
 	InsertOpts
 	// TimeZone is the time zone of the schedule. Default: UTC.
 	TimeZone string `json:"time_zone,omitempty"`
-	// Missed is what happens to ticks that nobody was there for: "once", the default, or "skip".
+	// Missed is what happens to ticks for which nothing ran: "once", the default, or "skip".
 	Missed string `json:"missed,omitempty"`
 }
 

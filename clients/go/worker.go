@@ -59,7 +59,7 @@ type Options struct {
 	Timeout time.Duration
 	// Lease is how long a job stays with a dead worker before it is rescued. Default: 30 s.
 	Lease time.Duration
-	// Grace is how long handlers may go on after a stop, or [NoGrace]. Default: 10 s.
+	// Grace is how long handlers may run after a stop, or [NoGrace]. Default: 10 s.
 	Grace time.Duration
 	// Name is the worker's name in jobs.workers. Default: HOST:PID:RANDOM.
 	Name string

@@ -156,7 +156,7 @@ pub(super) async fn login(
             }
             return Ok(response);
         }
-        // A cell that is down keeps nobody out of the others.
+        // A cell that is down does not close the others.
         _ => app.home(),
     };
     let mut response = see_other(&next);

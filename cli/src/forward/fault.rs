@@ -13,7 +13,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Fault {
     pub(super) failed: Failed,
-    /// Whether somebody has to change something first.
+    /// Whether a person must change something first.
     pub(super) is_wrong: bool,
 }
 

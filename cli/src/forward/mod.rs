@@ -47,7 +47,7 @@ Examples:
 /// the queue exactly once, in order for each queue, and deletes the row. Several programs can run;
 /// one at a time moves rows.
 ///
-/// A row that the queue refuses stays in the outbox with its error, and the others go on. A full
+/// A row that the queue refuses stays in the outbox with its error; the others continue. A full
 /// queue and other passing causes are tried again.
 ///
 /// Runs until SIGTERM, SIGINT or SIGHUP, and then finishes the batch. When one of the databases
@@ -243,7 +243,7 @@ enum Duty {
     Alone,
     /// Those of the cell at a place.
     Cell(usize, Arc<Cells>),
-    /// Those that have no cell: it chooses one, by what any of the databases says.
+    /// Rows without a cell: it chooses one, by what any of the databases says.
     Aim(Arc<Cells>),
 }
 
@@ -581,7 +581,7 @@ impl Forwarder {
         before.is_none()
     }
 
-    /// Whether no row is left but those that are refused, or wait for room in their queue.
+    /// Whether every row that is left is refused, or waits for room in its queue.
     async fn is_over(&self, outbox: &Outbox) -> Result<bool, Fault> {
         let cell = match &self.duty {
             Duty::Cell(_, cells) if !Cells::is(&cells.is_aimed) => return Ok(false),

@@ -52,7 +52,7 @@ pub(super) struct Status {
     pub(super) refused: i64,
 }
 
-/// The names of columns are those that people see.
+/// Its column names are shown to people.
 const SHOWN: &str = "
 select to_jsonb(s)::text from jobs.outbox_status s order by s.queue";
 const REFUSED: &str = "
@@ -215,7 +215,7 @@ impl Outbox {
         Ok(rows[0].try_get(0)?)
     }
 
-    /// Of the rows of a cell and those that have none, or of all.
+    /// Of the rows of a cell and of rows without one, or of all.
     pub(super) async fn status(&self, cell: Option<i32>) -> Result<Status, Fault> {
         let of: [(&(dyn ToSql + Sync), Type); 1] = [(&cell, Type::INT4)];
         let row = answer(self.client.query_typed(STATUS, &of)).await?.swap_remove(0);

@@ -180,7 +180,7 @@ fn limits_that_somebody_else_has_set_meanwhile_are_not_replaced_unseen() {
     assert_eq!(sql(limits)[0], others);
     assert!(late.text().contains("is now 5"), "{}", late.text());
     assert!(late.body.contains("id=\"concurrency-wrong\""));
-    // Whoever has read it can replace it, and what was left alone stays as others have set it.
+    // After reading it a person can replace it, and fields left alone keep what others have set.
     let done = person.send(&late, "/queue/limits", &[]);
     person.follow(&done);
     let own = json!({ "concurrency": 4, "max_waiting": 100 });

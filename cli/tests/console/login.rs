@@ -524,7 +524,7 @@ fn a_page_that_listens_hears_that_its_session_is_over() {
     assert!(login.text().contains(REFUSED), "{to}");
     let next = ("next".to_owned(), path.to_owned());
     assert!(login.form("/login").contains(&next), "{to}");
-    // Whoever asks once more hears it again.
+    // The next request hears it again.
     assert_eq!(sent_to(listen(&person, path)), to);
     assert_eq!(person.get("/").status, 303);
 

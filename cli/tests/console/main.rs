@@ -1,4 +1,4 @@
-//! What `pgjobs console` promises to whoever speaks HTTP with it, against the database of
+//! What `pgjobs console` promises to any HTTP client, against the database of
 //! clients/examples/company at JOBS_COMPANY_URL, which names no role.
 
 mod actions;

@@ -102,7 +102,7 @@ impl Console {
         Self::start_at(&url(), &[&["--login"], options].concat())
     }
 
-    /// Where everybody is whoever the process is.
+    /// Where every client acts as the role of the process.
     pub fn start_as(role: &str, options: &[&str]) -> Self {
         Self::start_at(&url_as(role), options)
     }
@@ -292,7 +292,7 @@ impl Answer {
         found.map_or("", |(_, value)| value)
     }
 
-    /// The text that a reader sees, with the entities that maud writes taken back.
+    /// The text that a reader sees, with the entities that maud writes decoded.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut is_tag = false;

@@ -1,4 +1,4 @@
--- A role of each kind, whose password is its name. For a server that nobody else reaches.
+-- A role of each kind, whose password is its name. For a server that only you can reach.
 DO $$
 DECLARE
   role text;

@@ -165,7 +165,7 @@ public class Example {
         System.out.println("worker: order " + next.get("order") + " " + state);
       }
       if (!jobs.isEmpty()) continue;
-      // A real worker waits longer, and goes on.
+      // A real worker waits longer, and repeats.
       rows("CALL jobs.wait('shipping', timeout => '100 ms')");
       break;
     }

@@ -154,7 +154,7 @@ class Command(BaseCommand):  # management/commands/work.py
                     failed = rows("select * from jobs.fail(%s, %s, %s, retry_in => %s, details => %s)", values)[0]
                     self.stdout.write(f"worker: order {order} {failed['state']}")
         with connection.cursor() as cursor:
-            # A real worker waits longer, and goes on.
+            # A real worker waits longer, and repeats.
             cursor.execute("call jobs.wait('shipping', timeout => '100 ms')")
 
 

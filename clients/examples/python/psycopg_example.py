@@ -126,7 +126,7 @@ while True:
             ).fetchone()
             print(f"worker: order {job.args['order']} {failed.state}")
     if not jobs:
-        # A real worker waits longer, and goes on.
+        # A real worker waits longer, and repeats.
         conn.execute("call jobs.wait('shipping', timeout => '100 ms')")
         break
 try:

@@ -160,7 +160,7 @@ while True:
             state = autocommit.scalar(fail, values | {"details": {"type": "unknown_order"}})
             print(f"worker: order {job.args['order']} {state}")
     if not jobs:
-        # A real worker waits longer, and goes on.
+        # A real worker waits longer, and repeats.
         autocommit.execute(text("call jobs.wait('shipping', timeout => '100 ms')"))
         break
 try:

@@ -9,7 +9,7 @@ LEASE, CONCURRENCY and GRACE (seconds) set it up. Its handlers write a row into 
 
 It shows what the library in Python does: take that one for work (docs/workers.md).
 docs/worker-in-sql.md says why it does what it does. A worker that loses its database ends with an
-error; whoever supervises it starts it again, and the jobs that it held come back when their leases
+error; its supervisor starts it again, and the jobs that it held come back when their leases
 run out.
 """
 
@@ -61,7 +61,7 @@ async def slow(job: Job) -> dict:
 
 
 async def endless(job: Job) -> dict:
-    await asyncio.Event().wait()  # until somebody cancels the job, or the worker stops
+    await asyncio.Event().wait()  # until the job is cancelled, or the worker stops
     return {}
 
 
@@ -97,7 +97,7 @@ HANDLERS: dict[str, Callable[[Job], Awaitable[dict]]] = {
 
 class Lost(Exception):
     """The job is no longer ours: our lease ran out, or it was cancelled by force, or deleted.
-    Whoever has it now is not disturbed."""
+    The job's new worker is unaffected."""
 
 
 class Exited(Exception):
@@ -236,7 +236,7 @@ class Worker:
                     if free and stop.is_set():
                         others.pop().cancel()  # cancels the CALL
             # Told to stop, we end once what runs is done. After a signal it may end within the
-            # grace period, and the rest is given back. The beats go on meanwhile.
+            # grace period, and the rest is released. Beats continue meanwhile.
             while tasks and not stop.is_set():
                 await asyncio.wait({stopped} | tasks, return_when=asyncio.FIRST_COMPLETED)
             if tasks:

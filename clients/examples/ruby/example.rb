@@ -126,7 +126,7 @@ loop do
     puts "worker: order #{order} #{state}"
   end
   next unless jobs.empty?
-  # A real worker waits longer, and goes on.
+  # A real worker waits longer, and repeats.
   Db.execute("call jobs.wait('shipping', timeout => '100 ms')")
   break
 end

@@ -9,7 +9,7 @@
 #
 # docs/worker-in-sql.md says why it does what it does. Each call is a session of its own, which is
 # slow but simple: this is for jobs that are programs to run. A worker that loses its database ends
-# with an error; whoever supervises it starts it again.
+# with an error; its supervisor starts it again.
 set -uo pipefail
 
 URL=${DATABASE_URL:-postgresql://postgres@localhost/jobs} QUEUE=${1:-default}
@@ -28,7 +28,7 @@ sql() { "${PSQL[@]}" "$@"; }
 handle_ok() { :; }
 handle_fail_once() { ((attempt > 1)) || { echo "the first attempt always fails" >&2; return 1; }; }
 handle_slow() { exec sleep "$seconds"; }
-handle_endless() { exec sleep infinity; } # until somebody cancels the job, or the worker stops
+handle_endless() { exec sleep infinity; } # until the job is cancelled, or the worker stops
 # Such as a bug would do it: none of it may end the worker.
 handle_bad_error() { printf 'no text of the database: \0 \xff \xed\xa0\x80' >&2; return 1; }
 handle_bad_output() { return 2; } # and says nothing
@@ -38,7 +38,7 @@ handle_refused() { :; }
 handle_not_found() { :; }
 
 # A finishing call. That the job is no longer ours (the lease ran out, or it was cancelled by force,
-# or deleted) is no error of the worker: whoever has it now is not disturbed.
+# or deleted) is no error of the worker: the job's new worker is unaffected.
 tell() {
   local answer
   answer=$(about_job "$@" 2>&1 >/dev/null) && return
@@ -146,7 +146,7 @@ while running; beat; [[ ! $stopping && ! $broken && $command != stop ]]; do
 done
 
 # Told to stop, we end once what runs is done. After a signal it may end within the grace period,
-# and the rest is given back.
+# and the rest is released.
 while running; [[ ! $stopping && ! $broken ]] && ((${#pids[@]} > 0)); do beat; sleep 0.1; done
 end=$((SECONDS + GRACE))
 while running; ((${#pids[@]} > 0 && SECONDS < end)); do sleep 0.1; done

@@ -150,7 +150,7 @@ impl Engine {
         idle.all(|(other, _)| load(other) >= load(cell))
     }
 
-    /// How many jobs of these kinds may be fetched beside those that are here.
+    /// How many jobs of these kinds may be fetched beside those in this worker.
     fn room_of(&self, state: &State, kinds: &str) -> usize {
         let limit = self.worker.limit(kinds).unwrap_or(usize::MAX);
         let asked = state.cells.iter().filter_map(|cell| cell.asked.as_ref());

@@ -42,7 +42,7 @@ impl Worker {
     }
 }
 
-/// A running worker. It goes on if the handle is dropped.
+/// A running worker. It keeps running if the handle is dropped.
 pub struct Handle {
     pub(crate) engine: Arc<Engine>,
     pub(crate) task: JoinHandle<Result<()>>,

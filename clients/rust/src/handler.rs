@@ -184,7 +184,7 @@ impl<A: DeserializeOwned + Send + 'static> Batch<A> {
                     () = late => Err(Error::release()),
                 }
             };
-            // In a task: it goes on after it has ended all jobs.
+            // In a task: it continues after it has ended all jobs.
             let task = async {
                 let task = tokio::spawn(safe(batch).instrument(tracing::info_span!("batch")));
                 task.await.unwrap_or_else(|_| Err(Error::release()))

@@ -31,7 +31,7 @@ pub struct Options {
     /// How long a job stays with a dead worker before it is rescued. Default: 30 s. Leases are
     /// renewed every third of it.
     pub lease: Duration,
-    /// How long handlers may go on after a stop. Default: 10 s.
+    /// How long handlers may run after a stop. Default: 10 s.
     pub grace: Duration,
     /// How many more jobs than it has free places the worker fetches. They wait in the worker, and
     /// start as places get free. Default: 0.

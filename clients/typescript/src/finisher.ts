@@ -14,7 +14,7 @@ interface Waiting {
   isReplaced: boolean;
 }
 
-/** Returns what became of results, but for those that have completed their jobs: nearly all. */
+/** Returns the outcome of results other than completed jobs, which are nearly all. */
 export const FINISH = `select to_json(f)::text as row from jobs.finish_many($1::text::jsonb) as f
   where not f.done or f.state is distinct from 'completed'`;
 const COMPLETED = { state: "completed", done: true, reason: null };

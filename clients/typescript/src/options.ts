@@ -17,7 +17,7 @@ export interface WorkerOptions {
   timeout?: number;
   /** How long a job stays with a dead worker before it is rescued. Default: 30. */
   lease?: number;
-  /** How long handlers may go on after a stop. Default: 10. */
+  /** How long handlers may run after a stop. Default: 10. */
   grace?: number;
   /** The worker's name in `jobs.workers`. Default: `HOST:PID:RANDOM`. */
   name?: string;

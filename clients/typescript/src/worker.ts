@@ -132,8 +132,9 @@ export class Worker {
   }
 
   /**
-   * Writes into the database, on the caller's connection or in its transaction, what it lacks or has
-   * otherwise of the defaults of kinds and of periodic jobs. Removes nothing. Returns what became of each.
+   * Writes into the database, on the caller's connection or in its transaction, what it lacks or
+   * has otherwise of the defaults of kinds and of periodic jobs. Removes nothing. Returns the
+   * outcome of each.
    */
   sync(database: Database): Promise<Change[]> {
     return sync(database, this.#handlers.defined, this.#periodic);
@@ -160,10 +161,10 @@ export class Worker {
 
   /**
    * Runs until SIGTERM or SIGINT, or until an operator stops the worker. A second signal acts as
-   * `stopAndCancel()`. Rejects if a result could not be sent, and if the database refuses the worker
-   * as it starts. The process belongs to the worker:
-   * errors that handlers throw in the background are logged and do not end it. If a handler did not
-   * stop, the process exits once no other worker is within `run()`.
+   * `stopAndCancel()`. Rejects if a result could not be sent, and if the database refuses the
+   * worker as it starts. The process belongs to the worker: errors that handlers throw in the
+   * background are logged and do not end it. If a handler did not stop, the process exits once no
+   * other worker is within `run()`.
    */
   async run(): Promise<void> {
     let signals = 0;
@@ -390,7 +391,7 @@ export class Worker {
     if (this.#places.waiting > 0) void this.#limitWaiting(taken);
   }
 
-  /** Gives back what waits until its time is over. Most begins before the next turn of the loop. */
+  /** Releases attempts that have waited too long. Most begins before the next turn of the loop. */
   async #limitWaiting(taken: Attempt[]): Promise<void> {
     await setImmediate();
     for (const attempt of taken) {
@@ -473,7 +474,7 @@ export class Worker {
     this.#goOn(); // if results held all places
   }
 
-  /** Gives back an attempt whose handler has not begun. */
+  /** Releases an attempt whose handler has not begun. */
   #release(attempt: Attempt): void {
     attempt.stopWaiting();
     this.#places.leave(attempt);

@@ -95,7 +95,7 @@ struct Reason {
 async fn reasons(visit: &Visit, id: i64) -> Result<Vec<Reason>, Problem> {
     let sql = "select reason, detail, until, by_ids from jobs.explain($1)";
     match visit.rows(sql, &[&id]).await {
-        // It was deleted meanwhile.
+        // It has been deleted.
         Err(gone) if gone.sqlstate() == Some("P0002") => {
             Err(Problem::not_found(&format!("Job {id}")))
         }

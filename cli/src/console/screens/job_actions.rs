@@ -133,7 +133,7 @@ async fn call(
     }
 }
 
-/// The job has changed meanwhile: shows it with the message of the database.
+/// The job has changed: shows it with the message of the database.
 pub(super) fn lost<T>(change: &Change<T>, id: i64, refused: Problem) -> Result<Response, Problem> {
     match refused.sqlstate() {
         Some("55000" | "40001" | "40P01" | "55P03") => {

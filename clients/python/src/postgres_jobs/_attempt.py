@@ -130,7 +130,7 @@ class Batch(Threaded):
                 end(result)
 
     def cancel(self, because: Reason) -> None:
-        """Ends the handler, unless it goes on for jobs that are neither ended nor cancelled."""
+        """Ends the handler, unless it continues for jobs that are neither ended nor cancelled."""
         is_over = all(one.job.cancelled.is_set() or self.ends[one].done() for one in self.members)
         goes_on = because in ("cancelled", "lost") and not is_over
         if self.task and not (goes_on or self.is_cancelled or self.is_in_thread):

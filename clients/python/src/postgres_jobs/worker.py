@@ -64,7 +64,7 @@ class Worker:
     concurrency: the maximum number of handlers that run at once.
     timeout: how long a handler may run, unless its kind has a timeout. None: only the job's limit.
     lease: how long a job stays with a dead worker before it is rescued.
-    grace: how long handlers may go on after a stop.
+    grace: how long handlers may run after a stop.
     name: the worker's name in jobs.workers. Default: HOST:PID:RANDOM.
     info: shown in jobs.workers.
     prefetch: how many more jobs than it has free places a worker fetches.
