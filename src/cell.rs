@@ -1,4 +1,4 @@
-//! The cell judges: whether a job or queue is this cell's own, whoever sent it. A database without
+//! The cell judges: whether a job or queue is this cell's own, whatever sent it. A database without
 //! a number takes everything.
 
 use jobs_core::dimension::{Dimension, hash};

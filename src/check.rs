@@ -41,7 +41,7 @@ pub fn primary() -> Result<()> {
     refuse_if(server::is_standby(), || Error::read_only(true))
 }
 
-/// Refuses who has not the rights of the extension's owner, whatever he has been granted.
+/// Refuses a role without the rights of the extension's owner, whatever it has been granted.
 pub fn owner(operation: &str) -> Result<()> {
     let is_owner = extension::is_owned_by(role::current());
     refuse_if(!is_owner, || Error::not_owner(operation))
@@ -158,8 +158,8 @@ pub fn duration(parameter: &str, value: Option<pgrx::datum::Interval>) -> Result
     duration.transpose()
 }
 
-/// From now on, no duration may lead past the end of time: a job that nobody could
-/// fetch any more would be in everybody's way.
+/// From now on, no duration may lead past the end of time: a job that could never be
+/// fetched would be in the way of others.
 const LONGEST_YEARS: i128 = 1000;
 const MICROS_PER_DAY: i128 = 86_400_000_000;
 
@@ -310,7 +310,7 @@ pub fn texts(parameter: &str, value: Array) -> Result<Vec<String>> {
 pub fn states(parameter: &str, value: Array) -> Result<Vec<State>> {
     let state = |label: Option<String>| {
         let label = label.ok_or_else(|| Error::null_element(parameter))?;
-        // Somebody may have added one to the type.
+        // One may have been added to the type.
         State::from_str(&label).ok_or_else(|| {
             let message = format!("state {} of {parameter} is not known", quoted(&label));
             let states = State::ALL.map(State::as_str).join(", ");

@@ -130,7 +130,7 @@ impl Error {
             })
     }
 
-    /// 42501: only for who has the rights of the extension's owner.
+    /// 42501: only for a role with the rights of the extension's owner.
     pub fn not_owner(operation: &str) -> Error {
         let message = format!("must be owner of extension jobs to {operation}");
         Error::new(Code::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
@@ -143,8 +143,8 @@ impl Error {
         Error::not_done(id, operation, format!("it is {}", state.as_str())).detail(rule)
     }
 
-    /// 55000 `lease_lost`: the caller's token is not the job's current one. `holder`: who has the
-    /// job, and since when.
+    /// 55000 `lease_lost`: the caller's token is not the job's current one. `holder`: the worker
+    /// that has the job, and since when.
     pub fn lease_lost(
         id: i64,
         operation: &str,
@@ -347,7 +347,7 @@ impl Error {
         Error::could_not_serialize("access to running jobs due to a concurrent change".into())
     }
 
-    /// 40001: a key is taken by somebody whom the transaction's snapshot does not show.
+    /// 40001: a key is taken by a transaction that the snapshot does not show.
     pub fn unseen_claim() -> Error {
         let message = report::UNSEEN_CLAIM.to_string_lossy();
         Error::retry(message.into_owned())

@@ -52,7 +52,7 @@ faults! {
     NoLooks = "no_looks";
     /// A cell takes jobs and queues of others.
     AnyCell = "any_cell";
-    /// The end of an attempt hands its places on to nobody.
+    /// The end of an attempt hands its places on to no job.
     KeepPlaces = "keep_places";
     /// Fetches count permits without taking turns.
     PermitOutOfTurn = "permit_out_of_turn";
@@ -102,7 +102,7 @@ pub fn stop_under_lock() {
     stop(Fault::StopAndTrust);
 }
 
-/// Stops the process, if this fault is on, as SIGSTOP from outside does, until somebody has it go
+/// Stops the process, if this fault is on, as SIGSTOP from outside does, until it is told to go
 /// on.
 pub fn stop(fault: Fault) {
     if is_on(fault) {
@@ -138,7 +138,7 @@ pub fn exhaust() {
     if is_on(Fault::Exhaust) {
         for size in [1 << 20, 1 << 10, 1 << 4] {
             let layout = Layout::from_size_align(size, 8).expect("it is a size");
-            // SAFETY: of a size that is not 0; nobody gives it back.
+            // SAFETY: of a size that is not 0; it is never freed.
             while !unsafe { System.alloc(layout) }.is_null() {}
         }
         for size in (3..=13).rev().map(|bits| 1 << bits) {

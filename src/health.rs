@@ -613,7 +613,7 @@ fn periodic_failed(facts: &Facts) -> Vec<Finding> {
     )
 }
 
-// An outbox that is not reported may have rows that nobody knows of.
+// An outbox that is not reported may have rows that are not known.
 fn forward_behind(facts: &Facts) -> Vec<Finding> {
     const TOLERATED: i64 = 5 * MINUTE;
     let mut found = Vec::new();

@@ -61,7 +61,7 @@ pub extern "C-unwind" fn _PG_init() {
     pg::guc::reserve_prefix(c"jobs");
     pg::planner::register();
     shmem::tally::register(store::history::write);
-    // Without preload there is no worker, and nobody to wake.
+    // Without preload there is no worker to wake.
     if pg::server::is_preloading() {
         shmem::register();
         worker::register();

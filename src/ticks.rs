@@ -1,8 +1,8 @@
 //! Periodic jobs: when a definition is due, and the job of a tick.
 //!
-//! A definition is dealt with by who has its row locked, in one transaction: the job of
-//! the latest tick is inserted, and the row says that it was. So there is one job a
-//! tick, whoever looks, and however often a server is started again.
+//! A definition is dealt with by the session that has its row locked, in one transaction: the job
+//! of the latest tick is inserted, and the row says that it was. So there is one job a tick,
+//! whichever session looks, and however often a server is started again.
 
 use std::rc::Rc;
 
@@ -73,7 +73,7 @@ enum Decided {
 
 /// Deals with a definition whose time has come, which the caller has locked: inserts the job of the
 /// latest tick that was missed, unless none of those is to have one. A job that cannot be inserted
-/// is nobody else's trouble: that is logged, and shown with the definition. Whether it is over
+/// affects no other: that is logged, and shown with the definition. Whether it is over
 /// with, or was put off so quickly that others can be looked at instead.
 pub fn run(due: &Periodic, now: i64) -> bool {
     let name = &due.definition.name;
@@ -143,7 +143,7 @@ pub fn cut(now: i64) -> usize {
     periodic_schedule::names().iter().filter(|name| cut(name)).count()
 }
 
-/// Whether a tick is late because nobody looked at the definition when it was to be looked at. One
+/// Whether a tick is late because the definition was not looked at in time. One
 /// that was put off has been looked at.
 fn is_missed(due: &Periodic, tick: i64, now: i64) -> bool {
     let first_look = due.next_run_at.map_or(tick, |at| at.max(tick));
@@ -162,7 +162,7 @@ fn insert(definition: &Definition, tick: i64) -> Decided {
         let kind = &*check::name("kind", Some(&definition.kind))?;
         let checked = options.checked(kind)?;
         let mut candidate = checked.candidate(definition.args)?;
-        // Nobody else's periodic jobs shall wait for a transaction that inserts this one's key.
+        // Other periodic jobs must not wait for a transaction that inserts this one's key.
         let waits = candidate
             .policy
             .as_mut()

@@ -99,7 +99,7 @@ pub trait Events {
     /// The next step; [`Event::End`] after the last.
     fn next(&mut self) -> Event<'_>;
 
-    /// Goes past the value that would come next, as a whole: called after a name that nobody asked
+    /// Goes past the value that would come next, as a whole: called after a name that was not asked
     /// for.
     fn skip_value(&mut self);
 }

@@ -101,7 +101,7 @@ pub fn did_you_mean(word: &str, candidates: &[impl AsRef<str>]) -> Option<String
 /// near a word of more than a hundred letters, and no more than the first ten thousand
 /// candidates are compared.
 pub fn nearest<'a>(word: &str, candidates: &'a [impl AsRef<str>]) -> Option<&'a str> {
-    // To compare takes as long as both are together long, and nobody misspells more.
+    // Comparing takes as long as both are together long, and longer names are not misspellings.
     const LONGEST: usize = 100;
     const MOST_CANDIDATES: usize = 10_000;
     let letters = word.chars().take(LONGEST + 1).count();

@@ -1,4 +1,4 @@
-//! Work on a large value asks now and then whether it is to go on.
+//! Work on a large value asks now and then whether to continue.
 
 use std::sync::OnceLock;
 
@@ -7,12 +7,12 @@ static ASKED: OnceLock<fn()> = OnceLock::new();
 /// So many bytes or characters are dealt with between two questions: less than a millisecond.
 pub(crate) const CHUNK: usize = 1 << 16;
 
-/// Says once what is asked. It returns if the work is to go on, and otherwise unwinds.
+/// Says once what is asked. It returns if the work continues, and otherwise unwinds.
 pub fn ask(asked: fn()) {
     let _ = ASKED.set(asked);
 }
 
-/// Asks. Where nobody said what, all work goes on to its end.
+/// Asks. Without a question, all work continues to its end.
 pub(crate) fn check() {
     if let Some(asked) = ASKED.get() {
         asked();

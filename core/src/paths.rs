@@ -21,7 +21,7 @@ struct Node {
     name: String,
     /// Whether a path ends here: all of the member's value counts, and there are no children.
     whole: bool,
-    /// Indexes of the nodes that go on from here, ordered by name.
+    /// Indexes of the child nodes, ordered by name.
     children: Vec<usize>,
 }
 
@@ -110,7 +110,7 @@ impl Paths {
         self.find(node, &nfc(name)).ok()
     }
 
-    /// The nodes that go on from a node.
+    /// The children of a node.
     pub(crate) fn children(&self, node: usize) -> impl Iterator<Item = usize> {
         self.nodes[node].children.iter().copied()
     }

@@ -44,7 +44,7 @@ pub fn start_of(at: i64, period: i64) -> String {
 /// Year, month and day of the day that is so many days after 0001-01-01, in the Gregorian calendar
 /// also before it was introduced. Year 0 is the one before year 1.
 ///
-/// By hand because Postgres' timestamps go on to the year 294276, beyond what calendar libraries
+/// By hand because Postgres' timestamps reach the year 294276, beyond what calendar libraries
 /// hold. Years are taken to begin in March, so that a leap day is the last of its year, and are
 /// counted in eras of 400, which repeat.
 fn civil(day: i128) -> (i128, i128, i128) {

@@ -93,7 +93,7 @@ pub struct Hold {
     pub until: HoldUntil,
 }
 
-/// What gives a key back before its hold has run out. It is given back once: a retry does not take
+/// What releases a key before its hold has run out. It is released once: a retry does not take
 /// it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldUntil {

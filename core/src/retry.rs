@@ -54,14 +54,14 @@ pub enum Attempts {
     /// Nothing.
     #[default]
     Unsaid,
-    /// So often unless somebody says otherwise.
+    /// So often, unless the job says otherwise.
     Default(i32),
     /// So often.
     Given(i32),
 }
 
 impl Attempts {
-    /// So often where nobody says otherwise, if the policy says that.
+    /// The policy's default number of attempts, if it has one.
     pub fn default(self) -> Option<i32> {
         match self {
             Attempts::Default(count) => Some(count),

@@ -20,7 +20,7 @@
 //! forward, it skips times, and where it is put back, it shows times twice. A schedule that says
 //! which hours it means has each of its ticks once: a skipped one at the first moment after the
 //! change, where several that were skipped are one; a repeated one the first time. A schedule of
-//! every hour means the time that passes: it goes on through a repeated hour, and nothing is made
+//! every hour means the time that passes: it continues through a repeated hour, and nothing is made
 //! up for a skipped one. So `30 2 * * *` is once a day, and `*/15 * * * *` every quarter of an
 //! hour, whatever happens to the clock.
 

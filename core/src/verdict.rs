@@ -12,7 +12,7 @@ pub struct Holder {
     /// The job, unless it is gone: deleted, or final, past its retention and not kept by its own
     /// period or window any more, pruned or not.
     pub job: Option<Job>,
-    /// Whether its own hold has neither run out nor been given back. It outlives the job.
+    /// Whether its own hold has neither run out nor been released. It outlives the job.
     pub holds: bool,
 }
 

@@ -47,7 +47,7 @@ pub fn literal(text: &str) -> String {
     format!("{escape}'{text}'")
 }
 
-/// Who did something, and why, as a sentence goes on.
+/// Who did something, and why, as the rest of a sentence.
 pub fn by(who: Option<&str>, reason: Option<&str>) -> String {
     let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     who.map_or_else(String::new, |who| format!(" by {who}{reason}"))

@@ -113,7 +113,7 @@ fn grant(
 }
 
 /// Changes the rights of a role with those of the owner, if the caller has them: these functions
-/// are not SECURITY DEFINER, so that the caller is known, whoever the session belongs to.
+/// are not SECURITY DEFINER, so that the caller is known, not only the session's role.
 fn change(
     role: Option<&str>,
     reason: Option<&str>,

@@ -164,7 +164,7 @@ fn several(parameter: &str, noun: &str, list: Option<Array>) -> Result<Option<Ve
     Ok(Some(names))
 }
 
-/// A limit, which nobody else changes until this transaction ends.
+/// A limit, locked against changes until this transaction ends.
 fn known(name: &str) -> Result<Limit> {
     let known = || {
         let rules = config_cache::rules();

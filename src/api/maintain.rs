@@ -27,7 +27,7 @@ fn maintain(fcinfo: pg_sys::FunctionCallInfo) -> Rows {
 fn maintain_all(fcinfo: pg_sys::FunctionCallInfo) -> Result<Rows> {
     check::writable()?;
     let mut rows = Rows::new(fcinfo);
-    // Nobody can pause maintenance while this transaction is at it.
+    // Maintenance cannot be paused until this transaction ends.
     let hindrance = run_log::hindrance();
     let is_to_do = hindrance.is_none() && run_log::has_begun();
     let mut over = PassedOver::default();
@@ -46,7 +46,7 @@ fn maintain_all(fcinfo: pg_sys::FunctionCallInfo) -> Result<Rows> {
         .collect();
     if hindrance.is_none() {
         let note = || runs.iter().for_each(|(task, run)| run_log::note(task, run));
-        // Somebody else may be noting a run, too: that is no reason to undo these.
+        // Another session may be noting a run, too: that is no reason to undo these.
         let _ = subxact::attempt_unless_cancelled(note);
     }
     for (task, run) in runs {

@@ -111,7 +111,7 @@ fn insert_batch(
 }
 
 /// Inserts a job for each element; an error names the element by its index, from 1. What it takes
-/// to read one is given back before the next.
+/// to read one is freed before the next.
 fn insert_all<T>(
     count: usize,
     elements: impl Iterator<Item = (usize, T)>,
@@ -128,7 +128,7 @@ fn insert_all<T>(
     Ok(Inserted { candidates, outcomes })
 }
 
-/// What became of each of many jobs.
+/// The outcome of each of many jobs.
 pub(super) struct Inserted {
     candidates: Vec<Candidate>,
     outcomes: Vec<Outcome>,

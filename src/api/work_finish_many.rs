@@ -20,7 +20,7 @@ use crate::store::place::{self, Place};
 use crate::transition::attempt::{self, By, Ending, Failure, Finishing, Outcome};
 
 /// How long results of [`finish_many`] wait for others to let go of their jobs, all together: the
-/// leases of the other jobs go on, but their deadlines come nearer. At most half of a
+/// leases of the other jobs continue, but their deadlines come nearer. At most half of a
 /// `statement_timeout`, which would undo the whole call.
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -181,7 +181,7 @@ fn filter<'a>(
     }
     let states = match states {
         Some(states) => check::states("states", states)?,
-        // Who asks for errors means jobs that did not get over them.
+        // A filter by errors means jobs that did not recover from them.
         None => {
             State::ALL.into_iter().filter(|state| !by_error || *state != State::Completed).collect()
         }

@@ -1,4 +1,4 @@
-//! Waiting until jobs are over, and what became of them.
+//! Waiting until jobs are over, and their outcome.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ use crate::shmem::waiters::{self, FEW, JOBS, Taken};
 use crate::store::{results, wait};
 use jobs_core::error::quoted;
 
-/// How often to look for what wakes nobody, such as a subscription that finishes jobs. Many may
-/// wait here, each for a job of its own.
+/// How often to look for what causes no wake-up, such as a subscription that finishes jobs. Many
+/// may wait here, each for a job of its own.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 #[pg_extern(sql = false)]

@@ -20,14 +20,15 @@ use crate::store::queue::Queue;
 use crate::store::wait::{self, Look};
 use crate::store::{config_cache, limits, workers};
 
-/// How often to look for what wakes nobody: a prepared transaction's commit, a dump being restored.
+/// How often to look for what causes no wake-up: a prepared transaction's commit, a dump being
+/// restored.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How often to look where no commit can wake the session.
 pub(super) const POLL: Duration = Duration::from_millis(100);
 /// How long a job is kept back for which the session's last call has returned, and that is still
-/// there: somebody may have it locked, or it may be of a kind that the caller does not take. If the
-/// next call returned at once, the caller would look for it in an endless loop. Each call in a row
-/// that ends so keeps it back for twice as long, up to [`LOOK_AGAIN`], where commits wake.
+/// there: another session may have it locked, or it may be of a kind that the caller does not take.
+/// If the next call returned at once, the caller would look for it in an endless loop. Each call in
+/// a row that ends so keeps it back for twice as long, up to [`LOOK_AGAIN`], where commits wake.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Of how many queues a session remembers what it saw there.
 const MOST_SEEN: usize = 10_000;

@@ -31,7 +31,7 @@ fn handle(thing: &Thing) -> bool {
 }
 
 /// Clears away what the keys do not need any more; of how many notes, but for those on keys that
-/// somebody else is at work on.
+/// another session is at work on.
 fn deal_with(due: &Due, now: i64) -> usize {
     let locks = reap::lock_claims(&due.orphaned.iter().copied().collect());
     // These are looked at again, after all others that are due by now.

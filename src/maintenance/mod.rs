@@ -247,7 +247,7 @@ fn one_by_one(singly: &Singly, but: &[Thing]) -> Round {
             },
         )
     };
-    // What somebody has locked is passed over, as always.
+    // Locked rows are skipped, as always.
     let rows = unique::no_wait(handle_each);
     Round { rows, more: false, failed }
 }

@@ -1,4 +1,4 @@
-//! Tables that are too long to be counted whenever somebody asks are counted now and then, a part a
+//! Tables that are too long to be counted on request are counted now and then, a part a
 //! round, and what was counted is kept for `jobs.queues`. The minutes of `jobs.history` that are
 //! over are written, and old ones forgotten.
 
@@ -155,7 +155,7 @@ fn go_on(mut counting: Counting) -> Round {
         }
         None => {
             rows = counting.counted.rows();
-            // Where somebody else is counting as well, that will do. Else the next one may be as
+            // Where another session is counting as well, that will do. Else the next one may be as
             // long.
             more = counting.table.keep(
                 &counting.counted,

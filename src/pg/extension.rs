@@ -2,7 +2,7 @@
 //!
 //! All that the extension has is looked up by name in the schema `jobs`, and used with the rights
 //! of its owner. So before anything is looked up, it is asked whether that schema is the
-//! extension's: a superuser may have renamed it, and somebody else made one of that name.
+//! extension's: a superuser may have renamed it, and another role made one of that name.
 
 use std::ffi::CStr;
 
@@ -32,7 +32,7 @@ pub fn schema() -> Oid {
     })
 }
 
-/// What is wrong with the schema, if anything is; for callers that go on without it.
+/// What is wrong with the schema, if anything is; for callers that continue without it.
 pub fn complaint() -> Option<ErrorReport> {
     SCHEMA.or_else(look).err().map(|displaced| displaced.report())
 }
@@ -58,7 +58,7 @@ pub fn by_hand<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The schema `jobs` is another one, or somebody else's.
+/// The schema `jobs` is another one, or belongs to another role.
 struct Displaced {
     extension: Oid,
     /// The object that has the name.

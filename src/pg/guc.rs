@@ -23,7 +23,7 @@ pub fn set_while<T>(settings: &[Setting], work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Makes a setting under this prefix that nobody has defined an error, not silence.
+/// Makes an undefined setting under this prefix an error, not silence.
 pub fn reserve_prefix(prefix: &'static CStr) {
     // SAFETY: called once, while the library is loaded.
     unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) };

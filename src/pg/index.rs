@@ -1,7 +1,7 @@
 //! Indexes of our own tables: what they are as the install script makes them, which rows are in
 //! them, and how an entry gets into one.
 //!
-//! What an index is stands in the catalog, whatever it is called: somebody may have dropped it and
+//! What an index is stands in the catalog, whatever it is called: it may have been dropped and
 //! made another one of the same name, or left one behind that was never finished.
 
 use pgrx::pg_sys::{self, Datum, NodeTag, Oid, Relation};

@@ -11,7 +11,7 @@ type Tables = [Oid; COUNT];
 
 thread_local! {
     static TABLES: Cell<Tables> = const { Cell::new([Oid::INVALID; COUNT]) };
-    /// How often they have changed, from 1 on; 0: nobody has told Postgres to tell us.
+    /// How often they have changed, from 1 on; 0: Postgres was not asked to tell us.
     static CHANGES: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -697,7 +697,7 @@ mod tests {
             .expect("all cases");
     }
 
-    /// Whether some work ends because somebody has cancelled the statement before.
+    /// Whether some work ends because the statement was cancelled before.
     fn can_be_cancelled(work: impl FnOnce()) -> bool {
         // SAFETY: what the signal handler of a cancellation sets.
         let cancel = |is_cancelled: bool| unsafe {

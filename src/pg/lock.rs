@@ -2,21 +2,21 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-/// Takes the lock on a table that everybody takes who writes its rows.
+/// Takes the lock on a table that every writer of its rows takes.
 pub fn to_write(table: Oid) {
     // SAFETY: as a statement does it.
     unsafe { pg_sys::LockRelationOid(table, pg_sys::RowExclusiveLock as i32) };
 }
 
-/// Takes the lock on a table that everybody takes who locks its rows, if that is free; whether it
+/// Takes the lock on a table that every locker of its rows takes, if that is free; whether it
 /// was.
 pub fn try_to_lock_rows(table: Oid) -> bool {
     // SAFETY: as a statement does it.
     unsafe { pg_sys::ConditionalLockRelationOid(table, pg_sys::RowShareLock as i32) }
 }
 
-/// Whether no transaction is open that writes to a table, or has not yet told others of it: whoever
-/// does so holds a lock until then.
+/// Whether no transaction is open that writes to a table, or has not yet told others of it: a
+/// transaction that does so holds a lock until then.
 pub fn nobody_writes(table: Oid) -> bool {
     let lock = pg_sys::ShareLock as i32;
     // SAFETY: as a statement does it; of no use once it was free.
@@ -52,9 +52,9 @@ fn tag(id: i64, kind: Advisory) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Does some work while nobody else does some under one of these numbers.
+/// Does some work while no other session does some under one of these numbers.
 pub fn in_turn<T>(mut ids: Vec<i64>, work: impl FnOnce() -> T) -> T {
-    // In one order, so that nobody waits for who waits for him.
+    // In one order, so that there is no deadlock.
     ids.sort_unstable();
     ids.dedup();
     let mode = pg_sys::ExclusiveLock as i32;
@@ -78,8 +78,8 @@ pub fn advisory(id: i64, wait: bool) -> bool {
     take(&tag(id, Advisory::OfUsers), wait)
 }
 
-/// Whether it is this transaction's turn to do what has this number, until it ends. It is nobody
-/// else's then.
+/// Whether it is this transaction's turn to do what has this number, until it ends. No other
+/// transaction has it then.
 pub fn is_our_turn(id: i64) -> bool {
     take(&tag(id, Advisory::Turn), false)
 }

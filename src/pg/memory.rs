@@ -17,12 +17,12 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 use super::critical::may_allocate;
 use crate::error::{Error, Result};
 
-/// To end a session takes memory, too, and so does to raise an error. Nobody writes to this, so
+/// To end a session takes memory, too, and so does to raise an error. It is never written, so
 /// that it costs no more than addresses.
 const RESERVE: Layout = Layout::new::<[u8; 1 << 20]>();
 static RESERVED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// Whoever asks just now can do without.
+/// The caller can do without.
 static MAY_FAIL: AtomicBool = AtomicBool::new(false);
 
 /// Takes the reserve, if it is not taken. Processes inherit that of the server.
@@ -37,7 +37,7 @@ pub fn reserve() {
 pub fn release() {
     let reserved = RESERVED.swap(null_mut(), Relaxed);
     if !reserved.is_null() {
-        // SAFETY: nobody uses it.
+        // SAFETY: it is not used.
         unsafe { System.dealloc(reserved, RESERVE) };
     }
 }
@@ -54,7 +54,7 @@ pub fn room<T>(count: usize) -> Result<Vec<T>> {
     }
 }
 
-/// Memory of Postgres' that is given back at once.
+/// Memory of Postgres' that is freed at once.
 pub struct Scratch(pg_sys::MemoryContext);
 
 impl Scratch {
@@ -188,7 +188,7 @@ unsafe extern "C-unwind" {
 /// Ends the session, which lacks this many bytes.
 pub fn end(size: Option<usize>) {
     release();
-    // SAFETY: Postgres ends the process in the last of these; with nobody to catch it, any other
+    // SAFETY: Postgres ends the process in the last of these; without a catcher, any other
     // error on the way does so as well, so that nothing jumps over who called us.
     unsafe {
         pg_sys::PG_exception_stack = null_mut();

@@ -13,10 +13,10 @@ use super::table::Table;
 /// Pages that are read in advance of what comes of it. More are read as long as each brings one row
 /// that is looked for.
 const ON_TRUST: usize = 16;
-/// What nobody has asked for is forgotten from so many rows on.
+/// With more rows than this, those that were not asked for are forgotten.
 const MOST: usize = 100_000;
 
-/// What is read of a row: its key and its value; `None`: nobody will look for it.
+/// What is read of a row: its key and its value; `None`: it will not be looked for.
 type Read<'a, K, V> = Box<dyn Fn(&Row) -> Option<(K, V)> + 'a>;
 
 /// A table in which rows are looked up.

@@ -1,4 +1,5 @@
-//! How our own statements are planned, whatever the session has set, and whoever plans them anew.
+//! How our own statements are planned, whatever the session has set, also when they are planned
+//! anew.
 //!
 //! A queue's tables are empty when they are analysed and full when they are used, so the planner's
 //! guess is wrong when it matters. Every statement of ours is written for one plan: index scans and

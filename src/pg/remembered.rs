@@ -12,7 +12,7 @@ pub struct Remembered(
     AtomicU64,
 );
 
-/// Counts how often everything was forgotten, from 1 on; 0: nobody has told Postgres to tell us of
+/// Counts how often everything was forgotten, from 1 on; 0: Postgres was not asked to tell us of
 /// changes.
 static MEMORY: AtomicU32 = AtomicU32::new(0);
 

@@ -1,9 +1,9 @@
 //! What pgrx leaves out of an error. It takes each apart that comes through it and raises it anew,
 //! without the names of a column, constraint and so on, and with the SQLSTATE of an internal error
-//! if it does not know the error's own: one that somebody's trigger has made up. An error of ours
+//! if it does not know the error's own: one that a user's trigger has made up. An error of ours
 //! it cannot give the name of a column at all. Here they get what they lack.
 //!
-//! Some errors are put into words of ours, before anybody gets them: a duplicate in one of our
+//! Some errors are put into words of ours, before they are sent: a duplicate in one of our
 //! indexes, whose report has the key, and a table of ours that is gone. For an out-of-memory error
 //! a reserve is freed first (docs/internals/memory.md).
 
@@ -90,13 +90,13 @@ impl Copied {
 
     unsafe fn free(self) {
         if !self.memory.is_null() {
-            // SAFETY: it is nobody else's.
+            // SAFETY: it is ours alone.
             unsafe { MemoryContextDelete(self.memory) };
         }
     }
 }
 
-/// What Postgres calls with each report, before anybody gets it.
+/// What Postgres calls with each report, before it is sent.
 struct Callback(UnsafeCell<ErrorContextCallback>);
 // SAFETY: a session has one thread.
 unsafe impl Sync for Callback {}
@@ -107,12 +107,12 @@ static CALLBACK: Callback = Callback(UnsafeCell::new(ErrorContextCallback {
     arg: null_mut(),
 }));
 
-/// Runs `work`: a statement, or what may take much memory. If it fails, Postgres goes on to call
-/// back until somebody catches the error, since it is raised anew on the way: so what catches one
+/// Runs `work`: a statement, or what may take much memory. If it fails, Postgres keeps calling
+/// back until the error is caught, since it is raised anew on the way: so what catches one
 /// must end that ([`crate::pg::subxact::catch`]).
 pub fn kept<T>(work: impl FnOnce() -> T) -> T {
     renew();
-    // SAFETY: who is on the stack is so for as long as those who called us.
+    // SAFETY: what is on the stack stays there as long as our callers do.
     unsafe {
         let before = pg_sys::error_context_stack;
         if call_back() {
@@ -160,7 +160,7 @@ fn packed(sqlstate: &CStr) -> c_int {
 
 /// An error that was caught is going to be raised again.
 pub fn again() {
-    // SAFETY: whoever catches what is raised takes us off the stack.
+    // SAFETY: the catcher of what is raised takes us off the stack.
     unsafe { call_back() };
 }
 
@@ -223,7 +223,7 @@ unsafe extern "C-unwind" fn look(_: *mut c_void) {
 /// Whether the report under way is less than an error, although it has the code of one: that of
 /// RAISE WARNING in a trigger. Only a copy has the level, and it is made if there is memory left.
 unsafe fn is_harmless() -> bool {
-    // SAFETY: the memory is given back at once, and the copy is freed.
+    // SAFETY: the memory is freed at once, and so is the copy.
     unsafe {
         let room = malloc(ROOM_FOR_A_COPY);
         free(room);

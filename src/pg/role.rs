@@ -1,4 +1,4 @@
-//! Acting as somebody else for a while.
+//! Acting as another role for a while.
 
 use pgrx::pg_sys::{self, FunctionCallInfo, Oid, SysCacheIdentifier};
 use pgrx::prelude::*;
@@ -46,8 +46,8 @@ pub fn current() -> Oid {
     unsafe { pg_sys::GetUserId() }
 }
 
-/// The name of the role that the session acts as, by SET ROLE or as it logged in: whoever owns the
-/// functions that are being called.
+/// The name of the role that the session acts as, by SET ROLE or as it logged in, whichever role
+/// owns the functions that are being called.
 pub fn caller() -> String {
     // SAFETY: the server allocates the name of a role, and null says that it was dropped.
     unsafe {
@@ -62,7 +62,7 @@ pub fn caller() -> String {
 
 /// The function or procedure that is being called.
 pub fn called(call: FunctionCallInfo) -> Oid {
-    // SAFETY: set by whoever calls.
+    // SAFETY: set by the caller.
     unsafe { (*(*call).flinfo).fn_oid }
 }
 

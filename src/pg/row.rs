@@ -6,9 +6,9 @@ use pgrx::pg_sys::{self, Datum};
 /// A column's value; `None` is null.
 pub type Value = Option<Datum>;
 
-/// Where a version of a row is. It stays there while this transaction has it locked, and, whoever
-/// deletes it, while the transaction has a snapshot from before: that of the statement that called
-/// us, or the worker's own.
+/// Where a version of a row is. It stays there while this transaction has it locked, and, even if
+/// another session deletes it, while the transaction has a snapshot from before: that of the
+/// statement that called us, or the worker's own.
 pub type Tid = pg_sys::ItemPointerData;
 
 /// A row that a scan has found. What is read of it points into it, and it is gone with the next.
@@ -93,7 +93,7 @@ pub struct NewRow(pub(super) pg_sys::HeapTuple);
 
 impl NewRow {
     /// Puts it into a slot, which owns it from now on: it would have to make a copy of what is
-    /// somebody else's.
+    /// not its own.
     pub(super) unsafe fn store(self, slot: *mut pg_sys::TupleTableSlot) {
         // SAFETY: a slot of rows of this kind, as the caller promises.
         unsafe { pg_sys::ExecStoreHeapTuple(self.0, slot, true) };

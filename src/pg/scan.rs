@@ -152,7 +152,7 @@ impl Seen {
         }
     }
 
-    /// What is there, whoever may see it.
+    /// What exists, visible or not.
     pub fn dirty() -> Seen {
         Seen::Dirty(Box::new(UnsafeCell::new(pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
@@ -167,8 +167,8 @@ impl Seen {
         }
     }
 
-    /// The row that a scan has just found, and whether somebody else, still at it, is inserting or
-    /// deleting it.
+    /// The row that a scan has just found, and whether another session, still at it, is inserting
+    /// or deleting it.
     fn row_in(&self, slot: *mut pg_sys::TupleTableSlot) -> Row {
         let [is_new, is_going] = match self {
             Seen::Snapshot(_) => [false; 2],

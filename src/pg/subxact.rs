@@ -1,4 +1,4 @@
-//! Subtransactions: the only way to go on after an error, and to take back what was written.
+//! Subtransactions: the only way to continue after an error, and to undo what was written.
 //!
 //! One that wrote something and is kept has an id of its own until the transaction ends. Of each
 //! transaction the server has 64 of these at hand; where there are more, every snapshot that others
@@ -25,7 +25,7 @@ thread_local! {
     static RESERVED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the transaction under way should keep one more. Who does without where it should not is
+/// Whether the transaction under way should keep one more. A caller that does without is
 /// slower, or leaves something to the next transaction.
 pub fn has_room() -> bool {
     KEPT.with(Count::get) + RESERVED.get() < MOST_KEPT
@@ -94,7 +94,7 @@ fn attempt_and_keep<T>(
     }
 }
 
-/// [`attempt`] that says what went wrong. Whoever cancels means all of it, so that is raised again.
+/// [`attempt`] that says what went wrong. A cancel means all of it, so it is raised again.
 pub fn attempt_unless_cancelled<T>(
     work: impl FnOnce() -> T,
 ) -> Result<T, (PgSqlErrorCode, String)> {
@@ -150,7 +150,7 @@ pub fn is_passing(code: PgSqlErrorCode) -> bool {
 
 /// Runs `work` and returns its error instead of raising it. The caller has to roll back.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
-    // SAFETY: whoever is on it now is so still, unlike those that the work has put there.
+    // SAFETY: what is on it now stays there, unlike what the work has put there.
     let callbacks = unsafe { pg_sys::error_context_stack };
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
         .catch_others(|error| Err(Box::new(error)))

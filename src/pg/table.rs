@@ -1,5 +1,5 @@
 //! Our own tables, read and written without the executor: opening them and writing rows. Reading is
-//! in [`super::scan`]. docs/internals/direct-access.md says why, and when. Where somebody has
+//! in [`super::scan`]. docs/internals/direct-access.md says why, and when. Where a role has
 //! attached something to a table, [`Table::open`] says no, and the caller runs an ordinary
 //! statement. Row security that hides rows from the owner is an error.
 
@@ -79,7 +79,7 @@ impl Table {
     }
 
     /// Whether a table has other indexes than those it was made with: one of them is being rebuilt,
-    /// or somebody has made one. Such an index is used only once everybody has closed the table who
+    /// or one was made. Such an index is used only once every session has closed the table that
     /// has opened it before, as this does for a writer.
     pub fn has_more_indexes(shape: &Shape) -> bool {
         // SAFETY: as above.
@@ -238,8 +238,8 @@ impl Table {
         self.insert_in_order(rows.into_iter(), Duplicates::Refuse);
     }
 
-    /// Inserts rows until one is a duplicate, whoever is inserting that: `false`. To be called in a
-    /// subtransaction, which is then rolled back right away. Never waits.
+    /// Inserts rows until one is a duplicate, also of an open transaction: `false`. To be called in
+    /// a subtransaction, which is then rolled back right away. Never waits.
     ///
     /// There is no other way to take such a row back: until its transaction ends, others wait for
     /// one that was deleted as for any, and a subscriber is sent it.
@@ -337,11 +337,11 @@ impl Table {
         }
     }
 
-    /// Inserts a row unless a unique index has one like it already, whoever is inserting that;
+    /// Inserts a row unless a unique index has one like it, also of an open transaction;
     /// whether it was inserted. Never waits.
     pub fn insert_unless_taken(&self, row: NewRow) -> bool {
-        // SAFETY: as above. As a statement with ON CONFLICT does it: the row is there for everybody
-        // to wait for, and taken back if it turns out to be second.
+        // SAFETY: as above. As a statement with ON CONFLICT does it: the row is there for all
+        // sessions to wait for, and undone if it turns out to be second.
         unsafe {
             let slot = self.slot();
             row.store(slot);
@@ -367,7 +367,7 @@ impl Table {
         }
     }
 
-    /// Deletes the row that is there. With `wait` it waits for whoever else has it locked.
+    /// Deletes the row that is there. With `wait` it waits for the session that has it locked.
     pub fn delete(&self, tid: Tid, wait: bool) -> Deleted {
         match self.delete_at(tid, wait) {
             Deleted::Locked => self.delete_own(tid),
@@ -375,8 +375,8 @@ impl Table {
         }
     }
 
-    /// Deletes a row that was said to be locked, if this transaction has locked it: to who does not
-    /// wait that looks as if somebody else had.
+    /// Deletes a row that was said to be locked, if this transaction has locked it: to a caller
+    /// that does not wait that looks as if another session had.
     fn delete_own(&self, tid: Tid) -> Deleted {
         let mode = pg_sys::LockTupleMode::LockTupleExclusive;
         let policy = pg_sys::LockWaitPolicy::LockWaitSkip;
@@ -413,7 +413,7 @@ impl Table {
         }
     }
 
-    /// Deletes the row that is there, as far as nobody else has changed it.
+    /// Deletes the row that is there, unless another session has changed it.
     pub fn delete_at(&self, mut tid: Tid, wait: bool) -> Deleted {
         use pg_sys::TM_Result as Result;
         // SAFETY: the row is of this table; the outputs are plain.
@@ -443,8 +443,8 @@ impl Table {
     }
 
     /// Locks the one row with this key, if there is one that is committed or the transaction's own,
-    /// as an update does that leaves keys alone; whether it is. With `wait` it waits for whoever
-    /// has it locked; it may be gone then. For READ COMMITTED.
+    /// as an update does that leaves keys alone; whether it is. With `wait` it waits for the
+    /// session that has it locked; it may be gone then. For READ COMMITTED.
     pub fn lock(&self, index: &IndexShape, key: &[Key], wait: bool) -> bool {
         make_visible();
         // Kept while it waits, so that the row's place is given to no other one.
@@ -466,11 +466,11 @@ impl Table {
     /// Writes the row anew that a scan has found, and that is locked by this transaction. What is
     /// in its primary key stays as it is.
     ///
-    /// Nobody can have inserted another row with that key, so it need not be looked for. But a
+    /// Another row with that key cannot have been inserted, so it need not be looked for. But a
     /// rival may be looking for this one: from the first entry with the key to the last, in the
     /// order of the places of the rows. It meets a version that is there as long as a new one is
     /// behind the old one. Where it is before that, its entry is inserted as a new row's is, with a
-    /// look for others: who looks keeps out whoever else does. That takes time where a snapshot
+    /// look for others: a look excludes all others. That takes time where a snapshot
     /// keeps many versions of one row; but then there is hardly any room before the last one.
     ///
     /// No test has a rival miss both. It would have to stop between two index pages, in Postgres'
@@ -550,7 +550,7 @@ pub(super) unsafe fn members<'a>(list: *const pg_sys::List) -> &'a [pg_sys::List
     }
 }
 
-/// What became of a row that was to be deleted.
+/// The outcome of deleting a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
     /// Deleted, once the transaction commits.

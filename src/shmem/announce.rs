@@ -1,7 +1,7 @@
 //! What the transaction under way has to tell others once it commits: in which queues there are
 //! jobs that were not there before, which jobs are final, which running ones are to be cancelled,
-//! and of which workers something is asked. What a savepoint takes back is told nevertheless:
-//! somebody looks for nothing.
+//! and of which workers something is asked. What a savepoint rolls back is told nevertheless:
+//! a session looks for nothing.
 
 use std::cell::RefCell;
 
@@ -41,13 +41,13 @@ pub fn waits(queue: &Queue) {
     note(|announced| announced.queues.add(queue.number()));
 }
 
-/// A job became final, or is gone. Noted whether or not somebody waits for it: who does may come
+/// A job became final, or is gone. Noted whether or not a session waits for it: one may come
 /// between now and the commit.
 pub fn over(id: i64) {
     note(|announced| announced.jobs.add(things::job(id)));
 }
 
-/// Somebody asked to cancel this running job of a worker.
+/// A cancel was requested of this running job of a worker.
 pub fn cancelled(id: i64, worker: &str) {
     note(|announced| {
         announced.workers.add(things::worker(worker));
@@ -60,7 +60,7 @@ pub fn requested(worker: &str) {
     note(|announced| announced.workers.add(things::worker(worker)));
 }
 
-/// Without shared memory there is nobody to tell.
+/// Without shared memory there is no session to tell.
 fn note(add: impl FnOnce(&mut Announcement)) {
     if super::is_preloaded() {
         PENDING.with_borrow_mut(add);

@@ -86,8 +86,8 @@ fn end(event: pg_sys::XactEvent::Type) {
     }
 }
 
-/// Others are told of a commit here. In the callback above the server has told nobody yet that what
-/// he remembers of a table has changed: who is woken would go by what was set before.
+/// Others are told of a commit here. In the callback above the server has told no session yet that
+/// what it remembers of a table has changed: a woken session would go by old settings.
 #[pg_guard]
 unsafe extern "C-unwind" fn on_release(
     phase: pg_sys::ResourceReleasePhase::Type,
@@ -103,7 +103,7 @@ unsafe extern "C-unwind" fn on_release(
     }
 }
 
-/// What the transaction made is committed, and everybody can see it.
+/// What the transaction made is committed, and all sessions can see it.
 fn tell_all() {
     let database = server::database();
     announce::end(|announcement| tell(database, announcement));
@@ -113,7 +113,7 @@ fn tell_all() {
     }
 }
 
-/// Tells who waits for jobs, and has listeners notified.
+/// Tells sessions that wait for jobs, and has listeners notified.
 fn tell(database: Oid, announcement: &Announcement) {
     waiters::wake(database, announcement);
     if settings::NOTIFY.get() && !announcement.to_notify.is_empty() {

@@ -24,7 +24,7 @@ const FEW_PLACES: usize = 2;
 /// Databases beyond that which are visited in turn.
 const BEYOND: usize = 4096;
 
-/// Of a place that is being given back: no database has it.
+/// Of a place that is being freed: no database has it.
 const NOBODY: u32 = u32::MAX;
 
 /// The moment of [`Place::next_due`] when nothing is due.
@@ -57,7 +57,7 @@ pub struct Place {
     idle_runs: [LastRun; TASKS],
 }
 
-/// A run of a task that found nothing to do. Written by one worker, read by whoever looks; the two
+/// A run of a task that found nothing to do. Written by one worker, read by any session; the two
 /// numbers may be of different runs, which is no harm.
 struct LastRun {
     /// When it began; 0 for never.
@@ -158,7 +158,7 @@ fn take(place: &AtomicU32, oid: u32) -> bool {
 }
 
 /// Does something with the place of a database that has the extension, if there is one for it. It
-/// is done again where the place was just given back.
+/// is done again where the place was just freed.
 pub fn with_place(database: Oid, work: impl Fn(&Place)) {
     while let Some(place) = place(database) {
         work(place);
@@ -220,7 +220,7 @@ pub fn forget(database: Oid) {
     }
 }
 
-/// Gives a place of a database back, and asks anew for what was asked for meanwhile.
+/// Frees a place of a database, and asks anew for what was asked for meanwhile.
 fn free(place: &Place, database: Oid) {
     let work = place.give_back();
     if work != Work::Nothing as u8 {
@@ -228,8 +228,8 @@ fn free(place: &Place, database: Oid) {
     }
 }
 
-/// Whether a transaction may be prepared in this session's database that made something. Nobody
-/// counts them where there is no place.
+/// Whether a transaction may be prepared in this session's database that made something. They are
+/// not counted where there is no place.
 pub fn has_prepared() -> bool {
     own_place().map_or_else(is_beyond, |place| place.prepared.load(SeqCst) != 0)
 }
@@ -251,14 +251,14 @@ pub fn idle_runs() -> Vec<IdleRun> {
     runs.filter(|run| run.at != 0).collect()
 }
 
-/// Whether everybody who looks for the place of this database finds this one.
+/// Whether every look for the place of this database finds this one.
 fn is_first(place: &Place, oid: u32) -> bool {
     known(Oid::from(oid)).is_none_or(|first| std::ptr::eq(first, place))
 }
 
-/// Frees the places of databases that are gone: nobody is connected to those. And those beyond the
-/// places of databases that have got one, and a second place: two sessions can each take one, if
-/// another becomes free meanwhile.
+/// Frees the places of databases that are gone: no session is connected to those. And those beyond
+/// the places of databases that have got one, and a second place: two sessions can each take one,
+/// if another becomes free meanwhile.
 pub fn keep_only(databases: &[Oid]) {
     let is_gone = |oid| oid != 0 && oid != NOBODY && !databases.contains(&Oid::from(oid));
     for place in &SHARED.get().places {
@@ -303,7 +303,7 @@ impl Beyond {
 }
 
 impl Place {
-    /// Frees it; what was asked for meanwhile. Who asks from now on finds that it is nobody's, and
+    /// Frees it; what was asked for meanwhile. A later request finds that it is free, and
     /// asks again ([`with_place`]).
     fn give_back(&self) -> u8 {
         self.oid.store(NOBODY, SeqCst);
@@ -338,14 +338,14 @@ impl Place {
         self.worker.load(SeqCst) != 0
     }
 
-    /// Marks the database as having work, and wakes whoever cares for it.
+    /// Marks the database as having work, and wakes its worker or the launcher.
     pub fn touch(&self, work: u8) {
         if self.work.fetch_max(work, SeqCst) == Work::Nothing as u8 {
             self.call();
         }
     }
 
-    /// A transaction has been prepared that made something. Nobody can commit it before this
+    /// A transaction has been prepared that made something. It cannot be can commit it before this
     /// returns.
     pub fn note_prepared(&self) {
         self.prepared.fetch_add(1, SeqCst);
@@ -380,8 +380,8 @@ impl Place {
     }
 
     /// A pass begins: what commits from now on is new work. Until it has been made to its
-    /// end, which says when something will be due, there is something to do now: whoever
-    /// has to leave before has not done what was asked for.
+    /// end, which says when something will be due, there is something to do now: a worker
+    /// that has to leave before has not done what was asked for.
     pub fn begin_pass(&self) {
         self.next_due.store(NOW, SeqCst);
         self.take_work();

@@ -1,8 +1,8 @@
 //! What is counted of jobs, in shared memory: an entry for each minute of a queue and kind, until
 //! maintenance has written it into `history_bucket` (docs/internals/observing.md).
 //!
-//! An entry is free, or somebody fills it, or it is counted in, or closed. Who counts pins it
-//! before the commit and lets go of it behind it, so nobody waits for anybody. Where one cannot
+//! An entry is free, being filled, counted in, or closed. A session that counts pins it
+//! before the commit and lets go of it behind it, so there are no waits. Where one cannot
 //! be had there is another one for the same minute, and they are summed.
 
 use std::num::NonZeroU32;
@@ -101,8 +101,8 @@ fn shared() -> Option<&'static Shared> {
     unsafe { SHARED.0.load(Relaxed).as_ref() }
 }
 
-/// Which counters go on: those of this database, of a copy of which they are not, since this shared
-/// memory was made, with which counts are lost.
+/// Which counters continue: those of this database, of a copy of which they are not, since this
+/// shared memory was made, with which counts are lost.
 pub fn epoch() -> i64 {
     let begun = shared().map_or(0, |shared| shared.begun.load(SeqCst));
     begun ^ i64::from(server::database().to_u32()) << 32
@@ -135,7 +135,7 @@ pub struct PlaceCount {
     pub count: u64,
 }
 
-/// An entry that nobody frees or writes until it is let go of: its number, from 1 on.
+/// An entry that is neither freed nor written until it is let go of: its number, from 1 on.
 #[derive(Clone, Copy)]
 pub struct Pinned(NonZeroU32);
 
@@ -165,8 +165,8 @@ pub fn minute_number(at: i64) -> u32 {
     at.div_euclid(MINUTE) as u32
 }
 
-/// Whether this database may have one more: it never has more than are free. So one that nobody
-/// maintains has half of all at most, another one a quarter, and there are always some for the
+/// Whether this database may have one more: it never has more than are free. So one without
+/// maintenance has half of all at most, another one a quarter, and there are always some for the
 /// next.
 fn has_room() -> bool {
     let (database, mut own, mut free) = (u64::from(server::database().to_u32()), 0, 0);
@@ -227,7 +227,7 @@ impl Head {
         self.users.store(IDLE + 1, SeqCst);
     }
 
-    /// Whether nobody counts in it any more.
+    /// Whether no session counts in it any more.
     fn close(&self) -> bool {
         self.change(IDLE, CLOSED) || self.users.load(SeqCst) == CLOSED
     }
@@ -321,7 +321,7 @@ pub fn copies() -> Vec<Counted> {
 }
 
 /// When the first minute of this database is over that is to be written. Also one that is pinned,
-/// and cannot be written yet: who lets go of it tells nobody.
+/// and cannot be written yet: letting go of it wakes no process.
 pub fn next_due() -> Option<i64> {
     let due = own().filter(|own| own.head.users.load(SeqCst) >= IDLE);
     due.map(|own| own.minute + MINUTE).min()
@@ -341,7 +341,7 @@ pub fn free(serial: i64) {
     }
 }
 
-/// Frees the entries of databases that are gone: nobody is connected to those.
+/// Frees the entries of databases that are gone: no session is connected to those.
 pub fn keep_only(databases: &[Oid]) {
     free_where(|database| !databases.contains(&database));
 }

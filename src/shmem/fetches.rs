@@ -1,5 +1,5 @@
 //! When queues were last fetched from, and for which kinds, in shared memory: who sees jobs wait
-//! wants to know whether anybody takes some. Hints, as all of it: a server that was started anew
+//! wants to know whether a worker takes some. Hints, as all of it: a server that was started anew
 //! knows of none.
 //!
 //! Who needs room takes the earliest of a few places. Sessions that do so at once may take each
@@ -33,7 +33,7 @@ struct Shared([Place; PLACES]);
 
 shared!(SHARED: Shared = c"jobs fetches", Shared(std::array::from_fn(|_| Place::default())));
 
-/// Somebody fetches from a queue, whether there is a job or not; `None`: jobs of any kind.
+/// A session fetches from a queue, whether there is a job or not; `None`: jobs of any kind.
 pub fn note(queue: &Queue, kinds: Option<&[String]>, now: i64) {
     if !super::is_preloaded() {
         return;
@@ -62,7 +62,7 @@ pub fn last(queue: &Queue) -> Option<i64> {
     at(queue.number())
 }
 
-/// When that was last by somebody who would have taken a job of this kind.
+/// When that was last by a session that would have taken a job of this kind.
 pub fn last_for(queue: &Queue, kind: &str) -> Option<i64> {
     let asked = [None, Some(kind)].map(|kind| at(queue.kind(kind)));
     asked.into_iter().flatten().max()
@@ -90,7 +90,7 @@ fn settle(thing: u64) -> &'static Place {
     let at = |place: &&Place| place.at.load(Relaxed);
     let earliest = places(thing).iter().min_by_key(at);
     let earliest = earliest.expect("there are some");
-    // First: nobody is to take the time of one for that of the other.
+    // First: no reader may take the time of one for that of the other.
     earliest.at.store(0, SeqCst);
     earliest.thing.store(thing, SeqCst);
     earliest

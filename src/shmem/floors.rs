@@ -1,10 +1,10 @@
 //! Floors: positions in an index below which there is nothing any more. docs/internals/floors.md
-//! says how they rise, and what has none. Whoever has inserted a row looks for a candidate above
+//! says how they rise, and what has none. The inserter of a row looks for a candidate above
 //! it, so the row is either found by the second walk, or lowers the floor.
 //!
-//! Without shared memory there are no floors. Who cannot get at a queue's floors, because whoever
-//! is at them is not running, does without, and has them forgotten: to lower them may have been
-//! what it wanted.
+//! Without shared memory there are no floors. A session that cannot get at a queue's floors,
+//! because the one is at them is not running, does without, and has them forgotten: to lower them
+//! may have been what it wanted.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, fence};
@@ -27,7 +27,7 @@ const QUEUES: usize = 512;
 const WAYS: usize = 4;
 /// Lanes that a queue has floors for.
 const LANES: usize = 8;
-/// A queue that nobody has asked for that long may be forgotten, in microseconds.
+/// A queue that was not asked for that long may be forgotten, in microseconds.
 const FORGOTTEN_AFTER: i64 = 10_000_000;
 /// A fetch that finds nothing looks without floors at most this often, in microseconds.
 const LOOK_AT_ALL_EVERY: i64 = 1_000_000;
@@ -58,7 +58,7 @@ impl Lane {
     }
 }
 
-/// One lane; written only by who has its queue locked.
+/// One lane; written only by the session that has its queue locked.
 struct Floor {
     lane: AtomicI32,
     confirmed: AtomicI64,
@@ -182,9 +182,9 @@ impl Floors {
     }
 
     /// A walk over a lane from its floor on has found nothing live below `position`, not even what
-    /// somebody is just inserting or deleting. To be called only by a transaction that had written
-    /// nothing before the walk: it does not see what it has deleted itself, which comes back if it
-    /// is rolled back.
+    /// another session is just inserting or deleting. To be called only by a transaction that had
+    /// written nothing before the walk: it does not see what it has deleted itself, which comes
+    /// back if it is rolled back.
     pub fn nothing_below(&self, lane: Lane, position: i64) {
         let known = self.known(lane);
         let candidate = known.map_or(LOWEST, |known| known.candidate);
@@ -345,7 +345,7 @@ impl Place {
         })
     }
 
-    /// Everything begins at the beginning again, and whoever is walking just now raises nothing.
+    /// Everything begins at the beginning again, and walks in progress raise nothing.
     fn forget_floors(&self) {
         self.lowered.fetch_add(1, SeqCst);
         for floor in &self.lanes {

@@ -61,7 +61,7 @@ pub fn is_preloaded() -> bool {
     PRELOADED.load(Ordering::Relaxed)
 }
 
-/// This process is the launcher or a worker, and not somebody's session.
+/// This process is the launcher or a worker, and not a client's session.
 pub fn become_worker() {
     WORKER.store(true, Ordering::Relaxed);
 }

@@ -88,9 +88,9 @@ impl Outbox {
         taken
     }
 
-    /// `None`: somebody else is at it, and does not come to an end. It may be anything, then.
+    /// `None`: another session is at it, and does not come to an end. It may be anything, then.
     fn with(&self, work: impl FnOnce(&mut Content)) -> Option<()> {
-        // SAFETY: only who has the lock is here.
+        // SAFETY: only the holder of the lock is here.
         let content = || unsafe { &mut *self.content.get() };
         self.lock.with(|| work(content()), || content().add_more())
     }

@@ -1,6 +1,6 @@
 //! COMMIT PREPARED, which runs no callback of the transaction that it commits: another session may
 //! have prepared it, before the server was started. So the statement itself is noticed, by a hook,
-//! and wakes the worker and whoever waits for jobs.
+//! and wakes the worker and sessions that wait for jobs.
 //!
 //! Sessions count in shared memory what they prepare, and the worker forgets it when the catalog
 //! has no prepared transaction of its database, so that others' cost nothing. A subscription with

@@ -1,5 +1,5 @@
-//! How many jobs were put into the queues that have a bound, ever: so who has counted what waits in
-//! one knows how many more there can be by now.
+//! How many jobs were put into the queues that have a bound, ever: so a session that has counted
+//! what waits in one knows how many more there can be by now.
 //!
 //! Who puts a job there notes it once the row is there, and before it commits. So who first asks
 //! here and then counts, also what others are just inserting, has missed none that was noted
@@ -25,7 +25,7 @@ pub fn note(queue: &Queue) {
     }
 }
 
-/// How many were, since the server was started; `None`: nobody counts.
+/// How many were, since the server was started; `None`: they are not counted.
 pub fn noted(queue: &Queue) -> Option<u64> {
     number(queue).map(|number| number.load(Ordering::SeqCst))
 }

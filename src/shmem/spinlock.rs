@@ -1,7 +1,7 @@
 //! A lock in shared memory for moments in which nothing may fail, as while a transaction commits.
 //!
-//! Nobody waits for one without end. Its holder may not be running, and who waits here can be
-//! neither cancelled nor terminated. So who has waited long enough gives up, says so in the lock
+//! No wait for one is without end: its holder may not be running, and a process that waits can be
+//! neither cancelled nor terminated. One that has waited long enough gives up, says so in the lock
 //! and does without. What these locks guard are hints. Before its holder gives the lock back it
 //! makes of them what is true whatever the others had to say.
 //!
@@ -16,12 +16,12 @@ use crate::pg::critical::without_allocating;
 
 const FREE: u8 = 0;
 const HELD: u8 = 1;
-/// Held, and somebody does not wait for it any more.
+/// Held, and a process has stopped waiting for it.
 const GIVEN_UP: u8 = 2;
 
-/// Nobody holds one for longer than it takes to copy a kilobyte.
+/// It is held for no longer than it takes to copy a kilobyte.
 const SPINS: u32 = 200;
-/// Whoever holds it then is not running. It gets the time to be given the processor again, even if
+/// A holder beyond that is not running. It gets the time to be given the processor again, even if
 /// many want it.
 const NAPS: u32 = 100;
 const NAP: Duration = Duration::from_millis(1);
@@ -33,8 +33,8 @@ impl Lock {
         Lock(AtomicU8::new(FREE))
     }
 
-    /// Does some work while nobody else does any under this lock; `None`: it cannot be had. Whoever
-    /// holds it then does `doubt`, which is to be the same with everybody, later than all that came
+    /// Does some work under this lock; `None`: it cannot be had. The process that holds
+    /// it then does `doubt`, which must be the same in all processes, later than all that came
     /// before this call.
     pub fn with<T>(&self, work: impl FnOnce() -> T, doubt: impl Fn()) -> Option<T> {
         if !self.take() {
@@ -69,9 +69,9 @@ impl Lock {
         loop {
             match self.change(HELD, GIVEN_UP) {
                 Ok(_) | Err(GIVEN_UP) => return false,
-                // It has just been given back.
+                // It has just been released.
                 Err(_) if self.change(FREE, HELD).is_ok() => return true,
-                // And taken by somebody else, who is running.
+                // And taken by another process, which is running.
                 Err(_) => {}
             }
         }

@@ -26,7 +26,7 @@ pub struct Pair {
     pub key: i32,
 }
 
-/// Small, as a [`Tally`] is: somebody may insert jobs of many kinds in one transaction.
+/// Small, as a [`Tally`] is: a session may insert jobs of many kinds in one transaction.
 struct Known {
     /// Shared with the pair before, if the queue is the same.
     queue: Rc<str>,
@@ -339,7 +339,7 @@ unsafe extern "C-unwind" fn on_subtransaction_end(
 /// If the transaction has counted anything.
 fn with_session<T>(work: impl FnOnce(&mut Session) -> T) -> Option<T> {
     SESSION.with(|session| {
-        // SAFETY: nobody has it borrowed, but for who gets no more memory: that ends the session,
+        // SAFETY: it is not borrowed, except where memory is out: that ends the session,
         // and does not come back.
         let session = unsafe { &mut *session.as_ptr() };
         (!session.tallies.is_empty()).then(|| work(session))

@@ -1,5 +1,5 @@
 //! What sessions wait for, and what is kept of queues, as numbers that are the same in all
-//! processes. Two things with one number only wake somebody for nothing.
+//! processes. Two things with one number only wake a session for nothing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

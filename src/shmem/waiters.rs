@@ -1,7 +1,7 @@
 //! Sessions that wait for something, in shared memory: who commits it wakes them directly.
 //!
 //! What they wait for are [`things`](super::things): queues, jobs, workers. A seat has a few of
-//! them exactly, of more a Bloom filter: who is woken for nothing looks, and sleeps on.
+//! them exactly, of more a Bloom filter: a session woken for nothing looks, and sleeps again.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::SeqCst;
@@ -135,7 +135,7 @@ impl Waiters {
         }
     }
 
-    /// Of what kinds there is something for somebody.
+    /// Of what kinds there is something to wake for.
     fn kinds_of(&self, announced: &Announcement) -> Kinds {
         let announces = [
             !announced.queues.is_empty(),
@@ -148,7 +148,7 @@ impl Waiters {
             .fold(0, |kinds, kind| kinds | (1 << kind))
     }
 
-    /// Counts who waits for things of some kinds.
+    /// Counts waits for things of some kinds.
     fn add(&self, kinds: Kinds, more: u32) {
         for (kind, count) in self.of_kind.iter().enumerate() {
             if kinds & (1 << kind) != 0 {
@@ -158,7 +158,7 @@ impl Waiters {
         self.count.fetch_add(more, SeqCst);
     }
 
-    /// Does some work on which seats are taken while nobody else does.
+    /// Does some work on which seats are taken, alone.
     fn with_seats<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         // Who gave up may have wanted to lower the end, which is no harm, and takes no seat.
         self.seating.with(work, || ())
@@ -192,7 +192,7 @@ impl Seat {
     }
 }
 
-/// A seat that was taken; given back when it is dropped, or with the end of the process.
+/// A seat that was taken; freed when it is dropped, or with the end of the process.
 pub struct Taken(&'static Seat);
 
 /// Takes a seat for this session; `None` if there is none. A commit that is not visible to a

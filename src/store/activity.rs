@@ -8,15 +8,15 @@ use super::types::*;
 use crate::pg::time;
 use crate::shmem::fetches;
 
-/// A queue that nobody has fetched from for so long has no worker, in microseconds.
+/// A queue without fetches for so long has no worker, in microseconds.
 pub const UNATTENDED: i64 = 300_000_000;
 
-/// When somebody fetched from a queue last, as the calling statement sees it.
+/// When a queue was last fetched from, as the calling statement sees it.
 pub fn last_fetched(queue: &Queue) -> Option<i64> {
     noted_or(queue, || fetched_by_jobs(Snapshot::Callers, &[queue.name()]).remove(queue.name()))
 }
 
-/// When somebody fetched from a queue last. Where that is not known (the library is not preloaded,
+/// When a queue was last fetched from. Where that is not known (the library is not preloaded,
 /// or the server was started anew), by the jobs that run and those that ended last.
 fn noted_or(queue: &Queue, by_jobs: impl FnOnce() -> Option<i64>) -> Option<i64> {
     noted(queue).or_else(by_jobs).filter(is_past)
@@ -54,13 +54,13 @@ pub fn unattended(queues: Vec<String>, since: i64, now: i64) -> Vec<(String, Opt
     left.collect()
 }
 
-/// Whether nobody has fetched since then.
+/// Whether there was no fetch since then.
 fn is_before(fetched_at: Option<i64>, since: i64) -> bool {
     fetched_at.is_none_or(|at| at < since)
 }
 
-/// When a queue was last fetched from, if that was lately, and nobody has lately asked for jobs of
-/// this kind there. Not known (`None`) where the library is not preloaded.
+/// When a queue was last fetched from, if that was lately, and no fetch has lately asked for jobs
+/// of this kind there. Not known (`None`) where the library is not preloaded.
 pub fn passes_over(queue: &Queue, kind: &str, now: i64) -> Option<i64> {
     let lately = |at: &i64| *at >= now - UNATTENDED;
     let is_asked_for = fetches::last_for(queue, kind).as_ref().is_some_and(lately);
@@ -75,7 +75,7 @@ fn fetched_by_jobs(snapshot: Snapshot, queues: &[&str]) -> HashMap<String, i64> 
     fetched.into_iter().collect()
 }
 
-/// Those of these queues of which somebody who may fetch has a job, and its lease has not run out.
+/// Those of these queues of which a role that may fetch has a job, and its lease has not run out.
 fn at_work(snapshot: Snapshot, queues: &[&str], now: i64) -> HashSet<String> {
     let args = [texts(queues), big(now)];
     let queues = AT_WORK.list_as_of(snapshot, &args, |rows, row| rows.get(row, "queue"));

@@ -1,4 +1,4 @@
-//! Who has managed what: a row for each call that changed something, of the same transaction.
+//! The audit: a row for each call that changed something, of the same transaction.
 
 use pgrx::pg_sys::{Datum, FunctionCallInfo};
 

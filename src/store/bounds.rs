@@ -1,10 +1,10 @@
 //! Queues with a bound on the jobs that wait: an insert that does not fit is refused, before it
 //! writes a job.
 //!
-//! Counting takes as long as there are jobs, so not every insert can do it. Who has counted
-//! remembers how many there were, together with those that others were just inserting. With what
-//! was put into the queue since ([`puts`]) that is never less than there are. While even so many
-//! leave room, nothing is counted.
+//! Counting takes as long as there are jobs, so not every insert can do it. A session that has
+//! counted remembers how many there were, together with those that others were just inserting. With
+//! what was put into the queue since ([`puts`]) that is never less than there are. While even so
+//! many leave room, nothing is counted.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -46,7 +46,7 @@ struct Counted {
 
 #[derive(Default)]
 struct Remembered {
-    /// [`invalidation::heard`] before: until a bound is set nobody notes what is put there
+    /// [`invalidation::heard`] before: until a bound is set no session notes what is put there
     since: u64,
     queues: HashMap<String, Counted>,
 }

@@ -78,14 +78,14 @@ pub fn law(queue: &str) -> Option<Law> {
     Some(Law { here, placement })
 }
 
-/// Nobody changes the law any more, until this transaction ends: who changes it waits for those
-/// that write jobs, and these for him.
+/// The law cannot change until this transaction ends: a change waits for transactions
+/// that write jobs, and they wait for it.
 pub fn keep_law() {
     lock::to_write(shapes::JOB.name.oid());
 }
 
-/// Nobody retires this cell until this transaction ends: who does so waits for those that write,
-/// and these for him.
+/// This cell cannot be retired until this transaction ends: that waits for transactions that write,
+/// and they wait for it.
 pub fn keep_cell() {
     lock::to_write(CELL.oid());
 }
@@ -175,7 +175,7 @@ pub fn set_address(cell: i32, address: &str, identity: Option<&str>) -> bool {
     SET_ADDRESS.execute(&[number(cell), text(address), identity.and_then(text)]) > 0
 }
 
-/// Retires this cell, once nobody writes in it; whether that changed anything.
+/// Retires this cell, once no transaction writes in it; whether that changed anything.
 pub fn retire(now: i64, moved_to: &str) -> bool {
     LOCK_CELL.execute(&[]);
     RETIRE.execute(&[big(now), text(moved_to)]) > 0
@@ -192,7 +192,7 @@ pub fn is_copy() -> bool {
     IS_COPY.value(&[big(server::system()), big(server::database_number())]) == Some(true)
 }
 
-/// Only this transaction changes placements, and once it writes jobs nobody else does.
+/// Only this transaction changes placements, and once it writes jobs no other does.
 pub fn change_law() {
     for plan in [&LOCK_PLACEMENTS, &LOCK_JOBS] {
         plan.execute(&[]);
@@ -257,7 +257,7 @@ pub(super) fn hindrance() -> Option<run_log::Hindrance> {
         let why = "the cell is being retired".into();
         return Some(run_log::Hindrance { why, is_passing: true });
     }
-    // Not as the session remembers it: who restores a dump tells nobody.
+    // Not as the session remembers it: the restore of a dump tells no session.
     let is_retired = here(Snapshot::Latest).is_some_and(|here| here.is_retired);
     is_retired.then(|| run_log::Hindrance {
         why: "the cell is retired; jobs.reinstate_cell() has it take writes again".into(),
@@ -302,7 +302,7 @@ plans! {
     IS_COPY(INT8, INT8) =
         "SELECT (c.system_identifier, c.database_id) IS DISTINCT FROM ($1, $2) FROM jobs.cell c WHERE c.is_self";
     LOCK_PLACEMENTS() = "LOCK TABLE jobs.placement IN SHARE ROW EXCLUSIVE MODE";
-    // Reading goes on.
+    // Reading continues.
     LOCK_CELL() = "LOCK TABLE jobs.cell IN EXCLUSIVE MODE";
     LOCK_JOBS() = "LOCK TABLE jobs.job IN SHARE MODE";
     PLACE(TEXT, JSONB, INT4S) =

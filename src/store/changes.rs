@@ -99,7 +99,7 @@ impl Place {
     }
 
     /// Asks the worker of a running job to stop; whether the job still is where it was seen and
-    /// nobody else has asked for the same.
+    /// no other session has asked for the same.
     pub fn request_cancel(&self, at: i64, reason: Option<&str>) -> bool {
         let token = self.token.map(Datum::from);
         let args = [big(self.id), token, big(at), reason.and_then(text)];

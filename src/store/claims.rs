@@ -33,7 +33,7 @@ pub fn claim_or_lock(
     is_taken: impl Fn(usize) -> bool,
     mut fresh: impl FnMut(usize),
 ) {
-    // From the first on that somebody is just inserting or deleting, in order, by a statement,
+    // From the first on that a session is just inserting or deleting, in order, by a statement,
     // which waits for that.
     let mut done = claim_or_lock_directly(claims, is_taken, true, &mut fresh);
     memory::in_parts(&claims[done..], |some| {
@@ -135,7 +135,7 @@ pub(super) fn in_parts(jobs: &[ListedHolder], work: impl FnMut(&[ListedHolder]))
     memory::in_whole_parts(jobs, |a, b| a.key == b.key, work);
 }
 
-/// Whether somebody else is at work on a key right now: its claim is locked, or is being
+/// Whether another session is at work on a key right now: its claim is locked, or is being
 /// inserted or deleted by a transaction that is still open. Call it in a subtransaction
 /// that is rolled back: it locks what it finds free.
 pub fn is_contended(key: Key) -> bool {
@@ -150,7 +150,7 @@ pub fn is_unseen(key: Key) -> bool {
         && IS_CLAIMED.execute(&[key_arg(key)]) == 0
 }
 
-/// Takes the lock on the table that everybody takes who writes claims.
+/// Takes the lock on the table that every writer of claims takes.
 pub fn let_write() {
     lock::to_write(shapes::UNIQUE_CLAIM.name.oid());
 }

@@ -55,7 +55,7 @@ pub struct Page {
 }
 
 /// Cuts the jobs that were inserted ahead of the clock, of so many after this one, with their holds
-/// and windows, but not those that somebody has locked.
+/// and windows, except locked ones.
 pub fn cut_jobs(after_id: i64, limit: i64) -> Page {
     let (last, cut) = CUT_JOBS.run(&[big(after_id), big(limit)], |rows| {
         let job = |row| Some((rows.get(row, "id")?, rows.get(row, "key")));
@@ -192,7 +192,7 @@ plans! {
     PUT_BACK() =
         "SELECT a.at, a.arguments ->> 'times' AS times, a.arguments ->> 'ahead' AS ahead FROM jobs.audit_record a
           WHERE a.at > (SELECT clock_timestamp() - interval '1 day') AND a.action = {ACTION} ORDER BY a.at DESC LIMIT 1";
-    // A job whose claim somebody has locked is left, with its hold there.
+    // A job whose claim is locked is left, with its hold there.
     CUT_JOBS(INT8, INT8) =
         "WITH page AS MATERIALIZED (
            SELECT j.id, j.created_at, j.hold_ends_at, j.unique_key FROM jobs.job j WHERE j.id > $1 ORDER BY j.id LIMIT $2),
@@ -217,7 +217,7 @@ plans! {
          SELECT p.last, o.id, CASE WHEN EXISTS (SELECT FROM jobs.finished f WHERE f.job_id = o.id) THEN o.unique_key END AS key
            FROM (SELECT max(p.id) AS last FROM page p) p LEFT JOIN job o ON true";
     // Of up to so many jobs. The latest error says by how much a job is to be retried earlier:
-    // where somebody has that locked, its errors stay as well.
+    // where that is locked, its errors stay as well.
     CUT_ERRORS(INT8) =
         "WITH failed AS MATERIALIZED (
            SELECT e.job_id, max(e.at) - clock_timestamp() AS by FROM jobs.error e WHERE e.at > {AHEAD}

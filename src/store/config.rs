@@ -66,7 +66,7 @@ macro_rules! as_struct {
 options!(as_struct);
 
 record! {
-    /// What is set of a queue. One of which nothing is set is like those that were never named. So
+    /// The settings of a queue. One without settings is like those that were never named. So
     /// says the view `jobs.queues`, too.
     QueueSettings: "jobs.queue" by queue {
         /// The most jobs that run at a time.
@@ -154,7 +154,7 @@ pub fn set_kind(name: &str, defaults: &Kind) -> bool {
     before.as_ref() != Some(defaults) && SET_KIND.execute(&defaults.row(name)) > 0
 }
 
-/// Takes back the defaults of a kind; whether there were any.
+/// Removes the defaults of a kind; whether there were any.
 pub fn remove_kind(name: &str) -> bool {
     REMOVE_KIND.execute(&[text(name)]) > 0
 }
@@ -165,7 +165,7 @@ pub fn pause(queue: &str, at: i64, by: &str, reason: Option<&str>) -> bool {
     PAUSE.execute(&[text(queue), big(at), text(by), reason]) > 0
 }
 
-/// Lets a queue go on; whether it was paused. Waits for who is pausing it.
+/// Resumes a queue; whether it was paused. Waits for a pause in progress.
 pub fn resume(queue: &str, at: i64) -> bool {
     let before = LOCK_QUEUE.first(&[text(queue)], QueueSettings::read);
     let is_paused = before.is_some_and(|before| before.is_paused());
@@ -183,7 +183,7 @@ pub fn forget_resumed(before: i64, limit: i64) -> usize {
 /// Writes the limits of a queue and how long its jobs are kept, none: takes them back; whether that
 /// is another time than before. `None`: all of it is as before.
 pub fn set_queue(queue: &str, settings: &QueueSettings) -> Option<bool> {
-    // So that it can be locked, and nobody else changes it meanwhile.
+    // So that it can be locked against changes.
     let before = loop {
         MAKE_QUEUE.execute(&[text(queue)]);
         if let Some(before) = LOCK_QUEUE.first(&[text(queue)], QueueSettings::read) {

@@ -22,14 +22,14 @@ use super::spi::Snapshot;
 use super::workers::{self, Command};
 use crate::pg::{invalidation, transaction, versions};
 
-/// More kinds than this are not remembered: somebody makes them up.
+/// More kinds than this are not remembered: they are made up.
 const MOST: usize = 10_000;
 
 /// What was read is good until something else is heard, and only for this serializable transaction,
 /// if it is one's.
 type GoodFor = (u64, Option<u32>);
 
-/// What is set of a queue: for everybody, and for a serializable transaction.
+/// The settings of a queue: in general, and for a serializable transaction.
 pub(super) type Remembered = RefCell<[Option<(GoodFor, Rc<QueueSettings>)>; 2]>;
 
 #[derive(Default)]
@@ -46,7 +46,7 @@ struct Known {
 }
 
 thread_local! {
-    /// For everybody, and for a serializable transaction.
+    /// In general, and for a serializable transaction.
     static KNOWN: RefCell<[Known; 2]> = RefCell::default();
 }
 
@@ -65,12 +65,12 @@ pub fn kind(name: &str) -> Rc<Kind> {
 }
 
 impl Queue {
-    /// What is set of it.
+    /// Its settings.
     pub fn settings(&self) -> Rc<QueueSettings> {
         self.settings_as_of(Snapshot::Own)
     }
 
-    /// What is set of it now.
+    /// Its settings now.
     pub fn settings_now(&self) -> Rc<QueueSettings> {
         self.settings_as_of(Snapshot::Latest)
     }

@@ -13,9 +13,9 @@ use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{lock, time};
 
-/// A table with more rows is not counted whenever somebody asks.
+/// A table with more rows is not counted on request.
 pub const SHORT: i64 = 10_000;
-/// More queues are not looked at one by one whenever somebody asks.
+/// More queues are not looked at one by one on request.
 const MANY: i64 = 10_000;
 /// The turn of who keeps counts.
 const KEEPING: i64 = 2;
@@ -67,7 +67,7 @@ pub enum Position {
 }
 
 impl StateTable {
-    /// Whether it is too long to be counted whenever somebody asks.
+    /// Whether it is too long to be counted on request.
     pub fn is_long(&self, snapshot: Snapshot) -> bool {
         self.is_long.run_as_of(snapshot, &[big(SHORT)], |rows| !rows.is_empty())
     }
@@ -86,7 +86,7 @@ impl StateTable {
         }
     }
 
-    /// Counts so many rows from there on; where to go on, if there may be more.
+    /// Counts so many rows from there on; where to continue, if there may be more.
     pub fn count_part(&self, from: &Position, rows: i64, to: &mut Counted) -> Option<Position> {
         let mut args = match from {
             Position::Lane(queue, priority, seq) => {
@@ -107,7 +107,7 @@ impl StateTable {
             if counted < rows {
                 return None;
             }
-            // Lanes are in their order, so the last one is where it goes on.
+            // Lanes are in their order, so it continues at the last one.
             Some(match from {
                 Position::Lane(..) => {
                     let last = found.len() - 1;
@@ -134,8 +134,8 @@ impl StateTable {
         CHANGES.value(&[text(self.name)]).unwrap_or(0)
     }
 
-    /// Keeps what was counted, unless somebody else keeps something; whether it did. Of many queues
-    /// each has a row of its own.
+    /// Keeps what was counted, unless another session keeps something; whether it did. Of many
+    /// queues each has a row of its own.
     pub fn keep(&self, counted: &Counted, kept: &KeptCounts) -> bool {
         if !is_our_turn() {
             return false;

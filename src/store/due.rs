@@ -1,5 +1,5 @@
 //! What has come due and maintenance is to act on: scheduled jobs, those that expire, leases that
-//! ran out. Every statement takes a bounded number of rows, skips what somebody else has locked,
+//! ran out. Every statement takes a bounded number of rows, skips what another session has locked,
 //! and leaves rows alone whose job is not there: while a dump is being restored it may yet come.
 
 use std::collections::HashMap;
@@ -95,8 +95,8 @@ pub enum Leases<'a> {
     But(&'a [i64]),
 }
 
-/// Leases that ran out, oldest ids first. One that a heartbeat was to renew while somebody had it
-/// locked goes on.
+/// Leases that ran out, oldest ids first. One that a heartbeat was to renew while another session
+/// had it locked continues.
 pub fn expired_leases(now: i64, limit: i64, whose: &Leases) -> Vec<Expired> {
     let (plan, whose) = match whose {
         Leases::Of(id) => (&EXPIRED_LEASES_OF, bigs(&[*id])),
@@ -139,7 +139,7 @@ impl Lease {
     }
 }
 
-/// Until when leases go on, by their jobs, as the latest heartbeats say that could not be written.
+/// When leases end, by their jobs, as the latest heartbeats say that could not be written.
 fn noted_ends(leases: &[Lease]) -> HashMap<i64, i64> {
     if leases.is_empty() {
         return HashMap::new();

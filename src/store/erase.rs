@@ -40,8 +40,7 @@ plans! {
     ERASE_FINISHED(INT8S) = "DELETE FROM jobs.finished WHERE job_id = ANY ($1)";
     ERASE_JOBS(INT8S) = "DELETE FROM jobs.job WHERE id = ANY ($1)";
     ERASE_ERRORS(INT8S) = "DELETE FROM jobs.error WHERE job_id = ANY ($1)";
-    // Others forget answers by their age, whosever they are: what somebody has locked is left to
-    // that.
+    // Other sessions forget any answers by their age: locked ones are left to them.
     ERASE_ANSWERS(INT8S) =
         "DELETE FROM jobs.answer WHERE ctid = ANY (ARRAY(
            SELECT a.ctid FROM jobs.answer a WHERE a.job_id = ANY ($1) FOR UPDATE SKIP LOCKED))";

@@ -37,7 +37,7 @@ rows! {
         pub max_attempts: i32,
         pub expires_at: Option<i64>,
         pub finalized_at: Option<i64>,
-        /// Who holds or finished it; empty: nobody.
+        /// The worker that holds or finished it; empty: none.
         pub worker: String,
         pub cancel_reason: Option<String>,
         /// The first line of the latest error.
@@ -59,7 +59,7 @@ rows! {
         pub progress: Option<String>,
     }
 
-    /// What is set of a queue, and what of that is taken.
+    /// The limits of a queue, and how much of them is taken.
     #[derive(Default)]
     pub struct Limits {
         pub paused_at: Option<i64>,
@@ -120,7 +120,7 @@ pub struct Waiting {
     pub limits: Limits,
     pub held_by: Option<HeldBy>,
     pub order: Option<Order>,
-    /// Whether nobody has fetched from the queue lately.
+    /// Whether there was no fetch from the queue lately.
     pub is_left: bool,
     pub fetched_at: Option<i64>,
     /// The queue's workers, if a command keeps them from fetching.
@@ -235,7 +235,7 @@ plans! {
           WHERE s.job_id = $1 AND s.gate IS NOT NULL AND r.is_strict IS NOT NULL";
     // The jobs of ready before this one, and of those that are due the ones that the next fetch
     // puts before it; a fetch makes 1000 of them available. Lower priorities and its own are read
-    // apart: where rows are compared, (priority, seq) < .., the scan goes on to the lane's end.
+    // apart: where rows are compared, (priority, seq) < .., the scan continues to the lane's end.
     IN_FRONT(INT8, AT) =
         "WITH w AS MATERIALIZED (
            SELECT j.id, j.queue, j.priority, COALESCE(a.seq, b.seq) AS seq, COALESCE(a.seq, b.seq, 9223372036854775807) AS position, s.due_at

@@ -36,7 +36,7 @@ pub enum Then {
     Taken,
 }
 
-/// How long to wait for who else has jobs locked.
+/// How long to wait for jobs that others have locked.
 #[derive(Clone, Copy)]
 pub enum Wait {
     /// As long as it takes.
@@ -183,7 +183,7 @@ fn end_by_statement(attempts: &[Attempt], wait: Wait) -> Ended {
 }
 
 /// Locks the leases of attempts whose tokens are current: those that were free in time, by their
-/// places among the attempts, and those that somebody else still has locked. One by one: a
+/// places among the attempts, and those that another session still has locked. One by one: a
 /// statement for all would lock those after one that is not free.
 fn lock(attempts: &[Attempt], wait: Wait) -> (Vec<usize>, Vec<usize>) {
     let (mut ours, mut others) = (Vec::new(), Vec::new());
@@ -216,7 +216,7 @@ pub struct Lease {
 }
 
 /// Renews the leases of the jobs whose tokens are current and whose deadlines are not over; what
-/// they are then, by ids and tokens. Waits for nobody: of a job that somebody else has locked the
+/// they are then, by ids and tokens. Never waits: of a job that another session has locked the
 /// row stays as it is, and the rescue finds a note.
 pub fn heartbeats(
     pairs: &BTreeSet<(i64, i64)>,
@@ -264,8 +264,8 @@ fn read_lease(rows: &Tuples, row: usize) -> Option<((i64, i64), Lease)> {
 
 const SELECT_HELD: &str = "SELECT FROM jobs.running WHERE job_id = $1 AND token = $2";
 
-// $3 is the clock, $4 the lease asked for now, $5 when the default one would end. Where nobody
-// asked for one it is the timeout, which ends no earlier than the deadline.
+// $3 is the clock, $4 the lease asked for now, $5 when the default one would end. Where the caller
+// asked for none it is the timeout, which ends no earlier than the deadline.
 const RENEWED_UNTIL: &str =
     "CASE WHEN COALESCE($4, r.lease) IS NULL THEN COALESCE(r.deadline_at, $5)
           ELSE LEAST(GREATEST($3, $3 + COALESCE($4, r.lease)), r.deadline_at) END";

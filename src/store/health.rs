@@ -273,8 +273,8 @@ plans! {
     TABLES() =
         "SELECT c.relname::text AS name, pg_catalog.pg_stat_get_dead_tuples(c.oid) AS dead, pg_catalog.pg_stat_get_live_tuples(c.oid) AS live
            FROM pg_catalog.pg_class c WHERE c.relnamespace = 'jobs'::pg_catalog.regnamespace AND c.relkind = 'r' ORDER BY 2 DESC";
-    // Whoever waits for a key has looked at the claims before. Behind each that waits are those
-    // that it waits for.
+    // A session that waits for a key has looked at the claims before. Behind each that waits are
+    // those that it waits for.
     LOCK_WAITS(AT) =
         "WITH waiter AS MATERIALIZED (
            SELECT l.waitstart, row_number() OVER (ORDER BY l.waitstart) AS n, {session}

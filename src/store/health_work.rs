@@ -1,5 +1,5 @@
-//! What may need attention about the work itself: what fails, what runs too long, what nobody
-//! fetches, what is paused. `src/health.rs` decides.
+//! What may need attention about the work itself: what fails, what runs too long, what is not
+//! fetched, what is paused. `src/health.rs` decides.
 //!
 //! What fails and what is usual is told by the latest jobs, of which so many are looked at, and
 //! only where there is reason to.

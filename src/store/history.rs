@@ -87,7 +87,7 @@ pub fn over<'a>(all: impl Iterator<Item = Over<'a>>, event: Event) {
 }
 
 /// Writes what the transaction that is about to end has counted and shared memory has no room for.
-/// Nobody is called as the extension's owner any more. A transaction that has been made read-only
+/// The session no longer acts as the extension's owner. A transaction that has been made read-only
 /// since is not to fail because of counts.
 pub fn write(deltas: Vec<Counted>) {
     if transaction::is_read_only() {
@@ -125,8 +125,8 @@ const WRITING: i64 = 1;
 
 /// Writes minutes that are over and forgets old ones, up to so many; how many it has forgotten, and
 /// whether there may be more to do. A worker does it once a minute, when it finds what came late,
-/// and each second while somebody holds an entry back. Where somebody else is at it, it is left to
-/// him.
+/// and each second while a session holds an entry back. Where another session is at it, it is left
+/// to that session.
 pub fn keep(now: i64, retention: Option<i64>, limit: i64) -> (usize, bool) {
     let minute = now.div_euclid(MINUTE) * MINUTE;
     let is_done = WRITTEN_BEFORE.load(Ordering::Relaxed) == minute;

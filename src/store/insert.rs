@@ -1,5 +1,5 @@
-//! New jobs: the row of `job`, the row of `ready` or `scheduled`, and, for a key that
-//! nobody holds, the claim.
+//! New jobs: the row of `job`, the row of `ready` or `scheduled`, and, for a free
+//! key, the claim.
 
 use std::rc::Rc;
 
@@ -62,7 +62,7 @@ fn write(jobs: &[(i64, &NewJob)]) {
     effects::inserted(jobs, &held);
 }
 
-/// Inserts one unique job together with its claim, if nobody has that key and its queue has room
+/// Inserts one unique job together with its claim, if that key is free and its queue has room
 /// for it; its id.
 pub fn one_claiming(job: &NewJob) -> Result<Option<i64>> {
     admit(std::iter::once(job))?;

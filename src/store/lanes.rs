@@ -1,4 +1,4 @@
-//! Where rows of `ready` and `scheduled` are looked for from: whoever puts one in says so,
+//! Where rows of `ready` and `scheduled` are looked for from: a session that puts one in says so,
 //! whichever way it was put in. Then, when the floors show it, it counts for the queue's bound.
 
 use super::bounds;

@@ -1,5 +1,5 @@
 //! Limits of queues: how many jobs of one run at a time, how many start in a period. Each that may
-//! is a row; a fetch takes rows that nobody else has, so fetches do not wait for each other.
+//! is a row; a fetch takes rows that are free, so fetches do not wait for each other.
 
 use jobs_core::interval::Interval;
 
@@ -73,8 +73,8 @@ pub fn start(starts: &[i64], now: i64, period: Interval) {
 }
 
 /// Makes a queue have as many slots as its row says, which the caller has written, and gives one to
-/// each of its jobs that run without, if need be above the limit. Waits for whoever is finishing
-/// one of them.
+/// each of its jobs that run without, if need be above the limit. Waits for sessions that are
+/// finishing one of them.
 pub fn set_slots(queue: &Queue) {
     for plan in [&SLOT_RUNNING, &ADD_SLOTS] {
         plan.execute(&[queue.arg()]);

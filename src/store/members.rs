@@ -33,7 +33,7 @@ pub(super) const MEMBERS: &str =
         WHERE e.extname = 'jobs') ";
 
 // What was granted to others, a row for each object and role. What these have passed on hangs on
-// it. Nobody but the owner is to have what is in `never`: who writes to the tables, hangs a trigger
+// it. Only the owner may have what is in `never`: a role that writes to the tables, hangs a trigger
 // on one or makes something in the schema has the rights of the extension's owner with the next
 // call. (That PUBLIC uses types is no more than untidy.)
 pub(super) fn granted() -> String {
@@ -50,8 +50,8 @@ pub(super) fn granted() -> String {
     )
 }
 
-/// Takes from everybody but the owner what they have come by, as by default privileges: everything
-/// of what this transaction has made, and of what there was before what nobody but the owner is to
+/// Takes from all roles but the owner what they have come by, as by default privileges: everything
+/// of what this transaction has made, and of what there was before what only the owner is to
 /// have. What was granted otherwise stays.
 pub fn keep_to_the_owner() {
     let granted = GRANTED.list(&[], |rows, row| {

@@ -112,7 +112,7 @@ pub struct Answer {
     pub scheduled_at: Option<i64>,
 }
 
-/// Puts jobs where they go, in this order. What became final did so at that time.
+/// Puts jobs where they go, in this order. Jobs that became final did so at that time.
 pub fn put(moves: &[Move], at: i64) {
     let waiting = direct::moves::put(moves, at).unwrap_or_else(|| {
         let put = |one: &Move| {

@@ -1,7 +1,7 @@
 //! Notes on keys: what has become of their jobs without the claims having been written.
 //!
-//! Whoever has something to say appends a note, so that nobody waits for who has the claim locked.
-//! Who has it locked deletes notes. Maintenance takes those that are due without that lock.
+//! A session with something to say appends a note, and does not wait for the claim's lock.
+//! The holder of that lock deletes notes. Maintenance takes those that are due without it.
 
 use jobs_core::key::Key;
 use pgrx::pg_sys::{Datum, Oid};
@@ -42,8 +42,8 @@ pub struct Note {
     pub seq: i64,
 }
 
-/// How long a released hold is remembered after its end, in microseconds: whoever looks right then
-/// may have read the clock a moment ago.
+/// How long a released hold is remembered after its end, in microseconds: a session that looks
+/// right then may have read the clock a moment ago.
 const RELEASES_KEPT: i64 = 60 * 1_000_000;
 
 /// Folds jobs. The caller has locked their claims.
@@ -173,7 +173,7 @@ plans! {
          SELECT n.key, 'f', n.id, n.id FROM unnest($1, $2) AS n(key, id) ON CONFLICT DO NOTHING";
     RETURN(BYTEA, INT8) =
         "INSERT INTO jobs.unique_note (key, kind, seq, job_id) VALUES ($1, 'r', nextval('jobs.job_seq'), $2)";
-    // A job that starts again has released its hold before. Whoever has written that note has
+    // A job that starts again has released its hold before. The session that wrote that note has
     // committed: he had the job, as this transaction has it now.
     RELEASE(INT8S, ATS) =
         "INSERT INTO jobs.unique_note (key, kind, seq, job_id, due_at)
@@ -182,7 +182,7 @@ plans! {
           WHERE NOT EXISTS (SELECT FROM jobs.unique_note n
                              WHERE n.key = j.unique_key AND n.kind = 'h' AND n.seq = j.id)
          ON CONFLICT DO NOTHING";
-    // A transaction says it once of a key, so that nobody waits for another one's note. Said again
+    // A transaction says it once of a key, so that no session waits for another's note. Said again
     // it writes nothing, unless it is for an earlier time: the next one would walk over each
     // version. Only a note of a dump may have the number of a later transaction: then that one has
     // it looked at no later than it said.

@@ -9,12 +9,12 @@ pub fn available_queues() -> Vec<String> {
     AVAILABLE_QUEUES.values(&[])
 }
 
-/// Running jobs that somebody asked to cancel.
+/// Running jobs with a cancel request.
 pub fn cancel_requests() -> Vec<i64> {
     CANCEL_REQUESTS.values(&[])
 }
 
-/// Sends notifications when this transaction commits; each payload once. Whoever else is
+/// Sends notifications when this transaction commits; each payload once. Another session that is
 /// notifying has the lock for so long as its commit takes: it is not waited for long. Our own
 /// commit is a short one: with nothing but notifications it does not wait for the disk.
 pub fn send(payloads: &[String]) {

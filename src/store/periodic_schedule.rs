@@ -10,7 +10,7 @@ use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 
-/// Why a tick is put off that has to wait for somebody: it says nothing about the job.
+/// Why a tick is put off that has to wait for a lock: it says nothing about the job.
 pub const BUSY: &str = "another transaction is inserting a job with the same unique key";
 
 /// What is inserted when.
@@ -61,7 +61,7 @@ pub struct Periodic {
     pub is_paused: bool,
 }
 
-/// What became of a tick.
+/// The outcome of a tick.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Its job, or the one that its job duplicates.
@@ -113,7 +113,7 @@ pub fn pause(name: &str, at: i64, by: &str, reason: Option<&str>) {
     PAUSE.execute(&[text(name), big(at), text(by), reason.and_then(text)]);
 }
 
-/// Lets them go on with this one.
+/// Makes them continue with this one.
 pub fn resume(name: &str, next_run_at: Option<i64>) {
     RESUME.execute(&[text(name), next_run_at.map(Datum::from)]);
 }
@@ -128,7 +128,7 @@ pub fn lock(name: &str) -> Option<Periodic> {
     LOCK.row(&[text(name)])
 }
 
-/// The definition of this name, locked, unless somebody else has it locked.
+/// The definition of this name, locked, unless another session has it locked.
 pub fn lock_free(name: &str) -> Option<Periodic> {
     LOCK_FREE.row(&[text(name)])
 }
@@ -151,7 +151,8 @@ pub fn names() -> Vec<String> {
     NAMES.values(&[])
 }
 
-/// Definitions whose time has come, locked, but those that somebody else has locked, and these.
+/// Definitions whose time has come, locked, but for those that another session has locked, and
+/// these.
 pub fn due(now: i64, limit: i64, but: &[&str]) -> Vec<Periodic> {
     DUE.rows(&[big(now), big(limit), texts(but)])
 }

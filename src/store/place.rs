@@ -93,7 +93,7 @@ impl Place {
     }
 
     /// Takes the job out of where it was seen; `None` if it has moved since. Waits for
-    /// whoever is moving it.
+    /// the session that is moving it.
     pub fn take(&self) -> Option<TakenRow> {
         let plan = match self.state {
             State::Running => {
@@ -157,7 +157,7 @@ pub(super) fn fail_if_changed(ids: &[i64]) {
     }
 }
 
-/// Locks those of these jobs that wait, so that nobody fetches them.
+/// Locks those of these jobs that wait against fetches.
 pub fn lock_waiting(ids: &BTreeSet<i64>) {
     let ids: Vec<i64> = ids.iter().copied().collect();
     for plan in [&LOCK_ALL_READY, &LOCK_ALL_REQUEUED, &LOCK_ALL_SCHEDULED] {

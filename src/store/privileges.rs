@@ -43,9 +43,9 @@ fn grant_each(role: &Role, which: &Plan, names: &str) {
     }
 }
 
-/// Waits until nobody else is at it: two that change the rights to one object at the same time end
-/// in an internal error of Postgres' own. The lock is in nobody else's way but that of a VACUUM of
-/// this small table.
+/// Waits until no other session is at it: two that change the rights to one object at the same time
+/// end in an internal error of Postgres' own. The lock is only in the way of a VACUUM of this small
+/// table.
 pub fn one_at_a_time() {
     run_text("LOCK TABLE jobs.kind IN SHARE UPDATE EXCLUSIVE MODE");
 }
@@ -76,8 +76,8 @@ pub fn grant_payload(role: &Role) {
     run_text(&format!("GRANT SELECT ON jobs.job TO {}", role.name));
 }
 
-/// Takes everything away from a role, and what it has passed on. What somebody else granted has to
-/// be taken back in the name of that role: REVOKE leaves it alone otherwise.
+/// Takes everything away from a role, and what it has passed on. What another role granted has to
+/// be revoked in the name of that role: REVOKE leaves it alone otherwise.
 pub fn revoke(role: &Role) {
     let grants = GRANTS.list(&[Some(Datum::from(role.oid))], |rows, row| {
         let what: String = rows.get(row, "what")?;

@@ -80,7 +80,7 @@ pub struct Old {
     pub key: Option<Key>,
 }
 
-/// What became of final jobs that were due.
+/// The outcome of final jobs that were due.
 #[derive(Default)]
 pub struct Dealt {
     /// Jobs that are deleted, with their errors and answers.
@@ -159,7 +159,7 @@ pub fn lock_due(wanted: &Wanted) -> Vec<Final> {
     }
 }
 
-/// These final jobs, but not those that somebody else has locked: locked.
+/// These final jobs, locked, but for those that another session has locked.
 pub fn lock(ids: &[i64]) -> Vec<Final> {
     THESE.run(&[bigs(ids)], read_all)
 }
@@ -215,7 +215,7 @@ pub fn set_anew(limit: i64, system: Retention) -> bool {
     wrong.retain(has_another_term);
     let wrong: Vec<i64> = wrong.iter().map(|job| job.id).collect();
     let done = keep_on(&wrong, system);
-    // One that somebody has locked is looked at again.
+    // A locked one is looked at again.
     let left = wrong.into_iter().filter(|id| !done.contains(id)).min();
     let is_over = count < limit && left.is_none();
     let up_to = left.map_or(last, |id| id - 1);

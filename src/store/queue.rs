@@ -28,7 +28,7 @@ struct Met {
     by_number: BTreeMap<u64, Queue>,
 }
 
-/// More queues than this are not remembered: somebody makes them up.
+/// More queues than this are not remembered: they are made up.
 const MOST: usize = 10_000;
 
 thread_local! {

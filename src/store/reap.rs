@@ -1,4 +1,4 @@
-//! Claims that no job needs any more. What somebody else has locked is skipped.
+//! Claims that no job needs any more. What another session has locked is skipped.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,7 +12,7 @@ use super::{direct, notes};
 use crate::fault::{self, Fault};
 use crate::pg::{time, transaction};
 
-/// Claims that were locked, and those that could not be, because somebody is at work on
+/// Claims that were locked, and those that could not be, because a session is at work on
 /// them. A key in neither has no claim.
 #[derive(Default)]
 pub struct Claims {
@@ -22,7 +22,7 @@ pub struct Claims {
     pub busy: BTreeSet<Key>,
 }
 
-/// Locks the claims of these keys that nobody is at work on.
+/// Locks the claims of these keys that no session is at work on.
 pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
     let mut claims = Claims::default();
     if keys.is_empty() {
@@ -44,9 +44,9 @@ pub fn lock_claims(keys: &BTreeSet<Key>) -> Claims {
 }
 
 /// Deletes the claims of these keys that list no other jobs than those that are going, and no hold,
-/// where no note names a job; the keys that were not dealt with, and those that somebody is at work
-/// on. No look for other jobs is needed: whoever adds one to the list of a key writes the claim's
-/// row, and it is this row that is looked at and deleted.
+/// where no note names a job; the keys that were not dealt with, and those that a session is at
+/// work on. No look for other jobs is needed: a session that adds one to the list of a key writes
+/// the claim's row, and it is this row that is looked at and deleted.
 pub fn delete_claims_of(
     keys: BTreeSet<Key>,
     going: &HashSet<i64>,
@@ -86,7 +86,7 @@ pub fn reap_claims(keys: &BTreeSet<Key>, now: i64) {
     }
 }
 
-/// Deletes the claims that no job needs any more now that these are deleted. Where somebody is at
+/// Deletes the claims that no job needs any more now that these are deleted. Where a session is at
 /// work on one, a note is left, so that no claim is ever left without anyone to delete it.
 pub(super) fn clear_claims(erased: &[Old]) {
     let keys: BTreeSet<Key> = erased.iter().filter_map(|job| job.key).collect();
@@ -111,7 +111,7 @@ plans! {
     LOCK_CLAIMS(BYTEAS) =
         "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1) ORDER BY c.key FOR UPDATE SKIP LOCKED";
     EXISTING_CLAIMS(BYTEAS) = "SELECT c.key FROM jobs.unique_claim c WHERE c.key = ANY ($1)";
-    // Until when the last hold on a key goes on; null: there is none.
+    // When the last hold on a key ends; null: there is none.
     WITHOUT_JOB(BYTEAS, AT) =
         "SELECT c.key, (SELECT max(u.ends_at) FROM unnest(c.jobs, c.hold_ends_at) AS u(id, ends_at)
                          WHERE u.ends_at > $2

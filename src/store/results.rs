@@ -1,4 +1,4 @@
-//! What became of jobs.
+//! Outcomes of jobs.
 
 use jobs_core::state::State;
 use pgrx::pg_sys::{Datum, Oid};
@@ -7,7 +7,7 @@ use super::spi::{bigs, plans};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 
-/// What became of a job.
+/// The outcome of a job.
 pub struct Outcome {
     /// Its place among the jobs asked for, from 1.
     pub ord: i32,
@@ -21,7 +21,7 @@ pub struct Outcome {
     pub finalized_at: Option<i64>,
 }
 
-/// Hands over what became of each of these jobs, in order, as far as a role may see it: what jobs
+/// Hands over the outcome of each of these jobs, in order, as far as a role may see it: what jobs
 /// carry and their errors as in the views.
 pub fn of(ids: &[i64], reader: Oid, mut emit: impl FnMut(Outcome)) {
     RESULTS.run(&[bigs(ids), Some(Datum::from(reader))], |rows| {

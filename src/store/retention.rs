@@ -2,13 +2,14 @@
 //! time, so nothing is written down of them. A row of `finished` that says until when it is kept is
 //! of a queue with a retention of its own, or was found to be kept by its uniqueness.
 //!
-//! What a row says is only when to look: whoever prunes a job goes by what is set then. So a row
+//! What a row says is only when to look: pruning goes by what is set then. So a row
 //! that says too little costs a look. One that says too much is found by
 //! [`super::prune::set_anew`], which follows a change. For that it must be known who may still go
 //! by what was set before:
 //!
 //! * A transaction that makes a job final has an id when it asks here.
-//! * It is told what is committed then, whatever its own snapshot, or what it last read, if nobody
+//! * It is told what is committed then, whatever its own snapshot, or what it last read, if no
+//! session
 //!   has said since that it changed. Sessions are told that before the locks of a change are
 //!   released.
 
@@ -105,7 +106,7 @@ rows! {
     }
 }
 
-/// The changes that can be followed now: locked. Nobody goes by what was set before them any more.
+/// The changes that can be followed now: locked. No session goes by what was set before them.
 pub fn changes() -> Vec<Change> {
     if HAS_CHANGED.execute(&[]) == 0 {
         return Vec::new();
@@ -129,8 +130,8 @@ pub fn note_progress(changes: &[i64], after_id: Option<i64>) {
     };
 }
 
-/// Whether everybody has been told of every change that this transaction sees: who changes a queue
-/// keeps its lock until he has told of it.
+/// Whether all sessions were told of every change that this transaction sees: a change of a queue
+/// keeps its lock until all were told of it.
 fn is_told_everywhere() -> bool {
     lock::nobody_writes(config::tables()[1])
 }
@@ -146,8 +147,8 @@ plans! {
          VALUES (pg_current_xact_id()::text::bigint, 0, pg_current_xact_id(), false)
          ON CONFLICT (made_by) DO UPDATE SET after_id = 0, since = excluded.since, is_settled = false";
     HAS_CHANGED() = "SELECT FROM jobs.retention_change LIMIT 1";
-    // Of another server, after a restore, nobody goes by what was set there. Such a transaction may
-    // look like one that is yet to come.
+    // Of another server, after a restore, no session goes by what was set there. Such a transaction
+    // may look like a future one.
     SETTLE() =
         "UPDATE jobs.retention_change SET since = pg_current_xact_id(), is_settled = true
           WHERE ctid = ANY (ARRAY(

@@ -253,8 +253,8 @@ pub struct Key {
     pub text: String,
 }
 
-/// What is set of a limit; `None`: there is none of that name. Nobody else changes it, or what is
-/// said of its keys, until this transaction ends.
+/// The settings of a limit; `None`: there is none of that name. No other session changes it, or
+/// what is said of its keys, until this transaction ends.
 pub fn lock(name: &str) -> Option<Limit> {
     LOCK.first(&[text(name)], Limit::read)
 }
@@ -324,7 +324,7 @@ pub fn pause(name: &str, key: Option<&Key>, at: i64, by: &str, reason: Option<&s
     paused > 0
 }
 
-/// Lets a limit, or a key, go on; whether it was paused.
+/// Resumes a limit, or a key; whether it was paused.
 pub fn resume(name: &str, key: Option<&Key>) -> bool {
     let Some(key) = key else {
         return RESUME.execute(&[text(name)]) > 0;

@@ -85,12 +85,12 @@ fn pause() -> Option<Hindrance> {
 
 /// Whether a job was ever inserted here. A dump fills tables first and sets sequences after that,
 /// so while rows are restored the sequence is as it was made: what is done now could meet rows that
-/// are yet to come.
+/// are still ahead.
 pub fn has_begun() -> bool {
     HAS_BEGUN.value(&[]) == Some(true)
 }
 
-/// Notes a run, unless somebody else is noting one of that task just now.
+/// Notes a run, unless another session is noting one of that task just now.
 pub fn note(task: &str, run: &Run) {
     let error: Option<String> =
         run.error.as_deref().map(|error| error.chars().take(LONGEST_ERROR).collect());
@@ -108,17 +108,18 @@ pub fn note(task: &str, run: &Run) {
 /// Pauses maintenance; whether it was not paused before. Waits for transactions that are
 /// maintaining.
 pub fn begin_pause(at: i64) -> bool {
-    // Reading goes on.
+    // Reading continues.
     KEEP_OTHERS_OUT.execute(&[]);
     PAUSE.execute(&[Some(Datum::from(at))]) > 0
 }
 
-/// Lets it go on; whether it was paused.
+/// Resumes it; whether it was paused.
 pub fn end_pause() -> bool {
     RESUME.execute(&[]) > 0
 }
 
-// Anybody can call a session pg_restore; who restores jobs can act as the owner of its tables.
+// Any session can be called pg_restore; a role that restores jobs can act as the owner of its
+// tables.
 pub(super) const RESTORING: &str =
     "EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(NULL) a
               WHERE a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())

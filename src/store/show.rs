@@ -7,7 +7,7 @@ use super::spi::{big, plans};
 use super::types::*;
 use crate::pg::jsonb;
 
-/// The lines about a job; none: there is no such job. Only the text of an error goes on below its
+/// The lines about a job; none: there is no such job. Only the text of an error continues below its
 /// line, set in, so no text looks like a line of the story.
 pub fn lines(id: i64) -> Vec<String> {
     let is_too_long = |value| jsonb::stored_length_above(LONGEST, &[value]).is_some();

@@ -32,7 +32,7 @@ pub fn by(id: i64, token: i64) -> Option<Used> {
 }
 
 plans! {
-    // Which call it was stands nowhere by itself: a failed attempt left an error, a job given back
+    // Which call it was stands nowhere by itself: a failed attempt left an error, a released job
     // an answer, one that was completed the state. An answer with a time is a snooze's; it tells of
     // a cancelled job as well, which has none.
     USED(INT8, INT8) =

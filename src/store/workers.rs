@@ -11,7 +11,7 @@ use super::spi::{Snapshot, Value, big, plans, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 
-/// Who has a command, and is seen again so soon, is not written down, in microseconds.
+/// A worker that has a command, and is seen again so soon, is not written down, in microseconds.
 const SEEN_FOR: i64 = 86_400 * 1_000_000;
 /// Who says the same again so soon is not written down, in microseconds.
 const SAME_FOR: i64 = 3 * 1_000_000;
@@ -121,7 +121,7 @@ pub fn seen(worker: &str, now: i64) {
     SEEN.execute(&[text(worker), big(now), big(now - SEEN_FOR)]);
 }
 
-/// Takes back the command of a worker; whether it had one.
+/// Removes the command of a worker; whether it had one.
 pub fn resume(worker: &str) -> bool {
     RESUME.execute(&[text(worker)]) > 0
 }

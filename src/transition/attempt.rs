@@ -1,4 +1,4 @@
-//! How attempts end, whoever says so: their workers, of one or of many at once, or the rescue of
+//! How attempts end, by whatever call: their workers, of one or of many at once, or the rescue of
 //! those whose leases ran out.
 
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ pub enum Ending<'a> {
     Fail(Failure<'a>),
     /// The attempt does not count, and the job is put off.
     Snooze(Interval),
-    /// The attempt does not count, and the job is given back.
+    /// The attempt does not count, and the job is released.
     Release,
     /// Its worker cancels the job, for this reason.
     Cancel(Option<&'a str>),
@@ -74,7 +74,7 @@ pub enum By {
     Fetch,
 }
 
-/// What became of a job.
+/// The outcome of a job.
 #[derive(Clone, Copy)]
 pub struct Became {
     pub state: State,
@@ -106,7 +106,7 @@ pub fn end_one(said: &Finishing) -> Outcome {
 }
 
 /// Ends attempts; what came of each, in order. A token that is not current spoils nothing else, nor
-/// does a job that somebody else still has locked after the wait.
+/// does a job that another session still has locked after the wait.
 pub fn end_each<'a>(
     said: &'a [Finishing<'a>],
     wait: Wait,
@@ -126,8 +126,8 @@ fn locked(said: &Finishing) -> Outcome {
 }
 
 /// What is to be said of an attempt that was not among those that ended at first: that of the first
-/// time, if it is the same call, whatever its other arguments are: who has lost an answer may not
-/// know them any more.
+/// time, if it is the same call, whatever its other arguments are: a client that has lost an answer
+/// may not know them any more.
 ///
 /// The token may be current by now: its fetch may have committed while others of the jobs were
 /// waited for.
@@ -170,8 +170,8 @@ pub fn end(said: &[Finishing]) {
     end_in_time(said, Wait::ForAll);
 }
 
-/// Ends the attempts whose tokens are current and whose jobs nobody else has locked, or is waited
-/// for. Of those that are said twice the first one counts.
+/// Ends the attempts whose tokens are current and whose jobs no other session has locked, or is
+/// waited for. Of those that are said twice the first one counts.
 fn end_in_time(said: &[Finishing], wait: Wait) -> Each<Found> {
     let mut order: Each<usize> = (0..said.len()).collect();
     let pair = |n: &usize| (said[*n].id, said[*n].token);
@@ -209,7 +209,7 @@ fn put(said: &[Finishing], mut taken: Vec<(usize, TakenRow)>, found: &mut [Found
         return;
     }
     taken.sort_unstable_by_key(|(n, _)| *n);
-    // Not before: somebody may have been waited for who asked to cancel a job.
+    // Not before: taking them may have waited for a cancel request.
     let now = time::now();
     let ids: Vec<i64> = taken.iter().map(|(n, _)| said[*n].id).collect();
     let tries = moves::tries(&ids);
@@ -306,7 +306,7 @@ fn due_at(failure: &Failure, attempt: i32, tries: &Tries, now: i64) -> i64 {
 
 /// Whether a policy does not try again after an error of the type that its details say.
 fn is_given_up(policy: &Retry, details: Option<Jsonb>) -> bool {
-    // Details may be long: only who asks for their type has them taken apart.
+    // Details may be long: they are only taken apart where their type is needed.
     let details = details.filter(|_| !policy.non_retryable.is_empty());
     let Some(mut members) = details.and_then(Jsonb::members) else {
         return false;

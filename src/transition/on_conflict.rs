@@ -17,8 +17,8 @@ use crate::store::look::StoredHolder;
 use crate::store::notes;
 use crate::store::place::Place;
 
-/// Locks a job that an insert is to replace or update, so that nobody else moves it; `None` if it
-/// is in another state by now.
+/// Locks a job that an insert is to replace or update, so that no other session moves it; `None` if
+/// it is in another state by now.
 pub fn locked(holder: &StoredHolder, verdict: &Verdict) -> Result<Option<Place>> {
     // Values of a job's own row do not keep its worker from saying that it is alive.
     let is_shared = |place: &Place| match verdict {

@@ -148,10 +148,10 @@ pub struct AtLeast {
 impl AtLeast {
     /// Starts attempts at up to so many jobs, or at none; how many.
     ///
-    /// What turns out to be too little is given back, by a subtransaction that is rolled back.
-    /// Nobody else who asks for so many is to pass over those jobs meanwhile: for him they may be
-    /// enough. So fetches that want several jobs of a queue take turns. They may do so with those
-    /// of other queues: [`TURNS`] numbers are locked at most, however many queues there are.
+    /// What turns out to be too little is released, by a subtransaction that is rolled back.
+    /// Another fetch that asks for so many must not pass over those jobs meanwhile: for it they may
+    /// be enough. So fetches that want several jobs of a queue take turns. They may do so with
+    /// those of other queues: [`TURNS`] numbers are locked at most, however many queues there are.
     fn take(&self, queues: &[Queue], fetch: &Fetch, wanted: usize, rows: &mut Rows) -> usize {
         let turns = queues.iter().map(|queue| (queue.number() % TURNS) as i64);
         let turns = turns.filter(|_| !fault::is_on(Fault::OutOfTurn));
@@ -201,7 +201,7 @@ impl AtLeast {
     }
 
     /// Whether so many jobs are enough, of which the first is available since then. Where that lies
-    /// ahead, the clock was put back, and nobody knows how long it has waited.
+    /// ahead, the clock was put back, and it is not known how long it has waited.
     fn is_met(&self, count: usize, first: i64, now: i64) -> bool {
         let has_waited = |linger| time::add(first, linger) <= now || clock::is_ahead(first, now);
         count >= self.jobs || count > 0 && self.linger.is_some_and(has_waited)

@@ -1,4 +1,4 @@
-//! The advisory lock on a key: so that `pg_locks` shows who waits for whom, and a
+//! The advisory lock on a key: so that `pg_locks` shows which session waits for which, and a
 //! waiter is queued fairly. It is not what makes keys unique; the claim's primary key is.
 
 use jobs_core::key::Key;
@@ -15,13 +15,13 @@ thread_local! {
     static LOCKS: Count = const { Count::none() };
 }
 
-/// Takes the lock on a key until the end of the transaction; whether somebody else had
+/// Takes the lock on a key until the end of the transaction; whether another session had
 /// it, so that what was looked at before is stale.
 pub fn take(key: Key) -> bool {
     once_more() && !lock::advisory(id(key), true)
 }
 
-/// Takes the lock on a key if nobody else has it; whether it is free. There is to be room.
+/// Takes the lock on a key if no other session has it; whether it is free. There is to be room.
 pub fn try_take(key: Key) -> bool {
     !once_more() || lock::advisory(id(key), false)
 }
@@ -44,7 +44,7 @@ fn id(key: Key) -> i64 {
     key.lock_id(settings::ADVISORY_LOCK_PREFIX.get())
 }
 
-/// Runs `work`, a subtransaction, in which whoever waits for a lock gives up after a millisecond
+/// Runs `work`, a subtransaction, in which waiting for a lock ends after a millisecond
 /// (55P03).
 pub fn no_wait<T>(work: impl FnOnce() -> T) -> T {
     guc::set_while(&[(c"lock_timeout", c"1")], work)

@@ -55,7 +55,7 @@ impl Candidate {
     }
 }
 
-/// What became of a candidate.
+/// The outcome of a candidate.
 #[derive(Clone)]
 pub enum Outcome {
     Inserted(i64),
@@ -96,18 +96,18 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
         return insert_at_once(candidate, key);
     }
     if advisory_lock::take(key) {
-        // Whoever had the lock has decided meanwhile.
+        // The holder of the lock has decided meanwhile.
         holders = holders::look(key, policy);
         if let Some(outcome) = outcome_at_once(policy, holders.as_ref(), now)? {
             return Ok(outcome);
         }
     }
-    // A key that nobody has, or had a moment ago, is claimed together with the insert.
+    // A key that is free, or was a moment ago, is claimed together with the insert.
     if holders.is_none() {
         match insert::one_claiming(&candidate.job) {
             Ok(Some(id)) => return Ok(Outcome::Inserted(id)),
             Ok(None) => {}
-            // Who has taken the key meanwhile makes it a duplicate, whether there is room or not.
+            // If the key was taken meanwhile, it is a duplicate, whether there is room or not.
             Err(full) if !is_taken(key, policy) => return Err(full),
             Err(_) => {}
         }
@@ -115,7 +115,7 @@ pub fn insert_one(candidate: &Candidate) -> Result<Outcome> {
     by_batch(candidate)
 }
 
-/// Whether somebody may have a key by now.
+/// Whether a key may have been taken since.
 fn is_taken(key: Key, policy: &Policy) -> bool {
     // An old snapshot does not tell: the claim does.
     !transaction::is_read_committed() || holders::look(key, policy).is_some()
@@ -127,7 +127,7 @@ fn by_batch(candidate: &Candidate) -> Result<Outcome> {
     Ok(outcomes.remove(0))
 }
 
-/// Inserts one job whose key nobody else is inserting. Otherwise it must not keep the
+/// Inserts one job whose key no other session is inserting. Otherwise it must not keep the
 /// lock that it tried, so all of it is in a subtransaction; or there is no such lock, as in
 /// batches.
 fn insert_at_once(candidate: &Candidate, key: Key) -> Result<Outcome> {

@@ -31,7 +31,7 @@ const PASS_EVERY: Duration = Duration::from_millis(50);
 const YIELD: Duration = Duration::from_secs(1);
 /// Notifications are not sent more often.
 const NOTIFY_EVERY: Duration = Duration::from_millis(50);
-/// Notifications that failed are sent again this much later: somebody is not done with notifying.
+/// Notifications that failed are sent again this much later: a session is not done with notifying.
 const NOTIFY_AGAIN: Duration = Duration::from_secs(2);
 /// When something is due next is not looked for more often, however much work is made.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// for a moment.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 /// After a pass in which nothing was to be done (no job was ever inserted, or maintenance is
-/// paused), the next one that somebody asks for comes so soon, however long the interval is: it may
+/// paused), the next one that is asked for comes so soon, however long the interval is: it may
 /// be the first job.
 const HINDERED_AGAIN: Duration = Duration::from_secs(1);
 
@@ -78,7 +78,7 @@ pub fn main(database: Oid) {
     }
     match Worker::new(Some(place)).work(place) {
         Err(Leave::NoExtension) => databases::forget(database),
-        // Nobody can make work there. The next regular visit sees whether it is so still.
+        // No session can make work there. The next regular visit sees whether it is so still.
         Err(Leave::Displaced) => place.set_next_due(databases::NEVER - 1),
         Ok(()) | Err(Leave::Wanted) => (),
     }
@@ -126,7 +126,7 @@ impl Worker {
         }
     }
 
-    /// Passes until nothing is left to do just now. Nobody has kept what there is to notify.
+    /// Passes until nothing is left to do just now. No session has kept what there is to notify.
     fn work_once(&mut self) -> Result<(), Leave> {
         while self.pass()?.more {}
         if settings::NOTIFY.get() {
@@ -139,7 +139,7 @@ impl Worker {
     fn work(&mut self, place: &Place) -> Result<(), Leave> {
         let outcome = self.pass_and_wait(place);
         if self.is_asked && !matches!(outcome, Err(Leave::Displaced)) {
-            // Somebody else has to do it.
+            // Another session has to do it.
             place.ask();
         }
         outcome
@@ -208,7 +208,7 @@ impl Worker {
                 place.set_rests(has_work);
                 process::sleep(pause.min(longest).min(until_notify));
                 place.set_rests(false);
-                // Whoever wants the database waits for us: look at least every second.
+                // DROP DATABASE and the like wait for us: look at least every second.
                 in_extension(|| ())?;
             }
         }
@@ -313,8 +313,8 @@ fn is_wanted() -> bool {
     settings::ENABLED.get() && settings::covers(BackgroundWorker::get_extra())
 }
 
-/// Says when something will be due next; when to look again at the earliest, if somebody makes more
-/// work.
+/// Says when something will be due next; when to look again at the earliest, if a session makes
+/// more work.
 fn look_for_due(place: &Place, pass: &Pass) -> Result<Instant, Leave> {
     /// Of the time.
     const ONE_PART_IN: u32 = 50;
@@ -405,7 +405,7 @@ fn try_in_extension<T>(work: impl FnOnce() -> T) -> Result<Result<T, String>, Le
         if !process::extension_is_free(extension.oid) {
             return Err(Leave::Wanted);
         }
-        // Maintenance would use what somebody else has made.
+        // Maintenance would use what another role has made.
         if let Some(report) = complaint() {
             report.report(PgLogLevel::WARNING);
             return Err(Leave::Displaced);

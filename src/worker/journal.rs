@@ -95,7 +95,7 @@ impl Journal {
         self.looked.as_ref().is_some_and(allows)
     }
 
-    /// Whether nobody will say so when there is something to be done again.
+    /// Whether no session will say so when there is something to be done again.
     pub fn is_hindered_in_passing(&self) -> bool {
         let looked = self.looked.as_ref().map(|(_, looked)| looked);
         let hindrance = looked.and_then(|looked| looked.standing.hindrance.as_ref());
@@ -126,7 +126,7 @@ impl Journal {
     pub fn note(&mut self, task: usize, turn: &Turn, at: i64, duration: i64) {
         let entry = &mut self.entries[task];
         entry.stuck = turn.is_stuck.then(|| {
-            // Where it comes on, if slowly, it goes on soon.
+            // Where it makes progress, if slowly, it continues soon.
             let before = entry.stuck.filter(|_| turn.rows == 0);
             let failures = before.map_or(0, |(failures, _)| failures + 1);
             let pause = Duration::from_secs(1 << failures.min(16)).min(LONGEST_BACKOFF);

@@ -18,10 +18,10 @@ use crate::settings;
 use crate::shmem::{databases, entries};
 
 /// How often the list of databases is looked at: a copy of a database with the
-/// extension tells nobody.
+/// extension tells no process.
 const LIST: Duration = Duration::from_secs(10);
-/// How often a database with the extension is visited even if nobody asked, for what
-/// wakes nobody: a changed setting, rows that a subscription brings.
+/// How often a database with the extension is visited unasked, for what
+/// causes no wake-up: a changed setting, rows that a subscription brings.
 const VISIT: Duration = Duration::from_secs(60);
 /// How often a database without a place, which cannot ask, is visited.
 const VISIT_BEYOND: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ const VISIT_BEYOND: Duration = Duration::from_secs(5);
 const PACE: Duration = Duration::from_millis(100);
 /// How often a database without the extension is visited.
 const VISIT_OTHERS: Duration = Duration::from_secs(600);
-/// Workers of one database do not begin more often: one that fails, or finds somebody in
+/// Workers of one database do not begin more often: one that fails, or finds another session in
 /// its way, ends at once, and what it was started for is still to be done.
 const AGAIN: Duration = Duration::from_secs(1);
 

@@ -2,7 +2,7 @@
 //!
 //! A launcher without a database ([`launcher`]) starts a worker for each database that has the
 //! extension ([`database`]). It stays as long as there is work and goes when there is none, or when
-//! somebody wants to drop, rename or copy its database.
+//! a session wants to drop, rename or copy its database.
 //! What it does are the tasks of [`crate::maintenance`], which `jobs.maintain()` runs as well.
 
 mod database;

@@ -85,7 +85,7 @@ fn apply_log_level() {
 
 /// What these processes depend on, whatever the server's configuration says: transactions that are
 /// serializable, read only and deferrable would wait for others before they begin, and a trigger
-/// that somebody has attached is his to switch on.
+/// that a role has attached is that role's to switch on.
 const SETTINGS: &[(&str, &str)] = &[
     ("search_path", "pg_catalog, pg_temp"),
     ("default_transaction_isolation", "read committed"),
@@ -107,11 +107,11 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 
 /// Once it is connected: what is not in [`SETTINGS`] becomes what the server's configuration says.
-/// What was set of the database, or of the role, is for sessions, and whoever owns a database may
+/// What was set of the database, or of the role, is for sessions, and the owner of a database may
 /// set it.
 ///
-/// The configuration is read anew: of a reload since the postmaster made this process nobody may
-/// have heard, as the server ignores that signal until [`begin`].
+/// The configuration is read anew: a reload since the postmaster made this process may have been
+/// missed, as the server ignores that signal until [`begin`].
 pub fn apply_settings() {
     // SAFETY: a variable of this process.
     unsafe { pg_sys::ConfigReloadPending = 1 };
@@ -129,7 +129,7 @@ pub fn apply_settings() {
     apply_log_level();
 }
 
-/// The database may have begun the session as somebody else.
+/// The database may have begun the session as another role.
 fn become_the_superuser() {
     let done = transaction(|| {
         // SAFETY: the first superuser cannot be dropped; its name is a copy.
@@ -162,7 +162,7 @@ fn set_to(name: &CStr, value: &CStr) {
 }
 
 /// Runs `work` in a transaction of its own. An error rolls it back and is returned; the
-/// process goes on.
+/// process continues.
 pub fn transaction<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
     // SAFETY: the sequence of any background worker; no transaction is open.
     let all = || unsafe {
@@ -182,7 +182,7 @@ pub fn transaction<T>(work: impl FnOnce() -> T) -> Result<T, Box<CaughtError>> {
     outcome
 }
 
-/// Whether a database can be worked in: it is open, and nobody is dropping, renaming,
+/// Whether a database can be worked in: it is open, and no session is dropping, renaming,
 /// moving or copying it. Those commands hold this lock while they wait for others to
 /// leave. The lock is held until the transaction ends.
 pub fn database_is_free(database: Oid) -> bool {
@@ -209,7 +209,7 @@ fn is_still_open(database: Oid) -> bool {
         .unwrap_or(false)
 }
 
-/// Keeps the extension from being dropped until the transaction ends; whether nobody has
+/// Keeps the extension from being dropped until the transaction ends; whether no session has
 /// done that, or is just doing it. Taken before any table, as DROP EXTENSION does, so that the two
 /// cannot deadlock.
 pub fn extension_is_free(extension: Oid) -> bool {
@@ -262,7 +262,7 @@ pub fn databases() -> Vec<(Oid, Option<String>)> {
     found
 }
 
-/// The name of a database. It is in the encoding of the database in which somebody gave it,
+/// The name of a database. It is in the encoding of the database in which it was given,
 /// whatever that was: what is no UTF-8 is a question mark.
 fn name_of(database: &pg_sys::FormData_pg_database) -> String {
     // SAFETY: names end with a zero byte.

@@ -28,7 +28,7 @@ impl ErrorTypes {
                     rule(),
                 ));
             }
-            // An error type with a star in it is nothing that anybody has, so the star is meant to
+            // An error type with a star in it does not exist, so the star is meant to
             // stand for something.
             if name.is_empty() || name.contains('*') {
                 let invalid = Invalid::new(

@@ -51,7 +51,7 @@ impl Cron {
                 )
             })?;
         let cron = Self(cron);
-        // The calendar repeats itself after 400 years, and the search goes on for longer.
+        // The calendar repeats itself after 400 years, and the search takes longer.
         if cron.next(0).is_none() {
             return Err(Invalid::new(
                 "cron",

@@ -12,8 +12,8 @@ use crate::store::notes::NoteKind;
 use crate::store::spi::{big, bigs};
 
 /// Claims or locks as [`claims::claim_or_lock`] does, as far as that takes no statement: up to the
-/// first key that somebody is just inserting or deleting. How many, from the first on. With `wait`
-/// it waits for who has locked one.
+/// first key that a session is just inserting or deleting. How many, from the first on. With `wait`
+/// it waits for the session that has locked one.
 pub fn claim_or_lock_directly(
     claims: &[ListedHolder],
     is_taken: impl Fn(usize) -> bool,
@@ -40,10 +40,10 @@ pub fn claim_or_lock_directly(
                 && table.lock(&shapes::UNIQUE_CLAIM.key, &[key_is(claim.key)], wait)
         };
         match is_taken(index) {
-            // Who does not wait may try often, and leaves a dead row each time that a rival is
-            // there.
+            // A call that does not wait may come often, and leaves a dead row each time that a
+            // rival is there.
             false => insert(!wait) || lock(),
-            // Unless whoever had it is gone by now.
+            // Unless that session has ended.
             true => lock() || insert(true),
         }
     };
@@ -71,8 +71,8 @@ const WORTH_A_SUBTRANSACTION: usize = 32;
 
 /// Inserts claims, up to the first whose key is known to have one; how many. Never waits.
 ///
-/// An insertion that can be taken back by itself takes a lock and a second record of WAL. These can
-/// only be taken back all together: that is done if a rival has come since it was looked for
+/// An insertion that can be undone by itself takes a lock and a second record of WAL. These can
+/// only be undone all together: that is done if a rival has come since it was looked for
 /// claims, and is what this returns none for.
 fn claim_together(table: &Table, claims: &[ListedHolder], is_new: impl Fn(usize) -> bool) -> usize {
     let new = (0..claims.len()).take_while(|index| is_new(*index)).count();

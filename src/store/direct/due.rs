@@ -107,7 +107,7 @@ fn due_queues(now: i64, most: usize, reach: Reach) -> Option<DueQueues> {
     let mut due = DueQueues::default();
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut add = |row: &Row, _: &Due| {
-        // Who is just moving a job sees to it.
+        // A session that is just moving a job sees to it.
         if !row.is_in_progress {
             due.jobs += 1;
             let queue = row.text(scheduled::QUEUE).expect("it is not null");
@@ -154,7 +154,7 @@ pub fn first_of(queue: &Queue) -> Option<Option<(i64, i64)>> {
     let mut is_there = |row: &Row, _: &Due| {
         let due_at = row.big(scheduled::DUE_AT).expect("it is not null");
         let id = row.big(scheduled::JOB_ID).expect("it is not null");
-        // Who is just taking it may give it back.
+        // A session that is just taking it may roll back.
         let is_there = !row.is_new;
         // A second look, below the floor, may find an earlier one.
         if is_there && first.is_none_or(|first| (due_at, id) < first) {
@@ -278,7 +278,7 @@ pub fn expired_leases(now: i64, limit: i64, but: &[i64]) -> Option<Vec<i64>> {
             found.first = found.first.min(ends_at);
             return;
         }
-        // Also somebody may have it locked.
+        // It may also be locked.
         found.has_stuck = true;
         let id = row.big(running::JOB_ID).expect("it is not null");
         if !row.is_in_progress && !but.contains(&id) {

@@ -18,7 +18,7 @@ pub fn many(jobs: &[(i64, &NewJob)], held: &OnInsert) -> Option<()> {
     Some(())
 }
 
-/// Inserts one job together with its claim, if nobody has that key; whether it did. `None`: use a
+/// Inserts one job together with its claim, if the key is free; whether it did. `None`: use a
 /// statement. The claim comes first: if the key is taken, nothing else is written.
 pub fn one_claiming(id: i64, job: &NewJob, held: &OnInsert) -> Option<bool> {
     let tables = Tables::open(&[(id, job)])?;

@@ -69,8 +69,8 @@ pub fn claimed(keys: &[Key]) -> Option<Vec<Key>> {
             return is_visible(key);
         }
         there.find(&[key_is(*key)]);
-        // Nobody sees what has no entry. Of a row that is updated right now, neither version may be
-        // met without a snapshot.
+        // What has no entry is invisible. Of a row that is updated right now, neither version may
+        // be met without a snapshot.
         there.look().is_some_and(|is_met| is_met || is_visible(key))
     };
     Some(keys.iter().copied().filter(|key| has_claim(key)).collect())

@@ -43,7 +43,7 @@ pub fn first(rule: Rule) -> Option<Option<i64>> {
     Some(found)
 }
 
-/// When somebody is to look below the floors again.
+/// When to look below the floors again.
 pub fn look_again() -> Option<i64> {
     let now = Instant::now();
     let floors = FLOORS.get().into_iter().flatten();
@@ -137,7 +137,7 @@ pub fn deal_with(wanted: &Wanted) -> Option<Dealt> {
         return None;
     }
     // An insert may have given a job another queue since the snapshot was taken, where it is kept
-    // for longer. That shows once its row of `finished` is deleted, which is taken back then.
+    // for longer. That shows once its row of `finished` is deleted, which is undone then.
     subxact::kept_if(Option::is_some, || deal_as_seen(wanted))
 }
 
@@ -260,7 +260,7 @@ fn next_final(
     found
 }
 
-/// Deletes both rows of each job; whether nobody has changed one of these meanwhile.
+/// Deletes both rows of each job; whether neither was changed by another session.
 fn erase(finished: &Table, jobs: &Table, whole: Vec<(Final, Tid, Tid)>, dealt: &mut Dealt) -> bool {
     let mut job_rows = Vec::with_capacity(whole.len());
     for (of, place, job) in whole {

@@ -22,8 +22,8 @@ use crate::store::queue::Queue;
 pub(super) const WORTH_A_FLOOR: Duration = Duration::from_micros(20);
 
 /// A scan reads all entries of a page that its keys allow, of which a lane has some two hundred in
-/// a page. So who wants few jobs first looks only twice as many positions above what was taken, and
-/// so many more.
+/// a page. So a fetch of few jobs first looks only twice as many positions above what was taken,
+/// and so many more.
 const NEAR: i64 = 16;
 
 /// What a walk does with jobs that could be taken.
@@ -238,7 +238,7 @@ impl Walk<'_> {
             }
             let is_expired = row.big(ready::EXPIRES_AT).is_some_and(|at| at <= self.now);
             let job_id = row.big(ready::JOB_ID).expect("it is not null");
-            // Who is just inserting or deleting it has it locked.
+            // A session that is just inserting or deleting it has it locked.
             let is_locked = match self.how {
                 How::Await => row.is_new,
                 How::Take | How::Look => row.is_in_progress,

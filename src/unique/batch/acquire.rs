@@ -55,8 +55,9 @@ impl Batch<'_> {
     }
 
     /// Locks the jobs that several candidates will replace or update: first those that wait, so
-    /// that nobody fetches them, then the running ones in the order in which a completion of many
-    /// jobs takes them. So neither waits for the other with something that the other one needs.
+    /// that no session fetches them, then the running ones in the order in which a completion of
+    /// many jobs takes them. So neither waits for the other with something that the other one
+    /// needs.
     pub(super) fn lock_touched(&mut self, candidates: &BTreeMap<usize, Group>) {
         if candidates.len() < 2 {
             return;
@@ -122,15 +123,15 @@ impl Claims<'_> {
         );
     }
 
-    /// Inserts or locks all claims without waiting for rivals. Tells which keys somebody is at work
-    /// on.
+    /// Inserts or locks all claims without waiting for rivals. Tells which keys a session is at
+    /// work on.
     fn claim_no_wait(&self, mut fresh: impl FnMut(Group)) -> Vec<Group> {
         let count = self.groups.len();
         if count == 0 {
             return Vec::new();
         }
-        // Who keeps everybody from writing claims (CREATE INDEX, LOCK TABLE) is at work on no key,
-        // and is waited for as by any statement.
+        // A session that keeps all others from writing claims (CREATE INDEX, LOCK TABLE) is at work
+        // on no key, and is waited for as by any statement.
         claims::let_write();
         let mut done = self.claim_at_once(0, &mut fresh);
         if !claims::can_claim_or_lock_directly() {
@@ -139,7 +140,7 @@ impl Claims<'_> {
         let mut busy = Vec::new();
         while done < count {
             check_for_interrupts!();
-            // Where nobody is at work on it any more, it is tried again, which needs no
+            // Where no session is at work on it any more, it is tried again, which needs no
             // subtransaction.
             if is_contended(self.listed[done].key) {
                 busy.push(self.groups[done]);
@@ -150,7 +151,7 @@ impl Claims<'_> {
         busy
     }
 
-    /// Goes on from one of them to the first that somebody is at work on, or that takes a
+    /// Continues from one of them to the first that a session is at work on, or that takes a
     /// statement.
     fn claim_at_once(&self, from: usize, mut fresh: impl FnMut(Group)) -> usize {
         let groups = &self.groups[from..];
@@ -164,11 +165,11 @@ impl Claims<'_> {
     }
 
     /// Inserts or locks claims from one of them on. Taken keys take a statement: one for all that
-    /// nobody is at work on.
+    /// no session is at work on.
     fn claim_by_statement(&self, from: usize, mut fresh: impl FnMut(Group)) -> Vec<Group> {
         let mut busy = Vec::new();
         let mut rest: Vec<usize> = (from..self.groups.len()).collect();
-        // Of many, nobody need be at work on any.
+        // Of many, perhaps no session is at work on any.
         let mut look = rest.len() <= FEW;
         loop {
             if look {
@@ -180,13 +181,13 @@ impl Claims<'_> {
                     }
                     !is_contended
                 });
-                // Nobody will insert under such a key, but who has it locked may wait for us.
+                // Such a key gets no insert, but the session that has it locked may wait for us.
                 let is_unseen = |index: &usize| claims::is_unseen(self.listed[*index].key);
                 if rest.iter().any(is_unseen) {
                     Error::unseen_claim().raise();
                 }
             }
-            // If that takes too long somebody has come in between, or it was the server
+            // If that takes too long another session has come in between, or it was the server
             // that had to be waited for, as while the table grows: look again.
             if rest.is_empty() || self.claim_in_a_moment(&rest, &mut fresh) {
                 return busy;
@@ -217,10 +218,10 @@ impl Claims<'_> {
     /// Runs `work` in a subtransaction in which no lock is waited for longer than a millisecond;
     /// `None` if one would have to be.
     ///
-    /// A batch keeps at most one of these, so it takes that whatever room there is: who waits here
-    /// may have claims that are behind those waited for, and meet a deadlock. A single job has
-    /// none; since a transaction may insert many, without room it waits for who has come since it
-    /// was looked for rivals.
+    /// A batch keeps at most one of these, so it takes that whatever room there is: a session that
+    /// waits here may have claims that are behind those waited for, and meet a deadlock. A single
+    /// job has none; since a transaction may insert many, without room it waits for rivals that
+    /// have come since it looked for them.
     fn without_waiting<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         if self.is_single && !subxact::has_room() {
             return Some(work());
@@ -242,7 +243,7 @@ pub(super) fn touched(verdict: &Verdict) -> Vec<i64> {
     }
 }
 
-/// Whether somebody else is at work on a key.
+/// Whether another session is at work on a key.
 fn is_contended(key: Key) -> bool {
     subxact::kept_if(|_| false, || claims::is_contended(key))
 }

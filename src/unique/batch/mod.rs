@@ -135,7 +135,7 @@ impl<'a> Batch<'a> {
         }
         let is_fresh = |group: Group| fresh[group as usize];
         // A candidate that may touch other jobs is dealt with for itself, unless it is the
-        // only one of a key that nobody had.
+        // only one of a free key.
         let (together, singly): (Vec<Group>, Vec<Group>) =
             groups.into_iter().partition(|group| !self.touches_others(*group) || is_fresh(*group));
         self.defer(&singly);
@@ -203,7 +203,7 @@ impl<'a> Batch<'a> {
         self.some_touch_others && indexes.any(|index| touches_others(self.policy(index)))
     }
 
-    /// Whether it is settled who inserts under a key once nobody else has it.
+    /// Whether it is settled which job is inserted under a key once no other session has it.
     fn is_settled_by_claim(&self, group: Group) -> bool {
         !self.touches_others(group)
             || (self.indexes(group).nth(1).is_none() && !self.has_single(group))

@@ -96,8 +96,8 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Decides a candidate by what is there now. What it will touch is locked: whoever had it
-    /// before may have changed what conflicts, so it is decided anew until that makes no
+    /// Decides a candidate by what is there now. What it will touch is locked: a session that had
+    /// it before may have changed what conflicts, so it is decided anew until that makes no
     /// difference.
     fn decide_next(&mut self, group: Group, index: usize) -> Result<(Verdict, Vec<Place>)> {
         let policy = self.policy(index);
