@@ -1,5 +1,5 @@
 //! The suite `pgspot`: the scripts that CREATE EXTENSION and ALTER EXTENSION .. UPDATE run as
-//! superuser, searched for names that somebody else's search_path could turn. Every finding counts,
+//! superuser, searched for names that another search_path could turn. Every finding counts,
 //! warnings too. A part is a part of a script's name.
 
 use std::fs;
@@ -53,7 +53,7 @@ fn scripts(checks: &mut Checks) {
     );
     let replaced = "CREATE OR REPLACE FUNCTION public.planted() RETURNS int LANGUAGE c AS 'MODULE_PATHNAME', 'planted';";
     checks.check(
-        "control: a function that somebody else may have made is found",
+        "control: a function that another role may have made is found",
         only("PS002", &upgraded(&format!("{SET} {replaced}"))),
     );
 }

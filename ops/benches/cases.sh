@@ -311,7 +311,7 @@ case_explain() {
   many=$(scaled 10000000)
   renew
   wait_in "$many"
-  # Somebody works on them, so that it is for those in front that one waits.
+  # A session works on them, so that it is for those in front that one waits.
   sql -c "select count(*) from jobs.fetch('backlog')" >/dev/null
   for place in "first 2" "middle $((many / 2))" "last $many"; do
     read -r place id <<<"$place"
@@ -410,8 +410,8 @@ SQL
   result "noisy neighbour in a fair queue: p99 of the others' wait" "<= 2 idle" "$fair" "idle $idle, without an order $none" ms
 }
 
-# Somebody listens, so that what is notified has somewhere to go: idle, since a session that is busy
-# is sent nothing.
+# A session listens, so that what is notified has somewhere to go: idle, since a session that is
+# busy is sent nothing.
 case_notify() {
   local listener TURNS=$((2 * TURNS)) # it is near what is wanted
   echo "select id from jobs.insert('bench', queue => 'notify');" >"$WORK/insert.sql"
@@ -489,7 +489,7 @@ SQL
     sleep 0.2
   done
   CLIENTS=1 THREADS=1 load "$WORK/worker.sql" -T "$seconds" -R "$rate" >/dev/null
-  # The last ones have nobody to complete their jobs.
+  # The last ones have no session to complete their jobs.
   kill "$n"
   wait "$n" 2>/dev/null || true
   IFS='|' read -r n p50 p99 <<<"$(sql -c "select count(*), round(percentile_cont(0.5) within group (order by ms)::numeric, 2), round(percentile_cont(0.99) within group (order by ms)::numeric, 2) from woken")"

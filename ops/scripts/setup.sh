@@ -1,7 +1,7 @@
 # What ./dev needs of the machine, and the extension's builds. Sourced.
 
 PACKAGES=(build-essential pkg-config procps clang libclang-dev postgresql-common python3-venv)
-# Finds names in the extension's scripts that somebody else's search_path could turn; PGLAST is its
+# Finds names in the extension's scripts that another search_path could turn; PGLAST is its
 # parser.
 PGSPOT_VERSION=0.9.4
 PGLAST_VERSION=7.21

@@ -40,7 +40,7 @@ fn console(checks: &mut Checks) {
     let works = dev(&["run_company", &socket, &port, "--once"])
         .and_then(|_| dev(&["give_past", &socket, &port, "--odd"]));
     checks.check("the company's jobs are there", works.map(|_| ()));
-    checks.check("and everything that must hold holds", in_order(&cluster));
+    checks.check("and all invariants hold", in_order(&cluster));
     if let Err(said) = pgjobs() {
         return checks.check("the program is built", Err(said));
     }

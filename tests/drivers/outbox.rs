@@ -1,6 +1,6 @@
 //! The drivers' programs, unchanged, in databases that have outbox/outbox.sql and no extension, as
 //! a role that may only insert. They end where their worker begins, and `pgjobs forward` carries
-//! their jobs to a queue, which must hold what it holds without an outbox.
+//! their jobs to a queue, which must have the contents that it has without an outbox.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
 //! clients/examples/checksum.rs on a small tree, and what the queue holds afterwards against what
-//! it must hold.
+//! it must have.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -148,7 +148,7 @@ const FORGETFUL: &str = "
     create trigger forget after insert on jobs.forwarded for each statement execute function forget()";
 
 /// Has a forwarder stop between its insert at the queue and its delete at the source, as long as
-/// somebody has this lock.
+/// a session has this lock.
 const STOPS: &str = "
     create function stop() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock_shared(7); return null; end $$;
     create trigger stop before delete on jobs.outbox for each statement execute function stop();

@@ -68,7 +68,7 @@ pub fn moves(graphile: &mut System) {
     graphile.sql("select jobs.reset_queue('serial'); select jobs.configure_queue('serial', max_waiting => 100)");
     graphile.moves("then it is not moved", "graphile-worker", "8|0", &["running=on"]);
     graphile.answer(
-        "what is set of a queue stays, whatever it is",
+        "a queue keeps its settings, whatever they are",
         "select concurrency, max_waiting from jobs.queues where queue = 'serial'",
         "|100",
     );

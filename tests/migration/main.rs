@@ -243,7 +243,7 @@ impl Drop for Lock {
     }
 }
 
-/// A query for every job that was moved: n, and what became of its options; `when` is a year, soon
+/// A query for every job that was moved: n, and the outcome of its options; `when` is a year, soon
 /// or now.
 const MOVED: &str = "select coalesce(j.args->>'n', '-') as n, j.kind, j.state, j.queue, j.priority, j.max_attempts,
       case when j.scheduled_at >= '2900-01-01' then '2900' when j.scheduled_at > now() then 'soon' else 'now' end as when, array_to_string(j.tags, '+'), j.timeout

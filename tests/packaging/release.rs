@@ -131,7 +131,7 @@ impl Release<'_> {
         holds(files == names.len(), format!("{files} files"))
     }
 
-    /// The change is committed, but where that is what is tried; afterwards it is taken back.
+    /// The change is committed only where that is what is tried; afterwards it is undone.
     fn refused(&self, said: &str, change: &str) -> Outcome {
         let head = self.git(&["rev-parse", "HEAD"]);
         self.change(change);

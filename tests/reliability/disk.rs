@@ -35,7 +35,7 @@ fn own_directory(cluster: &Cluster, name: &str) -> PathBuf {
     directory
 }
 
-/// Somebody else's file, which takes whatever is left.
+/// A foreign file, which takes whatever is left.
 fn fill_up() -> PathBuf {
     let file = small_disk().join("somebody else's");
     let status = Command::new("dd")

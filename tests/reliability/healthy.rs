@@ -1,7 +1,7 @@
 //! A busy database in which all is well, with default settings: `jobs.health()` finds nothing, as
 //! long as that lasts. The load has a rate that a small machine carries beside builds, so that a
-//! finding means more than a slow moment: most of them begin with minutes. Nobody waits for a key,
-//! since each key is wanted by one session.
+//! finding means more than a slow moment: most of them begin with minutes. No session waits for a
+//! key, since each key is wanted by one session.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -306,7 +306,7 @@ impl Worker {
         }
     }
 
-    /// Finishes those whose jobs nobody has locked for long; the others.
+    /// Finishes those whose jobs no session has locked for long; the others.
     async fn finish_unlocked(
         &mut self,
         results: &[(i64, i64, &'static str)],
@@ -409,7 +409,7 @@ async fn nothing_needs_attention() {
     for (what, count) in &answers.counts {
         figure(case, what, count);
     }
-    // One that is lost, and one that nobody was told of, are found.
+    // One that is lost, and one that no session was told of, are found.
     let id = answers.inserted.iter().min().unwrap();
     run(&db, &format!("select jobs.delete({id}), jobs.insert('x')")).await;
     let found = differences(&db, &answers).await;

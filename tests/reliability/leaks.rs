@@ -142,7 +142,7 @@ const CALLS: &[Call] = &[
     call("wait_for", "", ""),
 ];
 
-/// Bytes used in the session's contexts, and bytes of the process that it shares with nobody.
+/// Bytes used in the session's contexts, and bytes of the process that it shares with no session.
 #[derive(Clone, Copy)]
 struct Memory {
     used: i64,

@@ -207,7 +207,7 @@ async fn what_commits_after_a_session_has_counted_is_counted() {
     assert_eq!(insert(&db, 1).await, FULL);
     run(&other, "commit").await;
     assert_eq!(waiting(&db).await, 8);
-    // Nor do those that somebody is just taking make room before they are taken.
+    // Nor do those that a session is just taking make room before they are taken.
     run(&db, "select jobs.cancel_many(queue => 'q', max_jobs => 4)").await;
     run(&other, "begin; select jobs.fetch('q', 2)").await;
     assert_eq!(insert(&db, 1).await, FULL);
@@ -285,7 +285,7 @@ async fn far_from_the_bound_nothing_is_counted() {
 }
 
 /// A key is free when an insert first looks, and a rival commits before it has counted: then it is
-/// a duplicate as ever, though the queue is full by now.
+/// still a duplicate, though the queue is full by now.
 #[tokio::test]
 async fn a_duplicate_of_who_has_filled_the_queue_is_one() {
     const RIVALS: [&str; 2] = [
@@ -341,7 +341,7 @@ async fn a_duplicate_of_who_has_filled_the_queue_is_one() {
     }
 }
 
-/// Without shared memory nobody knows what others put there: each insert counts.
+/// Without shared memory no session knows what others put there: each insert counts.
 #[tokio::test]
 async fn without_preload_each_insert_counts() {
     let cluster = Cluster::builder().without_preload().start();

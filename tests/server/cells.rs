@@ -341,7 +341,7 @@ async fn history(builder: Builder) -> (BTreeMap<i32, Vec<i64>>, BTreeMap<i32, Ve
                 continue;
             }
             1 => {
-                // Whatever they have called, nobody reads how it ends.
+                // Whatever they have called, no session reads how it ends.
                 for (n, client) in latest.iter_mut().enumerate().take(CLIENTS / 2) {
                     client.abort();
                     *client = clients.spawn(begin(n));

@@ -35,7 +35,7 @@ async fn a_queue_with_a_rate_goes_on_within_its_period() {
     put_back(&db).await;
     let reason = "reason = 'queue rate' and until <= clock_timestamp() + interval '2 seconds'";
     assert!(is(&db, &format!("exists (select from jobs.jobs j, jobs.explain(j.id) where j.state = 'available' and {reason})")).await, "what explains it goes by the period");
-    // Nobody maintains anything here, and who waits is told to fetch.
+    // No session maintains anything here, and who waits is told to fetch.
     run(&db, "call jobs.wait('q', '1 hour')").await;
     comes_true(&db, "exists (select from jobs.fetch('q', 1))").await;
     comes_true(&db, "exists (select from jobs.fetch('q', 1))").await;

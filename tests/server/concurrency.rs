@@ -1,5 +1,5 @@
-//! Many sessions insert the same keys, and many workers drain the queue: what everybody was told
-//! must fit together.
+//! Many sessions insert the same keys, and many workers drain the queue: what every session was
+//! told must fit together.
 
 mod history;
 
@@ -33,7 +33,7 @@ struct Inserter {
 
 impl Inserter {
     /// Goes on until every key has a committed answer. The keys come in blocks that all sessions
-    /// have in common, shuffled. Nobody has more than one key or batch, so that there is no
+    /// have in common, shuffled. No session has more than one key or batch, so that there is no
     /// deadlock.
     async fn run(&mut self, keys: i32) {
         let all: Vec<i32> = (0..keys).collect();
@@ -117,7 +117,7 @@ async fn insert_all(database: &str, sessions: i64, keys: i32, levels: &'static [
     let cluster = Cluster::start();
     let db = cluster.database(database).await;
     let mut seeds = rng();
-    // Nobody gets past the first block of keys without key 0.
+    // No session gets past the first block of keys without key 0.
     let holder = cluster.connect(database).await;
     run(&holder, "begin").await;
     let first = "select id from jobs.insert('k', '{\"n\": 0}', '{\"by_args\": true}')";

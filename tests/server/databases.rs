@@ -99,7 +99,7 @@ async fn databases_beyond_the_places_are_maintained() {
     is_maintained(&cluster, &db, "six").await;
 }
 
-/// Nobody counts what is prepared there.
+/// No session counts what is prepared there.
 #[tokio::test]
 async fn a_prepared_transaction_wakes_who_waits_in_a_database_beyond_the_places() {
     let cluster = with_two_places("few_places,no_looks")

@@ -24,7 +24,7 @@ const GRANTS: &str = "grant usage on schema jobs to dump_producer, dump_viewer;
                       grant execute on function jobs.insert to dump_producer;
                       grant select (id, state) on jobs.jobs to dump_viewer";
 
-/// A server with the queue in the database `before`, which nobody works on.
+/// A server with the queue in the database `before`, which no session works on.
 struct Queue {
     cluster: Cluster,
     before: Contents,
@@ -307,8 +307,8 @@ impl Drop for Waker {
 }
 
 impl Queue {
-    /// Nobody has touched what is there of the queue; said only of a moment in which `restoring`
-    /// was still true.
+    /// No session has touched what is there of the queue; said only of a moment in which
+    /// `restoring` was still true.
     async fn assert_untouched(&self, restoring: &str) {
         let db = self.cluster.connect("after").await;
         if count(&db, "pg_extension where extname = 'jobs'").await == 0 {
@@ -323,8 +323,8 @@ impl Queue {
         );
     }
 
-    /// Does it, and looks all the time whether anybody touches what is there while `restoring` is
-    /// true.
+    /// Does it, and looks all the time whether any session touches what is there while `restoring`
+    /// is true.
     async fn watch(&self, restoring: &str, work: impl Future<Output = ()>) {
         let mut work = std::pin::pin!(work);
         loop {
@@ -356,7 +356,7 @@ impl Queue {
         .await;
     }
 
-    /// Waits until all is there but the jobs, and looks that nobody touches it.
+    /// Waits until all is there but the jobs, and looks that no session touches it.
     async fn untouched_all_but_jobs(&self, db: &Client, blocked: &str) {
         poll_until("only the jobs are missing", SOON, async || {
             self.assert_untouched(blocked).await;
@@ -517,7 +517,7 @@ async fn a_dump_of_a_queue_at_work_is_whole() {
     work.shutdown().await;
 }
 
-/// All that must hold does, and there is something that it holds of.
+/// All invariants hold, and there are rows that they hold of.
 async fn assert_whole(cluster: &Cluster, database: &str) {
     let db = cluster.connect(database).await;
     let violated = "select coalesce(string_agg(c::text, E'\\n'), '') from jobs.check() c";
@@ -597,8 +597,8 @@ async fn a_standby_shows_the_queue_and_takes_it_over() {
     queue.expected.check_after_the_worker(&standby, "before").await;
 }
 
-/// What has to be done to move a queue by logical replication: nobody works on it there until it
-/// has arrived, and the sequence is set by hand.
+/// What has to be done to move a queue by logical replication: no session works on it there until
+/// it has arrived, and the sequence is set by hand.
 #[tokio::test]
 async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
     let builder = Cluster::builder().set("jobs.enabled", "off");

@@ -138,7 +138,7 @@ async fn a_killed_session_frees_its_keys() {
     let (lost, skipped) = insert(&victim, 2).await;
     assert!(!skipped);
     let victim_pid = pid(&victim).await;
-    // Somebody waits for it when it dies.
+    // A session waits for it when it dies.
     let waiter = cluster.connect("killed").await;
     let waiter_pid = pid(&waiter).await;
     let waiting = tokio::spawn(async move {

@@ -219,7 +219,7 @@ async fn is_refused(db: &Client, call: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn huge_values_are_cut() {
     let (_cluster, db) = quiet("errors").await;
-    // A value that is taken is taken back.
+    // A value that is accepted is reset.
     let mut refused = 0;
     let mut taken = Vec::new();
     for function in functions(&db).await {

@@ -1,5 +1,5 @@
 //! Uniqueness, whatever happens: random histories of sessions that get into each other's way under
-//! a few keys: for each an order of events must exist that explains what everybody was told.
+//! a few keys: for each an order of events must exist that explains what every session was told.
 //! `histories/model.rs` says what counts as an explanation.
 //!
 //! `JOBS_HISTORIES=n` runs so many. A history that nothing explains is printed with its seed;

@@ -14,7 +14,7 @@ use crate::memory::memory_of;
 
 const LOAD: &str = include_str!("history/load.sql");
 
-/// A server on which nobody but the test works.
+/// A server on which no session but the test works.
 fn server() -> Builder {
     Cluster::builder().set("jobs.enabled", "off").set("max_prepared_transactions", 20)
 }
@@ -25,7 +25,7 @@ async fn prepare(cluster: &Cluster) -> Client {
     db
 }
 
-/// One session that works, takes back and prepares.
+/// One session that works, rolls back and prepares.
 async fn work(cluster: &Cluster, number: u64, seed: u64) {
     let db = cluster.connect("counted").await;
     let mut rng = StdRng::seed_from_u64(seed + number);
@@ -222,7 +222,7 @@ async fn what_shared_memory_has_no_room_for_counts_as_well() {
     assert!(count(&db, "jobs.history_delta").await > 400);
     assert_nothing_wrong(&db).await;
     assert_eq!(count(&db, "jobs.history() where inserted = 3").await, 1);
-    // What such a transaction takes back does not count.
+    // What such a transaction rolls back does not count.
     let before = text(&db, ALL).await;
     run(&db, "begin; select jobs.insert_many((select jsonb_agg(jsonb_build_object('kind', 'l' || n)) from generate_series(1, 2500) n)); rollback").await;
     assert_eq!(text(&db, ALL).await, before);

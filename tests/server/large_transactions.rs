@@ -67,7 +67,7 @@ async fn a_transaction_inserts_5_000_unique_jobs_in_a_subtransaction_each() {
             end;
           end loop;
         end $$"#;
-    // Those that a third of the blocks takes back are not there to be found by the second run.
+    // Jobs that a third of the blocks rolls back are not found by the second run.
     for _ in 0..2 {
         run(&db, "begin").await;
         run(&db, sql).await;

@@ -12,7 +12,8 @@ use jobs_tests::{
 };
 use tokio_postgres::NoTls;
 
-/// Jobs that take the worker two minutes, if it takes [`small_steps`] and nobody has it [`hurry`].
+/// Jobs that take the worker two minutes, if it takes [`small_steps`] and no session has it
+/// [`hurry`].
 const CROWD: i64 = 1_200;
 
 /// Passes in small steps: many short transactions, and the next pass soon after.
@@ -362,7 +363,7 @@ async fn nothing_is_lost_or_done_twice_when_the_server_crashes_at_work() {
     assert_each_in_one_place(&db, 4 * (CROWD + HELD) + ticks).await;
 }
 
-/// Stops the server, which fails if somebody has not ended within a minute.
+/// Stops the server, which fails if a session has not ended within a minute.
 async fn stop(cluster: &Cluster, mode: Mode) {
     // Connections that were dropped are closed by tasks of this thread.
     seconds(0.2).await;
@@ -609,7 +610,8 @@ async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
         run(db, &format!("prepare transaction '{name}'")).await;
         id
     };
-    // Nobody comes back for what was over before it was prepared, though it is not committed yet.
+    // No session comes back for what was over before it was prepared, though it is not committed
+    // yet.
     let quiet = async |db: &Client| {
         workers_become(db, "prepared", 1).await;
         poll_until("no worker comes for a while", SOON, async || {
@@ -634,7 +636,7 @@ async fn what_was_prepared_is_seen_to_when_it_commits_also_after_a_restart() {
     workers_become(&db, "prepared", 0).await;
     seen_to(&db, "leased 1", third, "discarded").await;
 
-    // Nobody remembers then what they made.
+    // No session remembers then what they made.
     drop(db);
     cluster.restart(Mode::Immediate);
     let db = cluster.connect("prepared").await;
@@ -696,7 +698,7 @@ async fn idling_costs_next_to_nothing() {
     keep_idle(&db, "quiet").await;
     all_workers_ended(&db).await;
     let visit = cpu() - cpu_before;
-    // Also a visit that nobody sees leaves that.
+    // Also a visit that no session sees leaves that.
     let last = "select max(last_run_at)::text from jobs.maintenance";
     let last_before: String = scalar(&db, last).await;
     let (cpu_before, wal_before, begun) = (cpu(), wal(&db).await, Instant::now());

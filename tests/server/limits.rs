@@ -25,7 +25,7 @@ const JOBS: &str = r#"
     select jobs.insert_batch('r', (select array_agg(jsonb_build_object('t', n % 5)) from generate_series(1, 60) n), queue => 'other', max_attempts => 1000, retry => '{"strategy": "constant", "initial": 0.05}');
     select jobs.insert_batch('k', (select array_agg(jsonb_build_object('t', n % 5)) from generate_series(1, 100) n), scheduled_at => now() + interval '0.5 s', priority => 0, max_attempts => 1000, retry => '{"strategy": "constant", "initial": 0.05}')"#;
 
-/// A job that somebody held, from after its fetch to before its end.
+/// A job that a session held, from after its fetch to before its end.
 struct Run {
     tenant: String,
     from: Instant,

@@ -437,7 +437,7 @@ async fn keys_that_somebody_is_at_work_on_keep_nothing_else_from_being_cleared_a
     assert_eq!(count(&db, "jobs.unique_note where kind = 'o'").await, 0);
 }
 
-/// Jobs that are past their retention by the time that somebody has locked their table, and keeps
+/// Jobs that are past their retention by the time that a session has locked their table, and keeps
 /// it.
 async fn locked_past_retention(cluster: &Cluster, db: &Client, database: &str) -> Client {
     run(db, "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[30]), queue => 'old')").await;
@@ -719,7 +719,7 @@ async fn nothing_is_maintained_by_hand_once_it_is_paused() {
         run(&other, "commit").await;
         assert_eq!(state(&db, due).await.as_deref(), Some("scheduled"), "{level}");
     }
-    // Nobody waits for who is about to pause it.
+    // No session waits for who is about to pause it.
     run(&db, "select jobs.resume_maintenance()").await;
     run(&pauser, &format!("begin; {pause}")).await;
     run(&db, "set statement_timeout = '60s'").await;

@@ -50,7 +50,8 @@ async fn growth(cluster: &Cluster, statement: impl Fn(usize) -> String) -> u64 {
 }
 
 /// The least that sessions grow by, of three at most: one that grows by less than `enough` will do.
-/// Now and then malloc keeps more, or a session touches shared memory that nobody has touched yet.
+/// Now and then malloc keeps more, or a session touches shared memory that no session has touched
+/// yet.
 async fn least_growth(
     cluster: &Cluster,
     statement: impl Fn(usize) -> String + Copy,

@@ -27,7 +27,7 @@ async fn so_far(listener: &mut Listener, db: &Client) -> Vec<Value> {
 }
 
 /// What it was about is not known any more, so all that there is to notify is. A worker's visit
-/// notifies only what somebody has left for it, so it is the commit that does.
+/// notifies only what a session has left for it, so it is the commit that does.
 #[tokio::test]
 async fn a_prepared_transaction_notifies_when_it_commits() {
     let (cluster, db) = with("prepared", &[("jobs.interval", "1h")]).await;

@@ -80,7 +80,7 @@ async fn health_says_who_waits_for_whose_unique_key() {
         assert_eq!(findings(&db, arguments, "lock_wait").await, []);
         run(&db, "select jobs.cancel(id), jobs.delete(id) from jobs.jobs").await;
     }
-    // Somebody who waits for something else is not meant.
+    // A session that waits for something else is not meant.
     run(&holder, "begin; select pg_advisory_xact_lock(7)").await;
     let waiter = cluster.connect("waits").await;
     let waiting =
@@ -174,7 +174,7 @@ async fn health_says_that_no_worker_comes() {
     assert_eq!(found().await, critical);
     started(4).await;
     assert_eq!(found().await, [], "it may still come");
-    // Where none has ever come, the oldest job has waited for it.
+    // Without any fetch so far, the oldest job has waited for one.
     started(60).await;
     insert(&db, "'x'").await;
     run(&db, "update jobs.maintenance_task set last_run_at = null").await;

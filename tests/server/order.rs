@@ -23,7 +23,7 @@ const JOBS: usize = 60;
 const FETCH: &str =
     "select id, token, args->>'t' from jobs.fetch('q', max_jobs => 3, lease => '1 s')";
 
-/// A job that somebody held, from after its fetch to before its end.
+/// A job that a session held, from after its fetch to before its end.
 struct Run {
     tenant: String,
     id: i64,

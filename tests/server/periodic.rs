@@ -29,7 +29,7 @@ async fn hours_pass(db: &Client, hours: u32) {
     .await;
 }
 
-/// Those that are due, or were put off since somebody else was at work on their key.
+/// Definitions that are due, or were put off since another session was at work on their key.
 const DUE: &str = "select count(*) from jobs.periodic where next_run_at <= clock_timestamp() or last_error is not null";
 
 /// Jobs of a kind.

@@ -180,8 +180,8 @@ async fn no_more_jobs_of_a_queue_start_in_any_period_than_its_rate() {
     }
 }
 
-/// Settings are taken back, set, paused and resumed by several at once: the row of the queue comes
-/// and goes, nobody fails for that, and no limit is left of what was taken back last.
+/// Settings are removed, set, paused and resumed by several at once: the row of the queue comes
+/// and goes, no call fails for that, and no limit is left of what was removed last.
 #[tokio::test]
 async fn a_queue_is_set_and_reset_by_several_at_once() {
     let (cluster, db) = quiet("reset").await;

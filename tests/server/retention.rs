@@ -257,7 +257,7 @@ async fn who_is_just_completing_jobs_when_a_retention_is_changed_leaves_none_beh
             assert_eq!(left(&db).await, "", "{case}, with an old snapshot");
         }
     }
-    // Of one that somebody has locked it is noted later.
+    // Of one that a session has locked it is noted later.
     run(&db, "select jobs.configure_queue('q', retention_completed => '-1 s')").await;
     run(&db, &completed("q", 5)).await;
     run(&db, "select jobs.maintain()").await;
@@ -450,7 +450,7 @@ async fn a_job_that_gets_a_queue_where_it_is_kept_while_it_is_pruned_is_kept() {
     let cluster = Cluster::builder()
         .set("jobs.enabled", "off")
         .set("jobs.retention_completed", "3s")
-        // Statements skip what is locked, and so wait for nobody.
+        // Statements skip what is locked, and so never wait.
         .set("jobs.direct_access", "on")
         .start();
     let db = cluster.database("kept").await;
@@ -506,7 +506,7 @@ async fn pruning_waits_for_nobody_who_has_an_answer_locked() {
     returns(&db, "select jobs.maintain()").await;
     assert_eq!(state(&db, id).await, None);
     assert!(is(&db, "count(*) = 0 from jobs.check()").await);
-    // Nobody can ask for it any more; its age gets it.
+    // No session can ask for it any more; its age gets it.
     run(&locker, "rollback").await;
     run(&db, "update jobs.answer set at = at - interval '2 hours'; select jobs.maintain()").await;
     assert_eq!(count(&db, "jobs.answer").await, 0);
@@ -517,7 +517,7 @@ async fn what_begins_and_ends_in_one_transaction_while_others_are_pruned_is_prun
     let cluster = Cluster::builder()
         .set("jobs.interval", "50ms")
         .set("jobs.retention_completed", "1s")
-        // Statements skip what is locked, and so wait for nobody.
+        // Statements skip what is locked, and so never wait.
         .set("jobs.direct_access", "on")
         .start();
     let db = cluster.database("late").await;

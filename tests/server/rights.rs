@@ -14,7 +14,7 @@ async fn code(db: &Client, sql: &str) -> String {
     sqlstate(db.batch_execute(sql).await)
 }
 
-/// Each privilege that somebody else than its owner has on an object of the extension:
+/// Each privilege that a role other than its owner has on an object of the extension:
 /// `grantee privilege object`.
 const FOREIGN: &str = "
     with member as (select d.classid, d.objid from pg_depend d join pg_extension e on d.refobjid = e.oid

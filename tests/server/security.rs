@@ -237,7 +237,7 @@ async fn an_advisory_lock_that_a_stranger_holds_delays_and_decides_nothing() {
     assert_eq!(count(&db, "jobs.jobs").await, 1);
 }
 
-/// A notification that somebody else has sent is seen, and what it says is not so.
+/// A notification that another role has sent is seen, and what it says is not so.
 #[tokio::test]
 async fn a_forged_notification_is_a_hint_that_leads_nowhere() {
     let (cluster, db) = quiet("forged").await;

@@ -49,7 +49,7 @@ async fn directly_and_by_statements(db: &Client, mut check: impl AsyncFnMut(&str
     check("by statements").await;
 }
 
-/// A server where results wait for as long as somebody has their jobs locked.
+/// A server where results wait for as long as a session has their jobs locked.
 fn patient() -> Cluster {
     Cluster::builder()
         .postgres(&with_faults())
@@ -361,7 +361,7 @@ async fn work(client: Client, mut rng: StdRng, over: Arc<AtomicBool>) -> BTreeMa
 }
 
 /// Eight workers end whatever they get in whichever way, while others send heartbeats for all jobs
-/// and ask to cancel some. Each job ends once, as its worker was told, and nobody deadlocks.
+/// and ask to cancel some. Each job ends once, as its worker was told, and there is no deadlock.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_job_ends_once_as_its_worker_was_told() {
     let cluster = patient();

@@ -272,7 +272,7 @@ async fn a_released_savepoint_keeps_its_key_until_the_transaction_ends() {
                 let (id, _) = way.insert(&holder, 1).await;
                 run(&holder, "release b; release a").await;
                 let rival = Rival::waiting(&cluster, &db, level, way, 1).await;
-                // A savepoint that did not take the key gives it to nobody.
+                // A savepoint that did not take the key gives it to no session.
                 run(&holder, "savepoint other; rollback to other").await;
                 rival.keeps_waiting(&db).await;
                 run(&holder, end).await;
@@ -388,7 +388,7 @@ async fn a_block_that_fails_after_its_insert_leaves_nothing_of_it() {
                      end $$")).await;
             assert_eq!(count(&holder, "jobs.jobs").await, 0);
             assert_eq!(count(&holder, "jobs.unique_claim").await, 0);
-            // Not even a lock: somebody else inserts meanwhile, without waiting.
+            // Not even a lock: another session inserts meanwhile, without waiting.
             let (id, skipped) = way.insert_or_leave(&db, 1).await;
             assert!(id.is_some() && !skipped, "{level}, {way:?}");
             run(&holder, "commit").await;

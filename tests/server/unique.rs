@@ -358,7 +358,7 @@ async fn a_batch_of_replacements_and_complete_many_take_jobs_in_one_order() {
         run(&db, &format!("select jobs.insert_many('[{}]')", job(n))).await;
     }
     run(&db, "create table held as select id, token from jobs.fetch(max_jobs => 2)").await;
-    // Somebody has the first job; a completion of both waits for it, then a batch that
+    // A session has the first job; a completion of both waits for it, then a batch that
     // replaces the second one first.
     let blocker = cluster.connect("lock_order").await;
     run(&blocker, "begin").await;
@@ -850,7 +850,7 @@ async fn a_claim_moves_to_an_earlier_page() {
 #[tokio::test]
 async fn a_batch_that_replaces_and_a_worker_with_many_jobs_do_not_deadlock() {
     let (cluster, db) = quiet("order").await;
-    // Heartbeats wait for nobody.
+    // Heartbeats never wait.
     for (finish, waiting) in [("jobs.complete_many", 2), ("jobs.heartbeat_many", 1)] {
         let [locker, batch, worker] = [
             cluster.connect("order").await,

@@ -121,7 +121,7 @@ async fn vacuum_does_not_shorten_what_jobs_pass_through() {
 
 #[tokio::test]
 async fn a_job_that_kills_its_worker_each_time_is_discarded_after_its_attempts() {
-    // The worker of the database rescues: nobody else does anything for the job.
+    // The worker of the database rescues: no other session does anything for the job.
     let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
     cluster.allow(10, "57P01 client backend ");
     let db = cluster.database("poison").await;

@@ -401,8 +401,8 @@ async fn is_started_again_after_being_terminated() {
     worker_goes_on(&db).await;
 }
 
-/// A reload while the launcher begins does not reach it. Here nobody reloads: only a launcher that
-/// reads the configuration itself knows what it says.
+/// A reload while the launcher begins does not reach it. Here no session reloads: only a launcher
+/// that reads the configuration itself knows what it says.
 #[tokio::test]
 async fn the_launcher_begins_with_what_the_configuration_says() {
     let (cluster, db) = quiet("unheard").await;

@@ -51,7 +51,7 @@ async fn no_fetch_that_begins_after_it_gets_anything() {
                 }
             }
             let [(_, a), (_, b)] = &workers;
-            // They remember by now that nobody has a command.
+            // They remember by now that no session has a command.
             fetched(a, 20).await;
             run(&db, &format!("select jobs.{how}('a')")).await;
             a.is_quiet.store(true, Ordering::SeqCst);

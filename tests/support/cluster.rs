@@ -168,7 +168,7 @@ impl Cluster {
         self.allowed.lock().unwrap().push((times, regex.into()));
     }
 
-    /// Declares that this test writes to the tables by hand, so that what must hold there does not.
+    /// Declares that this test writes to the tables by hand, so that invariants do not hold there.
     pub fn allow_violations(&self) {
         self.may_be_violated.store(true, Ordering::Relaxed);
     }

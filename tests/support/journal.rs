@@ -174,7 +174,7 @@ async fn counts(db: &Client, sql: &str) -> HashMap<i64, i64> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// What must hold at any moment.
+/// The invariants of any moment.
 pub async fn assert_whole(db: &Client) {
     let found = "select invariant || ': ' || violations || ' ' || job_ids::text from jobs.check()";
     let rows = db.query(found, &[]).await.expect("jobs.check()");

@@ -572,7 +572,7 @@ async fn complete_many(session: &mut Session, all: &[Held]) -> bool {
     note(session, answer, "completed_together", all[0])
 }
 
-/// Counts what became of a call about an attempt, and returns true if the cell has moved. What else
+/// Counts the outcome of a call about an attempt, and returns true if the cell has moved. What else
 /// it is refused for is a defect.
 fn note<T>(session: &Session, answer: Result<T, Failure>, what: &'static str, held: Held) -> bool {
     let is_elsewhere = matches!(&answer, Err(Failure::Refused(code)) if code == ELSEWHERE);

@@ -179,7 +179,7 @@ impl Turn<'_> {
         self.then(Step::LockClaims);
     }
 
-    /// Locks the claims that are to be looked at, and skips those that somebody else has locked.
+    /// Locks the claims that are to be looked at, and skips those that another session has locked.
     pub fn lock_claims(&mut self) {
         let own = self.own();
         let view = self.view();

@@ -309,7 +309,7 @@ reset row_security;
 reset role;
 
 -- Who calls is who has the rights of the moment: neither a session's user nor the caller of a
--- function that is somebody else's.
+-- function that belongs to another role.
 set role jobs_attacks_nobody;
 select session_user <> current_user as changed, attempt('select jobs.insert(''k'')') as insert, attempt('select * from jobs.jobs') as view, attempt('call jobs.wait()') as wait, attempt('select jobs.grant_admin(''jobs_attacks_nobody'')') as "grant";
 --> changed|insert|view|wait|grant: t|42501|42501|42501|42501
@@ -477,7 +477,7 @@ insert into public.careless_unique values ('{"x": "secret args"}');
 select attempt($$insert into public.careless_unique values ('{"x": "secret args"}')$$); --> 23505
 select count(*) from told where what ~ 'Key.*secret args'; --> 1
 
--- What a producer is told of somebody else's job whose args it can guess, and what it can do to it:
+-- What a producer is told of another's job whose args it can guess, and what it can do to it:
 -- what its policy says, docs/security.md.
 set role jobs_attacks_mallory;
 select id = :t_id as found, state, queue, created_at is not null as created_at, scheduled_at from jobs.insert('secret kind', '{}', '{"key": "secret key"}');

@@ -77,7 +77,7 @@ select state from jobs.fail(:id, :token, 'e', '0'); --> available
 select id, token from jobs.fetch('w') \gset
 select jobs.complete(:id, :token); --> completed
 select count(*) > 0 as maintained from jobs.maintain(); --> t
--- Through a function of somebody else's the session's role is told.
+-- Through another role's function the session's role is told.
 reset role;
 create function pg_temp.pause() returns void language sql security definer set search_path = pg_catalog as $$ select jobs.pause_queue('by a function') $$;
 set role jobs_audit;

@@ -1,4 +1,4 @@
--- jobs.check(): what must hold holds after everything that a queue does, and each rule is found
+-- jobs.check(): all invariants hold after everything that a queue does, and each rule is found
 -- broken when it is.
 
 -- A job in every state, under keys, with holds, errors, slots and a key that is used over and over.

@@ -21,7 +21,7 @@ select (jobs.fail(2, :t2, 'too late')).*;
 --> DETAIL:  already_finished
 --> HINT:  A token is valid for one finishing call. Discard this result: another worker may own the job now.
 select id, state, output, (select count(*) from jobs.errors) as errors from jobs.jobs where id = 2; --> id|state|output|errors: 2|completed|{"result": [1, 2.50]}|0
--- Another token, none, no id, no such job, a job that nobody holds.
+-- Another token, none, no id, no such job, a job that no session holds.
 select pg_temp.refusals('select jobs.complete(%s)', array_agg(call)) from (values ('1, 1'), ('4, 1'), ('4, -1'), ('4, 0'), ('4, null'), ('null, 1'), ('null, null'), ('99, 1'), ('-1, 1'), ('0, 0'), ('9223372036854775807, 1'), ('8, 1'), ('8, null')) v(call);
 --> 1, 1 | 55000: cannot complete job 1: the token is not that of a current attempt; the job is completed | The lease expired, or the job was cancelled or released. Stop working on it.
 --> 4, 1 | 55000: cannot complete job 4: the token is not that of the current attempt, which worker "pg_regress/complete" has held since .. | The lease expired, or the job was cancelled or released. Stop working on it.

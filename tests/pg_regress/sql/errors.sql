@@ -157,7 +157,7 @@ select pg_temp.all_about($$select id from jobs.insert('outer')$$); --> AB123 | n
 -- A subtransaction of ours is rolled back on the way.
 select pg_temp.all_about($$select id from jobs.insert('outer', '{}', '{"by_kind": true, "on_conflict": "replace"}')$$); --> AB123 | no | column c | table t | schema s | constraint n | type d
 drop trigger t on jobs.job;
--- A constraint of somebody else's.
+-- A user's constraint.
 alter table jobs.job add constraint no_x check (kind <> 'x');
 select pg_temp.all_about($$select id from jobs.insert('x')$$); --> 23514 | new row for relation "job" violates check constraint "no_x" | table job | schema jobs | constraint no_x
 alter table jobs.job drop constraint no_x;

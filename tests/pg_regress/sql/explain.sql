@@ -12,7 +12,7 @@ create function pg_temp.read() returns bigint language sql as $$
   select sum(pg_stat_get_xact_tuples_fetched(t) + pg_stat_get_xact_tuples_returned(t))::bigint from unnest('{jobs.ready,jobs.scheduled}'::regclass[]) t $$;
 create function pg_temp.pages() returns bigint language sql as $$ select pg_stat_get_xact_blocks_fetched('jobs.ready_pkey'::regclass) $$;
 
--- running: a worker has it. From now on somebody is at work on queue q.
+-- running: a worker has it. From now on a session is at work on queue q.
 select state from jobs.insert('held', queue => 'q', timeout => '-1 second'); --> available
 select kind from jobs.fetch('q', worker => 'w1', lease => '1 day'); --> held
 select * from pg_temp.why('held');
@@ -88,7 +88,7 @@ call pg_temp.later('61 seconds');
 select regexp_replace(detail, '[0-9]{4}-[0-9: .-]* \+00', 'TIME', 'g') as detail from jobs.explain((select id from jobs.jobs where worker = 'gone'));
 --> held by worker "gone" since TIME, attempt 1 of 25; the lease expires at TIME; the worker is lost and was last seen at TIME
 
--- no worker: nobody has fetched from its queue, or not for long.
+-- no worker: no session has fetched from its queue, or not for long.
 select state from jobs.insert('alone', queue => 'n'); --> available
 select * from pg_temp.why('alone');
 --> reason|detail|until|jobs
@@ -281,7 +281,7 @@ select * from pg_temp.why('gone scheduled');
 select * from pg_temp.why('gone retryable');
 --> reason|detail|until|jobs
 --> expired|expired at TIME: no fetch returns it, and maintenance discards it|~|~
--- A paused queue that nobody has fetched from; a full one whose only worker is quiet.
+-- A paused queue that no session has fetched from; a full one whose only worker is quiet.
 select state from jobs.insert('left alone', queue => 'y'); --> available
 select jobs.pause_queue('y') \gset
 select * from pg_temp.why('left alone');

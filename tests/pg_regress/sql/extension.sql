@@ -121,7 +121,7 @@ drop extension jobs;
 --> DETAIL:  column state of table uses_it depends on type jobs.state
 --> HINT:  Use DROP ... CASCADE to drop the dependent objects too.
 drop table uses_it;
--- Twice is refused; a schema of that name that is somebody else's is not taken over.
+-- Twice is refused; another role's schema of that name is not taken over.
 create extension jobs; --> ERROR:  extension "jobs" already exists
 drop extension jobs;
 create schema jobs;

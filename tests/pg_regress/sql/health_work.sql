@@ -83,7 +83,7 @@ select message from pg_temp.findings('long'); --> 1 quick job has been running m
 select pg_temp.clear() \gset
 select * from pg_temp.findings(); --> none
 
--- no_worker: jobs have waited for five minutes, and nobody has fetched from their queue.
+-- no_worker: jobs have waited for five minutes, and no session has fetched from their queue.
 select count(*) from jobs.insert_batch('k', '{1,2,3}', queue => 'n'); --> 3
 call pg_temp.later('4 minutes');
 select * from pg_temp.findings(); --> none

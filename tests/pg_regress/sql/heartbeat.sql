@@ -22,7 +22,8 @@ select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as d
 select pg_temp.lease(lease_expires_at) as lease, deadline_at from jobs.heartbeat(3, :t3); --> lease|deadline_at: 01:00:00|~
 select pg_temp.lease(lease_expires_at) as lease, deadline_at from jobs.heartbeat(3, :t3, '30 days'); --> lease|deadline_at: 720:00:00|~
 select pg_temp.lease(lease_expires_at) as lease from jobs.jobs where id = 3; --> 720:00:00
--- A lease that ran out is renewed as long as nobody rescued the job, and the deadline is not past.
+-- A lease that ran out is renewed as long as no session rescued the job, and the deadline is not
+-- past.
 call pg_temp.later('20 minutes');
 select lease_expires_at < clock_timestamp() as ran_out from jobs.jobs where id = 4; --> t
 select pg_temp.lease(lease_expires_at) as lease, pg_temp.lease(deadline_at) as deadline from jobs.heartbeat(4, :t4); --> lease|deadline: 00:10:00|00:39:30

@@ -54,7 +54,7 @@ select queue from jobs.insert('mail', '6'); --> undone
 rollback to a;
 select queue from jobs.insert('mail', '6'); --> default
 commit;
--- The view shows what is set, and what is taken back is not any more: the system's default again,
+-- The view shows settings, and what is removed has no effect any more: the system's default again,
 -- also for this session.
 select jobs.define_kind('shown', 'q', -5, 3, '10 minutes', '"oban"', '{"by_args": true}'), jobs.define_kind('shown bare');
 select * from jobs.kinds where kind like 'shown%' order by kind;

@@ -16,7 +16,7 @@ select jobs.last_id() >= :newest as covers; --> t
 select jobs.cancel(1), jobs.retry(1); --> cancel|retry: cancelled|available
 select id > :newest as is_new, jobs.last_id() >= id as covers from jobs.insert('k'); --> is_new|covers: t|t
 select jobs.last_id() >= max(id) as covers from jobs.jobs; --> t
--- As a dump restores it: the next number, which nobody has taken yet.
+-- As a dump restores it: the next number, which no session has taken yet.
 select setval('jobs.job_seq', 5000, false); --> 5000
 select jobs.last_id(); --> 4999
 select id from jobs.insert('k'); --> 5000

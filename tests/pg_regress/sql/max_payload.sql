@@ -11,7 +11,7 @@ select length(pg_temp.numbers(512)::text) as text, pg_column_size(pg_temp.number
 select state from jobs.insert('k', pg_temp.numbers(511)); --> available
 select fetched.id, length(args::text) from jobs.fetch() as fetched; --> id|length: 1|66978817
 
--- Whoever inserts.
+-- For every role that inserts.
 select pg_temp.refusals('select jobs.%s', array[
   $$insert('k', pg_temp.numbers(512))$$,
   $$insert('k', to_jsonb(repeat(e'\x01', 12000000)))$$,

@@ -45,7 +45,7 @@ select jobs.delete(min(id)) from jobs.jobs where queue = 'q' and state = 'availa
 select state from jobs.insert('k', queue => 'q'); --> available
 select pg_temp.waiting('q'), pg_temp.ask($$select jobs.insert('k', queue => 'q')$$); --> waiting|ask: 3|54000 {"depth":3,"bound":3}
 
--- Duplicates count nothing: they are answered as ever.
+-- Duplicates count nothing, and have the usual results.
 select jobs.configure_queue('u', max_waiting => 2) \gset
 select ord, unique_skipped_as_duplicate from jobs.insert_batch('u', '{1,2,1}', '{"by_args": true}', queue => 'u'); --> ord|unique_skipped_as_duplicate: 1|f, 2|f, 3|t
 select unique_skipped_as_duplicate from jobs.insert('u', '2', '{"by_args": true}', queue => 'u'); --> t
@@ -55,7 +55,7 @@ select pg_temp.ask($$select jobs.insert('u', '3', '{"by_args": true}', queue => 
 --> ask|ask|ask: 54000 {"depth":2,"bound":2}|54000 {"depth":2,"bound":2}|54000 {"depth":2,"bound":2}
 select replaced_id is not null as replaced from jobs.insert('u', '1', '{"by_args": true, "on_conflict": "replace"}', queue => 'u'); --> t
 select unique_skipped_as_duplicate from jobs.insert('u', '1', '{"by_args": true, "on_conflict": {"update": {"*": ["priority"]}}}', queue => 'u', priority => 3); --> t
--- A key that was refused is nobody's.
+-- A key that was refused is free.
 select pg_temp.waiting('u'), (select count(*) from jobs.unique_claims); --> waiting|count: 2|2
 select id is not null as fetched from jobs.fetch('u'); --> t
 select unique_skipped_as_duplicate from jobs.insert('u', '3', '{"by_args": true}', queue => 'u'); --> f

@@ -4,7 +4,7 @@
 \set two 'U&''cafe\\0301'''
 select length(:one) as one, length(:two) as two; --> one|two: 4|5
 
--- Whoever inserts.
+-- For every role that inserts.
 select queue = :one as kept from jobs.insert(:two, '"insert"', queue => :two); --> t
 select queue = :one as kept from jobs.insert_batch(:two, array['"insert_batch"'::jsonb], queue => :two); --> t
 select queue = :one as kept from jobs.insert_many(jsonb_build_array(jsonb_build_object('kind', :two, 'queue', :two, 'args', 'insert_many'))); --> t
@@ -19,7 +19,7 @@ select unique_skipped_as_duplicate from unnest(array[:one, :two]) u, jobs.insert
 select jobs.unique_key(:one, unique_opts => '{"by_queue": true}', queue => :one) = jobs.unique_key(:two, unique_opts => '{"by_queue": true}', queue => :two) as same; --> t
 select queue = :one as queue, available from jobs.queues; --> queue|available: t|6
 
--- What is set of kinds, queues and workers.
+-- Settings of kinds, queues and workers.
 select jobs.define_kind(:two, queue => :two, priority => 7) \gset
 select kind = :one as kind, queue = :one as queue, priority from jobs.kinds; --> kind|queue|priority: t|t|7
 select queue = :one as queue from jobs.insert(:one); --> t

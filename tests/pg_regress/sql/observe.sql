@@ -109,7 +109,7 @@ select source_file ~ 'postgresql.conf$' as file, source_line > 0 as line from jo
 -- Health. Findings have a severity and a hint, the worst first.
 create function pg_temp.findings(wanted text default '.') returns table (severity text, finding text, message text, hint boolean) language sql as $$
   select severity, finding, regexp_replace(message, '\m\d+ (s|min|h)( \d+ (s|min))?\M', 'SPAN'), length(hint) > 0 from jobs.health() where finding ~ wanted and finding !~ 'snapshot' $$;
--- Nobody but this test maintains this database.
+-- No session but this test maintains this database.
 select * from pg_temp.findings('worker_not');
 --> severity|finding|message|hint
 --> critical|worker_not_running|the background worker is disabled by jobs.enabled|t
@@ -141,7 +141,7 @@ select count(*) from jobs.health(oldest_available => null) where finding = 'olde
 select severity from jobs.health(oldest_available => '10 seconds') where finding = 'oldest_available'; --> critical
 call pg_temp.later('1 hour');
 select severity from jobs.health() where finding = 'oldest_available'; --> critical
--- expired_leases: nobody has rescued it.
+-- expired_leases: no session has rescued it.
 select * from pg_temp.findings('lease');
 --> severity|finding|message|hint
 --> warning|expired_leases|the lease of 1 running job expired more than a minute ago without a rescue|t

@@ -220,7 +220,7 @@ select * from (select name, last_error, last_job_id is not null as job, next_run
 --> other|~|t|t
 select jobs.unschedule(name) from jobs.periodic; --> t, t
 
--- Nor is what somebody has attached to a table.
+-- Nor is what a session has attached to a table.
 create function pg_temp.refuse() returns trigger language plpgsql as $$ begin if new.kind = 'refused' then raise exception 'refused %', 'here' using errcode = tg_argv[0]; end if; return new; end $$;
 create trigger refuse before insert on jobs.job for each row execute function pg_temp.refuse('P0001');
 select jobs.schedule(n, '@yearly', k) is not null as next from (values ('1', 'refused'), ('2', 'other')) v(n, k); --> t, t
@@ -314,7 +314,7 @@ select pg_temp.refusals('select jobs.%s_periodic(''nwo'')', '{pause,resume,run}'
 --> resume | P0002: periodic job "nwo" does not exist | Use jobs.schedule to define it.
 --> run | P0002: periodic job "nwo" does not exist | Use jobs.schedule to define it.
 
--- The latest ten ticks, newest first, with what became of their jobs.
+-- The latest ten ticks, newest first, with the outcome of their jobs.
 select jobs.delete_many(states => enum_range(null::jobs.state)) > 0 as deleted; --> t
 select (jobs.schedule('ticks', 'every 1 day', 'ticks', unique_opts => '{"by_kind": true, "by_state": ["available"]}')).outcome; --> created
 do $$ begin for n in 1 .. 12 loop call pg_temp.later('1 day'); perform jobs.maintain(); if n % 3 = 0 then perform jobs.complete(f.id, f.token) from jobs.fetch() f; end if; commit; end loop; end $$;

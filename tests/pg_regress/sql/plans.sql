@@ -63,7 +63,7 @@ select count(*) from jobs.insert_batch('k', array_fill('{}'::jsonb, array[2000])
 select count(*) from (select jobs.complete(id, token) from jobs.fetch(max_jobs => 2000)) x; --> 2000
 select count(*) from (select jobs.fail(id, token, 'x', '1 day') from jobs.fetch(max_jobs => 1000)) x; --> 1000
 select count(*) from jobs.fetch(max_jobs => 500); --> 500
--- Before anybody analyses them.
+-- Before any session analyses them.
 select pg_temp.otherwise(); --> id, prepared: finished job ready running scheduled, 20 sequential
 -- After.
 vacuum analyze jobs.job, jobs.ready, jobs.scheduled, jobs.running, jobs.finished, jobs.error;

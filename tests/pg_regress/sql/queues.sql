@@ -118,7 +118,7 @@ call pg_temp.later('2 days');
 select count(*) > 0 as some from jobs.maintain() where task = 'prune' and rows > 0; --> t
 select queue from jobs.jobs where kind = 'x' order by queue; --> ever, long
 
--- What was set is taken back: limits and retention. What is paused stays so.
+-- Settings are removed: limits and retention. A pause remains.
 select jobs.configure_queue('back', concurrency => 1, rate => 2, rate_period => '1 hour', retention_completed => '1 year'), jobs.configure_queue('back paused', 1), jobs.pause_queue('back paused', 'stays');
 select pg_temp.fill('back', 4), pg_temp.fetched('back'); --> fill|fetched: 4|1
 select jobs.complete(id, token) from jobs.jobs where queue = 'back' and state = 'running'; --> completed

@@ -155,7 +155,7 @@ select pg_temp.skipped('p2', '{"by_kind": true, "by_state": ["discarded"]}') = '
 call pg_temp.later('4 minutes');
 select pg_temp.skipped('p2', '{"by_kind": true, "by_state": ["discarded"]}') = 'inserted' as inserted; --> t
 
--- wait: false changes nothing where nobody else is at work.
+-- wait: false changes nothing where no other session is at work.
 select unique_skipped_as_duplicate as skipped from jobs.insert('w', '{}', '{"by_kind": true, "wait": false}'); --> f
 select unique_skipped_as_duplicate as skipped, id is not null as its_id from jobs.insert('w', '{}', '{"by_kind": true, "wait": false}'); --> skipped|its_id: t|t
 select ord, unique_skipped_as_duplicate as skipped from jobs.insert_batch('w2', array['1', '2', '1']::jsonb[], '{"by_args": true, "wait": false}') order by ord; --> ord|skipped: 1|f, 2|f, 3|t

@@ -14,7 +14,7 @@ select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["running"], "window": 1}'); --> id|skipped: 1|t
 call pg_temp.later('30 minutes');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": [], "hold_for": "1 hour"}'); --> id|skipped: 2|f
--- Beside a hold, states count as ever.
+-- Beside a hold, states count as usual.
 select jobs.cancel(2); --> cancelled
 call pg_temp.later('2 hours');
 select id, unique_skipped_as_duplicate as skipped from jobs.insert('a', '{}', '{"by_state": ["cancelled"]}'); --> id|skipped: 2|t

@@ -51,7 +51,7 @@ insert into cases (opts, passed) values
   -- nothing that lasts, or no final state in it: the retention alone
   (pg_temp.all_states('{"by_kind": true}'), '0'), ('{"by_kind": true, "window": "1 day", "by_state": ["available"]}', '0'), ('{"by_period": "100000 days", "by_state": ["running"]}', '0'),
   ('{"oban": {}}', '50 s'), ('{"oban": {}}', '70 s'), ('{"ojs": {"period": "PT1H", "states": ["completed"]}}', '0'),
-  -- days and months are those of a time zone, which somebody else's session may have differently:
+  -- days and months are those of a time zone, which another session may have differently:
   -- the job stays some days longer
   (pg_temp.all_states('{"by_kind": true, "window": "1 day", "window_from": "scheduled_at"}'), '121 hours'), (pg_temp.all_states('{"by_kind": true, "window": "1 month", "window_from": "scheduled_at"}'), '31 days 12 hours'),
   (pg_temp.all_states('{"by_kind": true, "window": "24 hours", "window_from": "scheduled_at"}'), '25 hours');
@@ -87,7 +87,7 @@ select n, opts - 'by_state' as opts, passed, max(story) filter (where how = 'com
 --> 16|{"window": "1 day", "by_kind": true, "window_from": "scheduled_at"}|121:00:00|(insert,1,insert)|(insert,1,insert)|(insert,1,insert)
 --> 17|{"window": "1 month", "by_kind": true, "window_from": "scheduled_at"}|31 days 12:00:00|(insert,0,insert)|(insert,0,insert)|(insert,0,insert)
 --> 18|{"window": "24 hours", "by_kind": true, "window_from": "scheduled_at"}|25:00:00|(insert,1,insert)|(insert,1,insert)|(insert,1,insert)
--- By statements, as where somebody has attached something to the tables, it is the same.
+-- By statements, as where a session has attached something to the tables, it is the same.
 create function public.nothing() returns trigger language plpgsql as $$ begin return null; end $$;
 create trigger nothing after insert or update or delete on jobs.job execute function public.nothing();
 create trigger nothing after insert or update or delete on jobs.finished execute function public.nothing();

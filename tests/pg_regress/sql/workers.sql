@@ -100,7 +100,7 @@ select count(*) from jobs.fetch('mail', worker => ''); --> 0
 set application_name = 'w4';
 select count(*) from jobs.fetch('mail'); --> 1
 reset application_name;
--- Stop takes the place of quiet; resume takes back either. Again, nothing changes.
+-- Stop takes the place of quiet; resume removes either. Again, nothing changes.
 select jobs.stop_worker('w1') \gset
 select jobs.worker_beat('w1', '{mail}', 10); --> stop
 select status, command, command_reason from jobs.workers where worker = 'w1'; --> status|command|command_reason: stop|stop|~
@@ -113,7 +113,7 @@ select action, target, reason, arguments from jobs.audit order by at;
 --> resume_worker|w1|all is well|{}
 select jobs.worker_beat('w1', '{mail}', 10); --> run
 select count(*) from jobs.fetch('mail', worker => 'w1'); --> 1
--- A name that nobody has used yet.
+-- A name that no session has used yet.
 select jobs.stop_worker('new', 'not yet') \gset
 select worker, status, running, last_seen_at, command_reason from jobs.workers where worker = 'new'; --> worker|status|running|last_seen_at|command_reason: new|stop|0|~|not yet
 select count(*) from jobs.fetch('mail', worker => 'new'); --> 0

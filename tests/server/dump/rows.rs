@@ -51,7 +51,7 @@ impl Contents {
     }
 
     /// Tables that are neither as in `whole` nor empty: in a database that is being restored,
-    /// somebody has touched those.
+    /// a session has touched those.
     pub fn touched(&self, whole: &Contents) -> Vec<String> {
         let untouched = |table: &String, rows: &Vec<String>| {
             rows.is_empty() || rows == &whole.tables[table] || rows == &["(1,f)"]

@@ -63,7 +63,7 @@ pub fn busy_without_rival(history: &History) -> Option<String> {
     None
 }
 
-/// A result that was left for somebody who had the job locked although no other transaction was
+/// A result that was left for a session that had the job locked although no other transaction was
 /// open meanwhile.
 pub fn locked_without_rival(history: &History) -> Option<String> {
     let is_locked = |fact: &Fact| matches!(fact, Fact::Finish { reply: Err(Refusal::Locked), .. });

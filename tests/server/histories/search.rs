@@ -228,7 +228,7 @@ fn is_held(world: &World, session: usize) -> bool {
     others.into_iter().any(|(other, open)| other != session && open.inserted)
 }
 
-/// Whether a session could do this: nobody else holds what it needs, nor changed it since its
+/// Whether a session could do this: no other session holds what it needs, nor changed it since its
 /// snapshot.
 fn is_possible(world: &World, session: usize, effect: &Effect, gone: &[State]) -> bool {
     let open = &world.open[session];

@@ -79,7 +79,7 @@ begin
   end if;
 end $$;
 
--- Some of it is taken back, within the function as well.
+-- Some of it is rolled back, within the function as well.
 create function act_or_not() returns void language plpgsql as $$
 begin
   perform act();

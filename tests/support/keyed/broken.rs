@@ -182,7 +182,7 @@ fn paused(attempts: &[Attempt], rules: &Rules, broken: &mut Vec<String>) {
     }
 }
 
-/// Nobody starts while another job has the turn.
+/// No session starts while another job has the turn.
 fn turns(attempts: &[Attempt], rules: &Rules, broken: &mut Vec<String>) {
     for one in attempts.iter().filter(|one| one.start.queue == QUEUE) {
         let Some((n, order)) = strict(&rules.order, one.start.fetch) else {
@@ -205,7 +205,7 @@ fn turns(attempts: &[Attempt], rules: &Rules, broken: &mut Vec<String>) {
     }
 }
 
-/// Nobody starts while a job waits that was available before.
+/// No session starts while a job waits that was available before.
 fn sequence(journal: &Journal, attempts: &[Attempt], rules: &Rules, broken: &mut Vec<String>) {
     let mut first: HashMap<i64, &Attempt> = HashMap::new();
     for one in attempts {
