@@ -31,7 +31,7 @@
 -- maintenance did, history_* and kept_* counts, audit_record every change made by a call, cell and
 -- placement what this database is among several, and where queues live.
 --
--- jobs.check() tests what must hold between these tables. docs/architecture.md has more.
+-- jobs.check() tests the invariants of these tables. docs/architecture.md has more.
 --
 -- There are no CHECK constraints: only the extension writes these tables, and Postgres would parse
 -- a constraint's text again for each statement.

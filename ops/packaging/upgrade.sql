@@ -4,7 +4,7 @@
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- A schema of that name may be somebody's who has renamed ours. A superuser must run nothing in it.
+-- A schema of that name may belong to a role that renamed ours. A superuser must run nothing in it.
 DO $$
 BEGIN
   IF NOT EXISTS (
@@ -24,7 +24,7 @@ BEGIN
 END $$;
 
 -- All that is changed is locked at once, or nothing: sessions at work take these locks in any
--- order. Who waits for jobs.job meanwhile has not begun; who has begun is let through.
+-- order. A call that waits for jobs.job has not begun; one that has begun is let through.
 DO $$
 DECLARE
   begun CONSTANT timestamptz := clock_timestamp();
@@ -47,7 +47,7 @@ END $$;
 
 -- What changes.
 
--- As each script ends: nobody but the owner has any right to what it has made. GRANT and REVOKE
+-- As each script ends: only the owner has a right to what it has made. GRANT and REVOKE
 -- stand in no upgrade script: in one, Postgres takes all rights to the object, those that were
 -- granted by hand too, for what the extension comes with, and dumps leave them out.
 SELECT jobs.installed();
