@@ -223,8 +223,10 @@ impl Library<'_> {
         let status = running.wait().expect("the example");
         let said = fs::read_to_string(log).unwrap_or_default();
         let output = sql(&format!("select output from jobs.jobs where id = {id}"));
-        let works =
-            status.success() && said.contains("ada@example.org") && output == r#"{"sent": true}"#;
+        let works = status.success()
+            && said.contains("worker started")
+            && said.contains("ada@example.org")
+            && output == r#"{"sent": true}"#;
         self.check("the example works", holds(works, format!("{status}, {output}: {said}")));
     }
 }
