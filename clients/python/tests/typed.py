@@ -54,6 +54,8 @@ async def send_wrongly(job: Job[int]) -> None: ...
 
 
 worker.periodic("nightly", "@daily", SendEmail, Email("me"), time_zone="Europe/Berlin")
+worker.periodic("hourly", "@hourly", "typed", {"n": 1})
+worker.periodic("weekly", "@weekly", SendEmail, 1)  # type: ignore[misc]  # pyright: ignore
 
 
 @contextmanager

@@ -204,9 +204,13 @@ class Worker:
 
         return register
 
+    @overload
     def periodic(
-        self, name: str, cron: str, kind: Kind[A] | str, args: A | Any = {}, **options: Unpack[ScheduleOptions]
-    ) -> None:
+        self, name: str, cron: str, kind: Kind[A], args: A = ..., **options: Unpack[ScheduleOptions]
+    ) -> None: ...
+    @overload
+    def periodic(self, name: str, cron: str, kind: str, args: Any = ..., **options: Unpack[ScheduleOptions]) -> None: ...
+    def periodic(self, name: str, cron: str, kind: Any, args: Any = {}, **options: Unpack[ScheduleOptions]) -> None:
         """Declares a periodic job, which `sync` writes into the database. Options are those of
         jobs.schedule."""
         if name in self.periodics:
