@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -807,6 +808,29 @@ def test_a_worker_that_serves_in_a_loop_of_its_program_has_hooks_and_signals(url
     begin(url, queue, "stops", {})
     asyncio.run(worker.serve())
     assert said == ["opened", "worked", "closed first", "closed"]
+
+
+SERVES = """
+import asyncio
+from postgres_jobs import Worker
+
+worker = Worker("", queues=["a queue"])
+worker.kind("run")(print)
+
+@worker.on_start
+async def refuse():
+    raise OSError("no pool")
+
+asyncio.run(worker.serve())
+"""
+
+
+@pytest.mark.parametrize("own", ["", "import logging; logging.basicConfig(format='own %(message)s')"])
+def test_a_worker_that_serves_shows_its_log_unless_the_program_does(own):
+    environment = os.environ | {"PYTHONPATH": os.path.abspath("src")}
+    ended = subprocess.run([sys.executable, "-c", own + SERVES], capture_output=True, text=True, env=environment)
+    said = [line for line in ended.stderr.splitlines() if "worker failed" in line]
+    assert len(said) == 1 and said[0].startswith("own " if own else "ERROR "), ended.stderr
 
 
 async def test_a_hook_that_cannot_start_ends_the_worker(url, queue):

@@ -262,11 +262,7 @@ class Worker:
     def run(self) -> None:
         """Works until SIGTERM or SIGINT. A second signal skips the grace period. Exits with 1 if a
         result could not be sent, or if the database refuses the worker."""
-        if not log.hasHandlers():
-            handler = logging.StreamHandler()
-            handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-            log.addHandler(handler)
-            log.setLevel(logging.INFO)
+        _show_log()
         loop = asyncio.new_event_loop()
         try:
             asyncio.set_event_loop(loop)
@@ -296,6 +292,7 @@ class Worker:
     async def serve(self) -> None:
         """Works until SIGTERM or SIGINT, within the caller's event loop. Raises what `ended`
         raises."""
+        _show_log()
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self._signal)
@@ -364,6 +361,15 @@ class Worker:
                     log.exception("hook failed: on_stop: %r", error)
             self.ready.clear()
             self._engines, self._maps = [], {}
+
+
+def _show_log() -> None:
+    """Logs to stderr, unless the program has a handler of its own."""
+    if not log.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
 
 
 async def _serve_all(engines: list[Engine]) -> bool:
