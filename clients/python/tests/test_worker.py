@@ -852,6 +852,29 @@ def test_a_database_that_is_none_is_refused_with_what_to_do():
         assert "secret" not in str(refused.value)
 
 
+async def test_the_log_names_the_job_whose_tasks_block_the_event_loop(url, queue, caplog):
+    worker = Worker(url, queues=[queue])
+
+    async def block(number):
+        await asyncio.sleep(0.01)
+        time.sleep(4)
+
+    @worker.kind("gathers")
+    async def gathers(job):
+        await asyncio.gather(block(1), asyncio.sleep(0))
+
+    @worker.batch("batch")
+    async def batch(jobs):
+        await asyncio.create_task(block(1))
+
+    async with working(worker):
+        for kind in ("gathers", "batch"):
+            id = begin(url, queue, kind, {})
+            await done(url, id)
+            blocked = [one for one in caplog.messages if "event loop blocked" in one]
+            assert f"job {id} ({kind})" in blocked[-1]
+
+
 async def test_a_batch_handler_in_a_thread(url, queue):
     worker = Worker(url, queues=[queue])
     ids = [begin(url, queue, "run", {"n": n}, max_attempts=1) for n in range(3)]

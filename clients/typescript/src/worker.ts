@@ -11,7 +11,7 @@ import { ABOUT, checkExtension, hinted, firstHint, type About } from "./hints.js
 import { jobRows, type Job, type JobRow } from "./job.js";
 import { toArray, toJson } from "./json.js";
 import { toKind, type Kind } from "./kind.js";
-import { MOST_SHOWN, watchLoop } from "./loop.js";
+import { LoopWatch } from "./loop.js";
 import { settled, type WorkerOptions } from "./options.js";
 import { connectPg } from "./pg.js";
 import { Places } from "./places.js";
@@ -57,7 +57,7 @@ export class Worker {
   #maps?: Map<Worker, CellMap>; // of a list
   readonly #places: Places;
   readonly #gathering = new Map<string, { batch: Batch; attempts: Attempt[]; late?: NodeJS.Timeout }>();
-  #ran: Attempt[] = []; // since the last look at the loop
+  #watch?: LoopWatch; // of the first
   #groups: Group[] = [];
   #command = "run";
   #isAwake = false;
@@ -270,8 +270,8 @@ export class Worker {
   async #work(): Promise<void> {
     const { logger } = this.#options;
     const running = () => this.#places.at("running");
-    const ran = () => this.#cells.flatMap((cell) => [...cell.#places.at("running"), ...cell.#ran.splice(0)]);
-    const endWatch = this === this.#cells[0] ? watchLoop(logger, ran) : () => {};
+    const runningInAll = () => this.#cells.flatMap((cell) => cell.#places.at("running"));
+    if (this === this.#cells[0]) this.#watch = new LoopWatch(logger, runningInAll);
     const cancelled = aborted(this.#cancelling.signal);
     const controlling = this.#controlling();
     const fetching = this.#fetching();
@@ -291,7 +291,7 @@ export class Worker {
     const lost = await this.#finisher.flush(SENDING, fetched);
     this.#ending.abort();
     await this.#control.interrupt(controlling);
-    endWatch();
+    this.#watch?.end();
     await Promise.all([this.#fetch.close(), this.#finish.close(), this.#control.last(LEAVE, [this.name])]);
     if (lost > 0) logger.error("results could not be sent", { worker: this.name, results: lost });
     logger.info("worker stopped", { worker: this.name });
@@ -433,6 +433,11 @@ export class Worker {
     const seconds = Math.min(...open.map((attempt) => attempt.left(this.#timeoutOf(kind))));
     for (const attempt of open) attempt.timeOutIn(seconds, (result, one) => this.#settle(one, result), open);
     batch.close(attempts.length);
+    for (const attempt of open) this.#passed(attempt);
+  }
+
+  #passed(attempt: Attempt): void {
+    this.#cells[0]!.#watch?.passed(attempt);
   }
 
   #timeoutOf(kind: string): number | undefined {
@@ -445,10 +450,12 @@ export class Worker {
   }
 
   async #handled(attempt: Attempt, batch?: Batch): Promise<void> {
-    const result = await attempt.run(() => this.handle(attempt.job, batch));
+    const running = attempt.run(() => this.handle(attempt.job, batch));
+    this.#passed(attempt);
+    const result = await running;
+    this.#passed(attempt);
     batch?.leave(attempt.job);
     this.#places.leave(attempt);
-    if (this.#ran.length < MOST_SHOWN) this.#ran.push(attempt);
     this.#settle(attempt, result);
     this.#goOn();
   }

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .job import Job, Reason
+from .job import RUNNING, Job, Reason
 from .outcomes import Finish
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class Batch(Threaded):
                 self.begins(attempt)
 
     async def _run(self) -> None:
+        RUNNING.set(self.members[0].job)
         result: BaseException | None = None
         try:
             await self.handler.call([one.job for one in self.members], partial(self.in_thread, self.run_in_thread))

@@ -20,7 +20,7 @@ from ._link import Link
 from ._values import encode
 from ._version import __version__
 from .cells import MAP, check, queues_here
-from .job import Job, fields, log, named
+from .job import Job, fields, job_of_task, log, named
 
 if TYPE_CHECKING:
     from ._engine import Engine
@@ -144,7 +144,7 @@ class Control:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(answered.wait(), BLOCKED)
             if not answered.is_set():
-                job = self.engine.job_of_task(asyncio.current_task(loop))
+                job = job_of_task(asyncio.current_task(loop))
                 shown_job, extra = (named(job), fields(job)) if job else ("by no handler", {})
                 seconds = time.monotonic() - began
                 log.warning("event loop blocked: %.1f s, %s", seconds, shown_job, extra={"seconds": seconds, **extra})

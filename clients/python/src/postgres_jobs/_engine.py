@@ -23,7 +23,7 @@ from ._finish import MOST_RESULTS, Finisher
 from ._link import Backoff, Link
 from ._threads import Threads
 from .cells import WRONG_CELL
-from .job import COLUMNS, Job, Nothing, fields, job_of, log
+from .job import COLUMNS, RUNNING, Job, Nothing, fields, job_of, log
 from .outcomes import TIMED_OUT, Finish, Outcome, completion, failure, raised_by
 
 if TYPE_CHECKING:
@@ -184,12 +184,6 @@ class Engine:
 
     def held_jobs(self) -> list[Job[Any]]:
         return [attempt.job for attempt in list(self.held.values())]
-
-    def job_of_task(self, task: asyncio.Task[Any] | None) -> Job[Any] | None:
-        for one in [one for engine in self.all for one in list(engine.running.values())]:
-            if task and task in (one.task, one.batch and one.batch.task):
-                return one.job
-        return None
 
     # --- Fetching
 
@@ -374,6 +368,7 @@ class Engine:
     async def _handle(self, attempt: Attempt) -> Finish | None:
         """Runs the handler, which may raise anything, also what would end the event loop."""
         job = attempt.job
+        RUNNING.set(job)
         try:
             output = await self.worker._handle(job, partial(self._call, attempt))
             return None if job._is_completed else completion(output)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Generator
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Generic, Literal, TypeVar, overload
@@ -85,6 +88,16 @@ class Job(Generic[A]):
         except BaseException:
             self._is_completed = False
             raise
+
+
+RUNNING: ContextVar[Job[Any]] = ContextVar("postgres_jobs.running")
+"""The job of the handler, also in tasks that it creates."""
+
+
+def job_of_task(task: asyncio.Task[Any] | None) -> Job[Any] | None:
+    # Task.get_context is of Python 3.12.
+    contexts = (one for one in gc.get_referents(task) if isinstance(one, Context))
+    return next(contexts, Context()).get(RUNNING)
 
 
 def fields(job: Job[Any], **more: object) -> dict[str, object]:
