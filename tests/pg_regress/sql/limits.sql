@@ -165,8 +165,29 @@ select target, arguments, reason from jobs.audit where action = 'override_limit'
 drop owned by jobs_limits;
 drop role jobs_limits;
 
+-- An override is the whole setting of its key: one without a rate lifts the rate. Jobs that lack
+-- the path share a key; null is a value.
+select jobs.drop_limit('total'), jobs.define_limit('rate', '{"by_args": ["t"]}', '{f}', rate => 1, rate_period => '1 hour'), jobs.override_limit('rate', '"more"', rate => 3, rate_period => '1 hour'), jobs.override_limit('rate', '"lifted"', 4) \gset
+select count(jobs.insert('k', args, queue => 'f')) from unnest(array['{}', '{"u": 1}', '{"t": null}', '{"t": "a"}', '{"t": "more"}', '{"t": "lifted"}']::jsonb[]) args, generate_series(1, 5); --> 30
+select args -> 't' as t, count(*) from jobs.fetch('f', 30) group by t order by t; --> t|count: null|1, "a"|1, "lifted"|4, "more"|3, ~|1
+-- A held job counts for one of its limits.
+select jobs.define_limit('ten', queues => '{f,g}', concurrency => 10) \gset
+select count(jobs.insert('k', queue => 'g')) from generate_series(1, 3) \gset
+select jobs.insert('k', '{"t": "b"}', queue => 'f') \gset
+select count(*) from jobs.fetch_any('{f,g}', 30); --> 0
+select name, held from jobs.limits where name in ('rate', 'ten') order by name; --> name|held: rate|20, ten|4
+select sum(held) = (select count(*) from jobs.jobs where state = 'available') as held from jobs.limits; --> t
+select oldest_held_at = (select min(created_at) from jobs.jobs where queue = 'g') as since from jobs.limit_keys where name = 'ten'; --> t
+select key -> 'args' -> 't' as t, concurrency, rate, running, held, next_start_at between now() + interval '59 minutes' and now() + interval '1 hour' as in_an_hour from jobs.limit_keys where name = 'rate' order by t;
+--> t|concurrency|rate|running|held|in_an_hour
+--> null|~|1|1|4|t
+--> "a"|~|1|1|4|t
+--> "lifted"|4|~|4|1|~
+--> "more"|~|3|3|2|t
+--> ~|~|1|1|9|t
+
 -- A limit of a spread queue contains the path, or counts in each cell alone; whichever comes first.
-select jobs.drop_limit('api'), jobs.drop_limit('total'), jobs.set_cell(0), jobs.place_queue('*', 0), jobs.spread_queue('s', '{"by_args": ["tenant.id"]}', '{0,1}') \gset
+select jobs.drop_limit('api'), jobs.set_cell(0), jobs.place_queue('*', 0), jobs.spread_queue('s', '{"by_args": ["tenant.id"]}', '{0,1}') \gset
 select * from pg_temp.refusals('select jobs.define_limit(''l'', %s, concurrency => 1)', array['null', '''{"by_args": ["other"]}'', ''{s}''', '''{"by_meta": ["tenant.id"], "by_kind": true}'', ''{a,s}''']);
 --> null | 22023: by does not contain {"by_args":["tenant.id"]}, by which queue "s" is spread | Add it to by, or set per_cell => true for a limit of each cell alone.
 --> '{"by_args": ["other"]}', '{s}' | 22023: by does not contain {"by_args":["tenant.id"]}, by which queue "s" is spread | Add it to by, or set per_cell => true for a limit of each cell alone.
