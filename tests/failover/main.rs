@@ -118,7 +118,9 @@ async fn begin(cells: &Cells, cell: &Cell, rng: &mut StdRng, clients: usize) -> 
     let postgres = cells.primary(cell, "postgres").await;
     run(&postgres, &format!("create database {DATABASE}")).await;
     let db = cells.primary(cell, DATABASE).await;
-    run(&db, "create extension jobs").await;
+    let number = cell.nodes[0];
+    let become_cell = format!("select jobs.set_cell({number}), jobs.place_queue('*', {number})");
+    run(&db, &format!("create extension jobs; {become_cell}")).await;
     let servers = cell.nodes.map(|node| cells.server(node, DATABASE)).to_vec();
     Load::begin_at(&db, servers, rng, clients, clients).await
 }
