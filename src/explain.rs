@@ -191,7 +191,7 @@ fn limit_paused(_: &Facts, waiting: &Waiting) -> Option<Reason> {
     let at = shown(held_by.paused_at?);
     let by = by(held_by.paused_by.as_deref(), held_by.pause_reason.as_deref());
     let detail = format!("{} was paused at {at}{by}; jobs.resume_limit resumes it", named(held_by));
-    Some(Reason::new("limit paused", detail))
+    Some(held("limit paused", held_by, detail))
 }
 
 /// Why a limit holds the job back, or that it is about to let it go.
@@ -201,18 +201,23 @@ fn limit(facts: &Facts, waiting: &Waiting) -> Option<Reason> {
     if let Some(most) = held_by.concurrency.filter(|most| held_by.taken >= i64::from(*most)) {
         let jobs = many(held_by.taken, "running job");
         let detail = format!("{name} has {jobs}, and its concurrency is {most}");
-        let by_ids = Some(held_by.running.clone());
-        return Some(Reason { by_ids, ..Reason::new("limit", detail) });
+        return Some(held("limit", held_by, detail));
     }
     let used_up = held_by.free_at.filter(|at| *at > facts.now);
     if let (Some(until), Some(rate), Some(period)) = (used_up, held_by.rate, held_by.rate_period) {
         let (jobs, period) = (many(rate.into(), "job"), duration(period));
         let detail = format!("{name} has reached its rate of {jobs} in {period}");
-        return Some(Reason { until: Some(until), ..Reason::new("limit", detail) });
+        return Some(Reason { until: Some(until), ..held("limit", held_by, detail) });
     }
     let detail =
         format!("{name} has held the job back, and returns it to its queue within seconds");
-    Some(Reason::new("limit", detail))
+    Some(held("limit", held_by, detail))
+}
+
+/// A limit's reason, with the jobs that run under its key.
+fn held(reason: &str, by: &HeldBy, detail: String) -> Reason {
+    let by_ids = Some(by.running.clone()).filter(|running| !running.is_empty());
+    Reason { by_ids, ..Reason::new(reason, detail) }
 }
 
 /// Which jobs of its key come before it.

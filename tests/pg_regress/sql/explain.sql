@@ -190,6 +190,22 @@ select * from pg_temp.why('l3'); --> reason|detail|until|jobs: queue limit|queue
 select pg_temp.ends('l1'); --> completed
 select * from pg_temp.why('l3'); --> reason|detail|until|jobs: next|the next fetch from queue "low" returns it|~|~
 
+-- limit: its concurrency, its rate; limit paused.
+select jobs.define_limit('keys', '{"by_args": ["t"]}', '{g}', concurrency => 1, rate => 1, rate_period => '1 hour') \gset
+select count(*) from unnest('{g1,g2}'::text[]) k, lateral jobs.insert(k, '{"t": 7}', queue => 'g', timeout => '-1 second'); --> 2
+select kind from jobs.fetch('g', 2, lease => '1 day'); --> g1
+select * from pg_temp.why('g2');
+--> reason|detail|until|jobs
+--> limit|limit "keys" with key {"args": {"t": 7}} has 1 running job, and its concurrency is 1|~|{g1}
+select jobs.pause_limit('keys', '7', 'unpaid') \gset
+select * from pg_temp.why('g2');
+--> reason|detail|until|jobs
+--> limit paused|limit "keys" with key {"args": {"t": 7}} was paused at TIME by postgres (unpaid); jobs.resume_limit resumes it|~|{g1}
+select jobs.resume_limit('keys', '7'), pg_temp.ends('g1') \gset
+select * from pg_temp.why('g2');
+--> reason|detail|until|jobs
+--> limit|limit "keys" with key {"args": {"t": 7}} has reached its rate of 1 job in 1 h|later|~
+
 -- kind not asked for: fetches ask for others.
 select count(*) from unnest('{left,taken,other}'::text[]) k, lateral jobs.insert(k, queue => 'k', timeout => '-1 second'); --> 3
 select kind from jobs.fetch('k', kinds => '{taken,none}', lease => '1 day'); --> taken
