@@ -126,6 +126,17 @@ select pg_temp.start(), pg_temp.done('a2') \gset
 select pg_temp.start(), pg_temp.done('a6') \gset
 select pg_temp.start(), (select count(*) from jobs.turn), (select count(*) from jobs.check()); --> start|count|count: ~|0|0
 
+-- Pruning the discarded job leaves its key blocked.
+select pg_temp.put('p1', 'a'), pg_temp.put('p2', 'a') \gset
+select pg_temp.id('p1') as p1, pg_temp.start(), pg_temp.failed('p1', false) \gset
+call pg_temp.later('8 days');
+select count(*) from jobs.maintain() \gset
+select pg_temp.id('p1') as pruned, pg_temp.start() as blocked, jobs.unblock('o', '"a"') = :p1 as unblocked, pg_temp.start(); --> pruned|blocked|unblocked|start: ~|~|t|p2
+-- Jobs that lack the path share a key.
+select count(jobs.insert('lacks', args, queue => 'o')) from unnest('{"{}","{\"u\": 1}","{\"t\": null}"}'::jsonb[]) args \gset
+select pg_temp.start(), (select count(*) from jobs.check()); --> start|count: lacks lacks|0
+select count(jobs.complete(id, token)) from jobs.jobs where state = 'running'; --> 3
+
 -- Fair: keys take turns, whenever their jobs came; a new key begins at the present.
 select count(jobs.delete(id)) from jobs.jobs \gset
 select jobs.order_queue('f', '{"by_args": ["t"]}', fair => true) \gset
@@ -211,3 +222,8 @@ select * from pg_temp.refusals('select jobs.order_queue(''s'', %L, true)', array
 --> {"by_args": ["u"]} | 22023: by does not contain {"by_args":["t.id"]}, by which queue "s" is spread | Add it to by.
 -->   The order of a spread queue must contain the path, so that no key spans cells.
 --> {"by_args": ["t"]} | ok
+select jobs.order_queue('p', '{"by_args": ["u"]}', true) \gset
+select pg_temp.try($$select jobs.spread_queue('p', '{"by_args": ["t"]}', '{0}')$$) as spread, pg_temp.code($$select jobs.spread_queue('p', '{"by_args": ["u"]}', '{0}')$$) as contained;
+--> spread|contained
+--> 55000: cannot spread queue "p": its order does not contain the path | Add it to by of the order.
+-->   A limit or order of the queue would span cells.|ok
