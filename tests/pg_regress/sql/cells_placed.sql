@@ -137,10 +137,13 @@ select finding, message, hint from jobs.health() where finding = 'placements_dif
 -- A database with jobs becomes cell 0.
 drop extension jobs;
 create extension jobs;
-select jobs.insert('old', queue => 'q') \gset
+select jobs.insert('old', queue => 'q', unique_opts => '{"by_queue": true}') \gset
 begin;
 select pg_temp.code('select jobs.set_cell(1)') as one, jobs.set_cell(0) as zero; --> one|zero: 55000|
 select pg_temp.ask($$select jobs.fetch('q')$$) as fetch; --> JB001 {"cell": null, "queue": "q"}
+select pg_temp.ask(format('select jobs.insert(''old'', ''{"n": 1}'', queue => ''q'', unique_opts => ''{"by_queue": true, "on_conflict": %s}'')', c)) from unnest('{"\"replace\"","{\"update\": {\"available\": [\"args\"]}}"}'::text[]) c;
+--> JB001 {"cell": null, "queue": "q"}, JB001 {"cell": null, "queue": "q"}
+select kind, args, state from jobs.jobs; --> kind|args|state: old|{}|available
 select id, (select reason || ': ' || detail from jobs.explain(id) limit 1) as explain from jobs.jobs; --> id|explain: 1|wrong cell: this job of queue "q" lives in no cell
 select finding, message, hint from jobs.health() where finding = 'placements_differ';
 --> finding|message|hint
