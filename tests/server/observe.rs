@@ -296,3 +296,20 @@ async fn a_database_without_jobs_is_a_healthy_one() {
     assert!(is(&db, "not is_called from jobs.job_seq").await);
     assert!(is(&db, "count(*) = 0 from jobs.health()").await);
 }
+
+#[tokio::test]
+async fn metrics_name_the_limits_that_hold_most_and_sum_the_others() {
+    let options = [("jobs.enabled", "off"), ("jobs.metrics_max_series", "1000")];
+    let (_cluster, db) = with("metrics", &options).await;
+    run(&db, "select jobs.define_limit('limit ' || n, kinds => array['k' || n], concurrency => 1) from generate_series(1, 600) n;
+         select jobs.insert('k' || n) from (select * from generate_series(1, 600) union all select * from generate_series(1, 600) union all select 600) k(n);
+         select jobs.fetch(max_jobs => 1000)").await;
+    let metrics = |what: &str| format!("{what} from jobs.metrics() where ");
+    assert!(is(&db, &(metrics("count(*) <= 1000") + "labels ?| '{limit,queue}'")).await);
+    for (metric, all, most) in [("held", 601, 2), ("running", 600, 1)] {
+        let values = metrics(&format!(
+            "(sum(value), max(value) filter (where labels ->> 'limit' = 'limit 600'), bool_or(labels ->> 'limit' = '(others)')) = ({all}, {most}, true)"
+        ));
+        assert!(is(&db, &format!("{values} metric = 'jobs_limit_{metric}'")).await, "{metric}");
+    }
+}
