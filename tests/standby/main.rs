@@ -20,6 +20,8 @@ select from jobs.insert('fails', queue => 'fails');
 select from jobs.fetch('fails') f, jobs.fail(f.id, f.token, 'broken');
 select from jobs.worker_beat('w', '{default}', 1);
 select from jobs.schedule('daily', '@daily', 'report');
+select from jobs.define_limit('one', concurrency => 1);
+select from jobs.order_queue('mail', '{"by_args": ["t"]}', strict => true);
 "#;
 
 /// The functions that only read; every other one writes.
@@ -214,6 +216,9 @@ fn console(checks: &mut Checks, servers: &Servers) {
         "/queue?name=mail",
         "/workers",
         "/worker?name=w",
+        "/limits",
+        "/limit?name=one",
+        "/order?name=mail",
         "/periodic",
         "/periodic/job?name=daily",
         "/unique",
