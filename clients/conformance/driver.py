@@ -354,8 +354,8 @@ def testing_step(connection: psycopg.Connection, worker: Worker, step: dict) -> 
                 return testing.advance(connection, seconds)
             case {"work_all": _}:
                 return [shown(worked) for worked in testing.work_all(connection, worker)]
-    except (AssertionError, RuntimeError) as error:
-        return {"error": str(error)}
+    except (AssertionError, RuntimeError, psycopg.Error) as error:
+        return {"error": text_of(error)}
     raise ValueError(f"no such step: {step}")
 
 

@@ -95,7 +95,7 @@ func look[T any](ctx context.Context, db DB, scan scan[T], call string, args ...
 	ctx, cancel := context.WithTimeout(ctx, maxPause)
 	defer cancel()
 	found, err := database.Query(ctx, db, scan, call, args...)
-	return found, explain(err, "grant_producer", db)
+	return found, database.Advise(err, "grant_producer", db)
 }
 
 // read reads the map.

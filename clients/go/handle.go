@@ -239,7 +239,7 @@ func (j *JobRow) Complete(ctx context.Context, tx DB, output any) error {
 	// Set before the call: a heartbeat must not take the job for lost once this is committed.
 	j.attempt.completed.Store(true)
 	const call = "SELECT jobs.complete($1, $2, nullif($3::jsonb, 'null'))"
-	err = explain(database.Exec(ctx, tx, call, j.ID, j.attempt.token, string(encoded)), "grant_worker", tx)
+	err = database.Advise(database.Exec(ctx, tx, call, j.ID, j.attempt.token, string(encoded)), "grant_worker", tx)
 	j.attempt.completed.Store(err == nil)
 	return err
 }

@@ -35,7 +35,7 @@ func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error
 	for len(worked) < maxInline {
 		fetched, err := database.Query(ctx, tx, scanAttempt, fetchJobs, array(w.options.Queues), 1, "WorkAll", "1 hour", array(w.kinds))
 		if err != nil || len(fetched) == 0 {
-			return worked, err
+			return worked, database.Advise(err, "grant_application", tx)
 		}
 		a := fetched[0]
 		var found []Result[json.RawMessage]

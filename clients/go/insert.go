@@ -154,14 +154,9 @@ func (p Producer) InsertMany(ctx context.Context, db DB, jobs []NewJob) (inserte
 func queryJSON(ctx context.Context, db DB, answer any, call string, args ...any) error {
 	rows, err := database.Query(ctx, db, database.Value[[]byte], call, args...)
 	if err != nil {
-		return explain(err, "grant_producer", db)
+		return database.Advise(err, "grant_producer", db)
 	}
 	return decode(rows[0], answer)
-}
-
-// explain adds a hint to an error of a call.
-func explain(err error, grant string, db DB) error {
-	return database.Explain(err, hint(err, grant, database.User(db)))
 }
 
 // Want is what [WaitFor] waits for.
@@ -190,7 +185,7 @@ type Result[T any] struct {
 func WaitFor[T any](ctx context.Context, db DB, ids []int64, timeout time.Duration, want Want) (found []Result[T], err error) {
 	const wait = "CALL jobs.wait_for($1, timeout => $2, want => $3)"
 	if err = database.Exec(ctx, db, wait, array(ids), interval(timeout), string(want)); err != nil {
-		return nil, explain(err, "grant_producer", db)
+		return nil, database.Advise(err, "grant_producer", db)
 	}
 	return results[T](ctx, db, ids)
 }

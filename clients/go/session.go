@@ -52,7 +52,7 @@ func pgxConnector(config *pgxpool.Config, noPrepare bool) connector {
 		if err != nil {
 			mayLackTLS := slices.ContainsFunc(own.Fallbacks, func(other *pgconn.FallbackConfig) bool { return other.TLSConfig == nil })
 			if own.TLSConfig != nil && !mayLackTLS && strings.Contains(err.Error(), "server refused TLS connection") {
-				err = fmt.Errorf("%w: %w", errNoTLS, err)
+				err = fmt.Errorf("%w: %w", database.ErrNoTLS, err)
 			}
 			return nil, err
 		}

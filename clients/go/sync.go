@@ -72,7 +72,7 @@ func (w *Worker) Sync(ctx context.Context, db DB) (changes []Change, err error) 
 		}
 		outcomes, failure := database.Query(ctx, db, database.Value[string], call, append([]any{name, string(given)}, args...)...)
 		if failure != nil {
-			err = explain(failure, "grant_application", db)
+			err = database.Advise(failure, "grant_application", db)
 			return
 		}
 		changes = append(changes, Change{object, name, outcomes[0]})

@@ -53,7 +53,7 @@ func Find(ctx context.Context, tx jobs.DB, kind string, args any) (Found, error)
 			err = fmt.Errorf("no job of kind %q has args %s; the newest of that kind have:\n%s", kind, encoded, others[0])
 		}
 	}
-	return append(found, Found{})[0], err
+	return append(found, Found{})[0], database.Advise(err, "grant_application", tx)
 }
 
 // AssertInserted is Find, and fails the test if there is no such job.
@@ -80,5 +80,6 @@ func WorkAll(t TB, tx jobs.DB, worker *jobs.Worker) []jobs.Worked {
 func Advance(ctx context.Context, tx jobs.DB, interval time.Duration) error {
 	const call = `SELECT count(jobs.update(id, scheduled_at => scheduled_at - $1::interval)) FROM jobs.jobs
 		WHERE state IN ('scheduled', 'retryable')`
-	return database.Exec(ctx, tx, call, fmt.Sprintf("%.6f s", interval.Seconds()))
+	err := database.Exec(ctx, tx, call, fmt.Sprintf("%.6f s", interval.Seconds()))
+	return database.Advise(err, "grant_application", tx)
 }

@@ -311,7 +311,8 @@ impl<A> Job<A> {
         self.is_completed.store(true, SeqCst);
         let unless_done =
             guard(&self.is_completed, |is_completed| is_completed.store(false, SeqCst));
-        tx.rows(COMPLETE, &[&id, &token, output.get()]).await?;
+        let completed = tx.rows(COMPLETE, &[&id, &token, output.get()]).await;
+        completed.map_err(|error| error.hinted("grant_worker('ROLE')"))?;
         ScopeGuard::into_inner(unless_done);
         Ok(())
     }

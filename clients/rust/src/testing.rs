@@ -111,15 +111,26 @@ impl Executor for Arc<tokio::sync::Mutex<sqlx::PgConnection>> {
     }
 }
 
+/// Adds to errors which rights the role lacks.
+struct Hinted<E>(E);
+
+impl<E: Executor> Executor for Hinted<E> {
+    async fn rows(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<String>> {
+        let rows = self.0.rows(sql, of).await;
+        rows.map_err(|error| error.hinted("grant_application('ROLE')"))
+    }
+}
+
 /// Returns the newest job of the kind with at least these args.
 ///
 /// # Errors
 /// There is none. The error has the args of the newest 10 jobs of the kind.
 pub async fn assert_inserted(
-    mut executor: impl Executor,
+    executor: impl Executor,
     kind: &str,
     args: impl Serialize + Send,
 ) -> Result<InsertedJob, TestError> {
+    let mut executor = Hinted(executor);
     let args = serde_json::to_value(args)?;
     let of = [kind, &args.to_string()];
     let found: Vec<InsertedJob> = query(&mut executor, INSERTED, &of).await?;
@@ -141,9 +152,10 @@ pub async fn assert_inserted(
 /// # Errors
 /// Jobs are still due after 1,000 attempts, or the database refuses a statement.
 pub async fn work_all(
-    mut executor: impl Executor,
+    executor: impl Executor,
     worker: &Worker,
 ) -> Result<Vec<Attempted>, TestError> {
+    let mut executor = Hinted(executor);
     // All kinds have one concurrency here: one.
     let kinds = worker.fetches().join("\n");
     let of = worker.asking(names(&worker.options.queues), 1, &kinds);
@@ -189,9 +201,9 @@ async fn work(executor: &mut impl Executor, worker: &Worker, job: JobInfo) -> Re
 ///
 /// # Errors
 /// The database refuses the update.
-pub async fn advance(mut executor: impl Executor, time: Duration) -> Result<()> {
+pub async fn advance(executor: impl Executor, time: Duration) -> Result<()> {
     let time = time.as_secs_f64().to_string();
-    executor.rows(ADVANCE, &[&time]).await.map(drop)
+    Hinted(executor).rows(ADVANCE, &[&time]).await.map(drop)
 }
 
 static FETCH: LazyLock<String> =

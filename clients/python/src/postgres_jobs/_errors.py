@@ -16,8 +16,8 @@ _UPDATE = "Run ALTER EXTENSION jobs UPDATE, after installing the version that th
 _USER = "Check the user and the password in the URL."
 
 # By SQLSTATE.
-_CALLS = {"3F000": _CREATE, "42883": _UPDATE}
-_CONNECTIONS = {"3D000": "Check the database in the URL.", "28000": _USER, "28P01": _USER, "42P01": _CREATE}
+_CALLS = {"3F000": _CREATE, "42P01": _CREATE, "42883": _UPDATE}
+_CONNECTIONS = {"3D000": "Check the database in the URL.", "28000": _USER, "28P01": _USER}
 
 # libpq passes no SQLSTATE on for an error while connecting, only the server's text.
 _TEXTS = {

@@ -70,7 +70,7 @@ class Job(Generic[A]):
         """Completes the job within a transaction of the handler, so that its writes and the
         completion are atomic. `transaction` is any connection that `insert` takes. If the
         transaction does not commit, the handler must raise."""
-        return converse(transaction, self._complete, encode(output))
+        return converse(transaction, self._complete, encode(output), grant="grant_worker")
 
     def end(self, result: object = None) -> None:
         """Ends a job of a batch: with its output, or with an error or outcome, such as
