@@ -1,5 +1,5 @@
-//! A worker without one of its parts, in the database at DATABASE_URL, which has the extension.
-//! Without one there is nothing to see.
+//! A worker without one of its parts, and one that is dropped, in the database at DATABASE_URL,
+//! which has the extension. Without one there is nothing to see.
 
 use std::io::{Result, Write};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use postgres_jobs::{Error, Job, NewJob, Options, Reason, Worker, connect, insert_many};
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
@@ -75,4 +75,34 @@ async fn a_worker_that_cannot_beat_ends_and_releases_its_jobs() {
     let states = client.query_one(states, &[&ids]).await.unwrap();
     let states: Vec<String> = states.get(0);
     assert_eq!(states, ["cancelled1", "available0"]);
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_releases_its_jobs() {
+    let Ok(url) = std::env::var("DATABASE_URL") else {
+        return;
+    };
+    let client = connect(&url.parse().unwrap()).await.unwrap();
+    let queue = format!("dropped {}", std::process::id());
+    let job = NewJob { queue: Some(queue.clone()), ..NewJob::new("k", ()).unwrap() };
+    let id = insert_many(&client, vec![job]).await.unwrap()[0].id.unwrap();
+    let (starts, mut started) = mpsc::unbounded_channel();
+    let options = Options { lease: Duration::from_secs(600), ..Options::queues([&*queue]) };
+    let worker = Worker::new(url.parse().unwrap(), options).unwrap();
+    let worker = worker.kind("k", move |job: Job<Value>| {
+        starts.send(job.attempt).unwrap();
+        std::future::pending::<std::result::Result<(), Error>>()
+    });
+    tokio::select! {
+        ended = worker.run() => panic!("{ended:?}"),
+        attempt = started.recv() => assert_eq!(attempt, Some(1)),
+    }
+    let is_released = "
+        select exists (select from jobs.jobs where id = $1 and state = 'available' and attempt = 0)";
+    let released = async {
+        while !client.query_one(is_released, &[&id]).await.unwrap().get::<_, bool>(0) {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), released).await.unwrap();
 }
