@@ -46,8 +46,8 @@ const EXAMPLES: &str = "Examples:
 /// Exit code 0 completes the job. Its output is stdout: JSON as it is, any other text as
 /// {"text": ...}. Text beyond 64 kB goes to stderr. Any other code, usually 75
 /// (EX_TEMPFAIL), fails the attempt with the end of stderr as the error, and the retry policy
-/// applies. A code given with --discard discards the job. For retry policies, the type of the error
-/// is exit_CODE or signal_NUMBER.
+/// applies; stdout goes to stderr. A code given with --discard discards the job. For retry
+/// policies, the type of the error is exit_CODE or signal_NUMBER.
 ///
 /// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM, and
 /// SIGKILL once the program has exited or the grace period is over. When the worker stops, programs
@@ -224,6 +224,9 @@ impl Work {
     ) -> Result<Box<RawValue>, Error> {
         if status.success() {
             return of_stdout(output, log);
+        }
+        if !output.is_empty() {
+            log.say(format!("{}\n", String::from_utf8_lossy(output).trim_ascii_end()).as_bytes());
         }
         let errors = String::from_utf8_lossy(errors);
         let text = match errors.trim() {

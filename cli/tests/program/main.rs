@@ -567,7 +567,7 @@ fn a_worker_reports_each_attempt_as_json() {
 #[test]
 fn a_worker_says_each_thing_once() {
     let program = Program::new("log");
-    let script = "[ $JOBS_KIND = good ] || { echo why; exit 3; } >&2";
+    let script = "[ $JOBS_KIND = good ] || { echo where; echo why >&2; exit 3; }";
     let mut worker = program.work_into(&[], script, Stdio::null(), Stdio::piped());
     let mut stderr = worker.0.stderr.take().unwrap();
     for kind in ["good", "bad"] {
@@ -588,7 +588,7 @@ fn a_worker_says_each_thing_once() {
     ] {
         assert_eq!(about(once), 1, "{once}: {said}");
     }
-    assert_eq!((about("good"), about("why")), (1, 3), "{said}");
+    assert_eq!((about("good"), about("why"), about("where")), (1, 3, 1), "{said}");
 }
 
 #[test]
