@@ -201,7 +201,7 @@ impl Intruder {
 /// The documented price of asynchronous replication: what only the primary had is gone, its key can
 /// be used again, and whoever compares with a journal sees it.
 async fn is_lost(cells: &mut Cells, cell: &Cell) -> Outcome {
-    const INSERT: &str = r#"select id, unique_skipped_as_duplicate from jobs.insert('load', '{"n": -1}', '{"key": "lost"}')"#;
+    const INSERT: &str = r#"select id, unique_skipped_as_duplicate from jobs.insert('load', '{"n": -1}', '{"key": "lost", "by_queue": true}')"#;
     cells.asynchronous(cell)?;
     let Roles { primary, secondary } = cells.healthy(cell).await;
     let db = connected(&cells.server(primary, DATABASE)).await.ok_or("no primary")?;
