@@ -3,33 +3,41 @@
 
 use std::time::Duration;
 
-use jobs_tests::keyed::{self, By, Limit, Order, Plan, Scene};
+use jobs_tests::keyed::{self, By, Limit, Order, Plan, QUEUES, Scene, Told};
 use jobs_tests::{Cluster, number, with_faults};
 
 use crate::dump::programs::copy;
+use crate::order::cell_of_two;
 
-/// Two jobs of a tenant at a time, seven of all; of kind `r`, ten of a tenant start in a period.
+/// Two jobs of a tenant at a time, seven of all; of kind `r`, ten of a tenant and 20 of all start
+/// in a period.
 fn limited() -> Plan {
     let tenant = Limit::of("tenant", By::T, 2);
-    let all = Limit::of("all", By::Nothing, 7);
-    Plan::of([tenant, all, Limit::rate_of("rate", "r", By::T, 10)], None)
+    let mut all = Limit::of("all", By::Nothing, 7);
+    all.queues = QUEUES;
+    let rates = [("rate", By::T, 10), ("rate of all", By::Nothing, 20)];
+    let [rate, rate_of_all] = rates.map(|(name, by, rate)| Limit::rate_of(name, "r", by, rate));
+    Plan::of([tenant, all, rate, rate_of_all], None)
 }
 
-/// A session is killed, with which all others end, and later all go on in a restored copy.
-async fn crash_and_restore(scene: &Scene) {
+/// A session is killed, with which all others end.
+async fn crash(scene: &Scene) {
     scene.is_at(30).await;
     let db = scene.connect().await;
     let session = "select pid::bigint from pg_stat_activity where application_name = 'keyed' and pid <> pg_backend_pid() limit 1";
     scene.cluster.kill9_backend(number(&db, session).await as i32);
+}
+
+/// Later, all go on in a restored copy.
+async fn crash_and_restore(scene: &Scene) {
+    crash(scene).await;
     scene.is_at(60).await;
     scene.move_to_copy(copy).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_and_everything_is_done_whatever_happens() {
-    let told = keyed::history(Cluster::builder(), limited(), crash_and_restore).await;
-    assert_eq!(told.broken, [""; 0]);
-    assert!(told.starts >= limited().starts, "{}", told.starts);
+    holds(limited(), crash_and_restore).await;
 }
 
 /// What a history finds broken with a fault.
@@ -64,26 +72,51 @@ fn ordered(is_strict: bool, is_fair: bool) -> Plan {
     Plan::of([Limit::of("others", By::U, 3)], Some(Order::of(is_strict, is_fair)))
 }
 
-async fn holds(plan: Plan) {
+async fn holds(plan: Plan, harm: impl AsyncFnOnce(&Scene)) -> Told {
     let starts = plan.starts;
-    let told = keyed::history(Cluster::builder(), plan, crash_and_restore).await;
+    let told = keyed::history(Cluster::builder(), plan, harm).await;
     assert_eq!(told.broken, [""; 0]);
     assert!(told.starts >= starts, "{}", told.starts);
+    told
+}
+
+/// Each of two cells has its own tenants.
+async fn holds_over_two_cells(plan: Plan) {
+    let cell = |cell| {
+        let setup = QUEUES.iter().map(|queue| cell_of_two(cell, queue)).collect();
+        Plan { setup, changes: false, fetchers: 12, inserters: 4, starts: 750, ..plan.clone() }
+    };
+    let (one, other) = tokio::join!(holds(cell(0), crash), holds(cell(1), crash));
+    assert!(!one.tenants.is_empty() && !other.tenants.is_empty());
+    let mut tenants: Vec<i64> = one.tenants.into_iter().chain(other.tenants).collect();
+    tenants.sort_unstable();
+    assert_eq!(tenants, [0, 1, 2, 3, 4]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_order_holds_and_everything_is_done_whatever_happens() {
-    holds(ordered(true, false)).await;
+    holds(ordered(true, false), crash_and_restore).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_order_holds_beside_shares() {
-    holds(ordered(true, true)).await;
+    holds(ordered(true, true), crash_and_restore).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strict_order_holds_beside_shares_over_two_cells() {
+    holds_over_two_cells(Plan::of([], Some(Order::of(true, true)))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_holds_beside_a_fair_order_over_two_cells() {
+    let limit = Limit::of("tenant", By::T, 2);
+    holds_over_two_cells(Plan::of([limit], Some(Order::of(false, true)))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fair_order_loses_nothing_whatever_happens() {
-    holds(ordered(false, true)).await;
+    holds(ordered(false, true), crash_and_restore).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

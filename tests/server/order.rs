@@ -1,226 +1,10 @@
-//! Order by key: jobs of a key start one after the other, however attempts begin and end, and keys
-//! share the starts; also if the queue is spread over cells by the key.
-
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+//! Order by key, step by step: jobs of a key start one after the other, and keys share the starts;
+//! also if the queue is spread over cells by the key. `keyed.rs` has what happens when all goes on
+//! at once.
 
 use jobs_tests::{
-    Client, Cluster, Mode, blocked, comes_true, count, is, number, rng, run, seconds, sqlstate,
-    texts,
+    Client, Cluster, Mode, blocked, comes_true, count, is, number, run, sqlstate, texts,
 };
-use rand::Rng;
-use tokio::task::JoinSet;
-
-use crate::limits::{end, most, session};
-
-/// Some of them in each of two cells.
-const TENANTS: usize = 5;
-/// Jobs of a tenant.
-const JOBS: usize = 60;
-
-const FETCH: &str =
-    "select id, token, args->>'t' from jobs.fetch('q', max_jobs => 3, lease => '1 s')";
-
-/// A job that a session held, from after its fetch to before its end.
-struct Run {
-    tenant: String,
-    id: i64,
-    from: Instant,
-    to: Instant,
-}
-
-struct Scene {
-    cluster: Cluster,
-    databases: Vec<String>,
-    inserting: AtomicUsize,
-    is_over: AtomicBool,
-    runs: Mutex<Vec<Run>>,
-}
-
-impl Scene {
-    async fn session(&self, cell: usize, n: usize) -> Client {
-        session(&self.cluster, &self.databases[cell], n).await
-    }
-}
-
-/// Inserts the jobs of a tenant, some of them together, at any priority.
-async fn insert(scene: &Scene, tenant: usize) {
-    let mut rng = rng();
-    let job = format!(r#"'k', '{{"t": {tenant}}}', queue => 'q'"#);
-    let home = format!("select jobs.cell_for({job})::bigint");
-    let home = number(&scene.session(0, tenant).await, &home).await;
-    let db = scene.session(home as usize, tenant).await;
-    let mut left = JOBS;
-    while left > 0 {
-        let some = rng.random_range(1..=left.min(5));
-        let priority = rng.random_range(1..4);
-        let insert = format!(
-            r#"select jobs.insert_batch('k', array_fill('{{"t": {tenant}}}'::jsonb, array[{some}]), queue => 'q', priority => {priority}, max_attempts => 1000, retry => '{{"strategy": "constant", "initial": 0.05}}')"#
-        );
-        if db.batch_execute(&insert).await.is_ok() {
-            left -= some;
-        }
-        seconds(rng.random_range(0.0..0.01)).await;
-    }
-    scene.inserting.fetch_sub(1, Ordering::Relaxed);
-}
-
-/// Works until nothing is left to do.
-async fn work(scene: &Scene, n: usize) {
-    let mut rng = rng();
-    let cell = n % scene.databases.len();
-    let mut db = scene.session(cell, n).await;
-    while !scene.is_over.load(Ordering::Relaxed) {
-        if rng.random_bool(0.1) {
-            let _ = db.batch_execute(&format!("begin; select * from ({FETCH}) f; rollback")).await;
-            let _ = db.batch_execute("rollback").await;
-            continue;
-        }
-        let Ok(rows) = db.query(FETCH, &[]).await else {
-            seconds(0.002).await;
-            if db.is_closed() {
-                db = scene.session(cell, n).await;
-            }
-            continue;
-        };
-        let from = Instant::now();
-        if rows.is_empty() {
-            seconds(0.005).await;
-        }
-        for row in rows {
-            seconds(rng.random_range(0.0..0.004)).await;
-            let (id, token): (i64, i64) = (row.get(0), row.get(1));
-            let held = Run { tenant: row.get(2), id, from, to: Instant::now() };
-            scene.runs.lock().unwrap().push(held);
-            let _ = end(&db, id, token, &mut rng).await;
-        }
-    }
-}
-
-/// What broke the order.
-fn broken(runs: &mut [Run]) -> Vec<String> {
-    runs.sort_by_key(|run| run.from);
-    let mut latest: HashMap<&str, &Run> = HashMap::new();
-    let mut begun: HashSet<i64> = HashSet::new();
-    let mut broken = Vec::new();
-    for run in &*runs {
-        if let Some(before) = latest.insert(&run.tenant, run).filter(|before| before.id != run.id) {
-            if before.to > run.from {
-                broken.push(format!("{} runs beside {}", run.id, before.id));
-            }
-            if run.id < before.id {
-                broken.push(format!("{} starts after {}", run.id, before.id));
-            }
-            if begun.contains(&run.id) {
-                broken.push(format!("{} comes back after {}", run.id, before.id));
-            }
-        }
-        begun.insert(run.id);
-    }
-    broken
-}
-
-/// Makes this a cell of several that share the queue.
-async fn become_cell(db: &Client, cell: usize, cells: usize) {
-    let all: Vec<String> = (0..cells).map(|cell| cell.to_string()).collect();
-    let spread = format!(
-        r#"select jobs.spread_queue('q', '{{"by_args": ["t"]}}', '{{{}}}')"#,
-        all.join(",")
-    );
-    run(db, &format!("select jobs.set_cell({cell})")).await;
-    run(db, &spread).await;
-}
-
-/// In one database, or in cells.
-async fn history(rules: &str, cells: usize) -> (Vec<Client>, Cluster, Vec<Run>) {
-    const SESSIONS: usize = 16;
-    let builder = Cluster::builder().allow(1000, "FATAL.*terminating connection");
-    let cluster = builder.set("jobs.interval", "100ms").start();
-    let databases: Vec<String> = (0..cells).map(|cell| format!("order{cell}")).collect();
-    let mut all = Vec::new();
-    for (cell, database) in databases.iter().enumerate() {
-        let db = cluster.database(database).await;
-        if cells > 1 {
-            become_cell(&db, cell, cells).await;
-        }
-        run(&db, rules).await;
-        all.push(db);
-    }
-    let scene = Arc::new(Scene {
-        cluster,
-        databases,
-        inserting: AtomicUsize::new(TENANTS),
-        is_over: AtomicBool::new(false),
-        runs: Mutex::default(),
-    });
-    let mut tasks = JoinSet::new();
-    for tenant in 0..TENANTS {
-        let scene = scene.clone();
-        tasks.spawn(async move { insert(&scene, tenant).await });
-    }
-    for n in 0..SESSIONS {
-        let scene = scene.clone();
-        tasks.spawn(async move { work(&scene, n).await });
-    }
-    while scene.inserting.load(Ordering::Relaxed) > 0 {
-        seconds(0.05).await;
-    }
-    for db in &all {
-        comes_true(db, "not exists (select from jobs.jobs where finalized_at is null)").await;
-    }
-    scene.is_over.store(true, Ordering::Relaxed);
-    tasks.join_all().await;
-    let scene = Arc::into_inner(scene).expect("the tasks are done");
-    (all, scene.cluster, scene.runs.into_inner().unwrap())
-}
-
-fn ordered(how: &str) -> String {
-    format!(r#"select jobs.order_queue('q', '{{"by_args": ["t"]}}', {how})"#)
-}
-
-/// Everything was done, in each cell something, and nothing is left.
-async fn all_is_done(databases: &[Client], runs: &[Run]) {
-    assert!(runs.len() >= TENANTS * JOBS, "{}", runs.len());
-    for db in databases {
-        assert!(count(db, "jobs.jobs").await > 0);
-        for table in ["turn", "permit", "running", "scheduled", "ready", "check()"] {
-            assert_eq!(count(db, &format!("jobs.{table}")).await, 0, "{table}");
-        }
-    }
-}
-
-async fn holds(how: &str, cells: usize) {
-    let (databases, _cluster, mut runs) = history(&ordered(how), cells).await;
-    assert_eq!(broken(&mut runs), [""; 0]);
-    all_is_done(&databases, &runs).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strict_order_holds_and_everything_is_done_whatever_ends_an_attempt() {
-    holds("strict => true", 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strict_order_holds_beside_shares_over_two_cells() {
-    holds("strict => true, fair => true", 2).await;
-}
-
-/// With the control that this order is not strict.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_limit_holds_beside_a_fair_order_over_two_cells() {
-    let limit = r#"select jobs.define_limit('t', '{"by_args": ["t"]}', '{q}', concurrency => 2)"#;
-    let rules = [&ordered("fair => true"), limit].join(";");
-    let (databases, _cluster, mut runs) = history(&rules, 2).await;
-    for tenant in 0..TENANTS {
-        let of = runs.iter().filter(|run| run.tenant == tenant.to_string());
-        let most = most(of.map(|run| (run.from, run.to)));
-        assert!(most <= 2, "{most} of tenant {tenant}");
-    }
-    all_is_done(&databases, &runs).await;
-    assert!(!broken(&mut runs).is_empty());
-}
 
 /// A crash takes the sessions, and nothing else: who had the turn has it.
 #[tokio::test]
@@ -234,8 +18,7 @@ async fn a_crash_loses_no_turn() {
            select jobs.fetch('q', lease => '1 s')"#,
     )
     .await;
-    cluster.stop(Mode::Immediate);
-    cluster.start_again();
+    cluster.restart(Mode::Immediate);
     let db = cluster.connect("crash").await;
     assert_eq!(number(&db, "select count(*) from jobs.fetch('q', 10)").await, 0);
     comes_true(&db, "count(*) = 1 and bool_and(state = 'retryable' and id = (select min(id) from jobs.job)) from jobs.jobs where attempt = 1").await;
@@ -243,6 +26,13 @@ async fn a_crash_loses_no_turn() {
     let first = "id = (select min(id) from jobs.job) from jobs.fetch('q', 10)";
     comes_true(&db, first).await;
     assert_eq!(count(&db, "jobs.check()").await, 0);
+}
+
+/// Makes a database one of two cells that share the queue by `t`.
+pub fn cell_of_two(cell: usize, queue: &str) -> String {
+    format!(
+        r#"select jobs.set_cell({cell}), jobs.spread_queue('{queue}', '{{"by_args": ["t"]}}', '{{0,1}}');"#
+    )
 }
 
 const SHARES: &str = r#"select jobs.order_queue('q', '{"by_args": ["t"]}', fair => true, weights => '{"a": 3, "b": 2}')"#;
@@ -287,7 +77,7 @@ async fn tenants_of_a_spread_queue_share_the_starts_of_their_cell() {
     let mut tenants = Vec::new();
     for cell in 0..2 {
         let db = cluster.database(&format!("shares{cell}")).await;
-        become_cell(&db, cell, 2).await;
+        run(&db, &cell_of_two(cell, "q")).await;
         run(&db, SHARES).await;
         tenants.push(share(&db, &weights, 500).await);
     }

@@ -12,7 +12,7 @@ mod rules;
 #[path = "keyed/sessions.rs"]
 mod sessions;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::RwLock;
 use tokio::task::JoinSet;
 
-pub use rules::{By, Limit, Order};
+pub use rules::{By, Limit, Order, QUEUES};
 use rules::{Key, Rules, Who};
 
 use crate::{Builder, Client, Cluster, count, is, number, rng, run, seconds, text, texts};
@@ -30,6 +30,8 @@ const DATABASE: &str = "keyed";
 /// What a history consists of.
 #[derive(Clone)]
 pub struct Plan {
+    /// What is run first.
+    pub setup: String,
     /// The limits at the beginning.
     pub limits: Vec<Limit>,
     /// The order of the queue `a` at the beginning.
@@ -50,6 +52,7 @@ impl Plan {
     /// 40 sessions under these rules, which change.
     pub fn of(limits: impl Into<Vec<Limit>>, order: Option<Order>) -> Plan {
         Plan {
+            setup: String::new(),
             limits: limits.into(),
             order,
             changes: true,
@@ -149,6 +152,8 @@ pub struct Told {
     pub broken: Vec<String>,
     /// How many attempts were started.
     pub starts: usize,
+    /// The first members of args that their jobs had.
+    pub tenants: BTreeSet<i64>,
 }
 
 impl Scene {
@@ -195,6 +200,7 @@ pub async fn history(builder: Builder, plan: Plan, harm: impl AsyncFnOnce(&Scene
         .allow(u32::MAX, "FATAL.*terminating connection");
     let cluster = builder.start();
     let db = cluster.database(DATABASE).await;
+    run(&db, &plan.setup).await;
     let mut rules = Rules::default();
     for limit in &plan.limits {
         rules.set_limit(&db, limit.clone()).await;
@@ -240,7 +246,12 @@ pub async fn history(builder: Builder, plan: Plan, harm: impl AsyncFnOnce(&Scene
     let (rules, mut journal) =
         (scene.rules.into_inner().unwrap(), scene.journal.into_inner().unwrap());
     journal.broken.extend(broken::broken(&journal, &rules));
-    Told { cluster: scene.cluster, broken: journal.broken, starts: journal.starts.len() }
+    Told {
+        cluster: scene.cluster,
+        broken: journal.broken,
+        starts: journal.starts.len(),
+        tenants: journal.starts.iter().map(|start| start.who.t).collect(),
+    }
 }
 
 /// The least pause of a session that has nothing to do.
@@ -259,6 +270,13 @@ async fn work_off(scene: &Scene) {
     run(&db, "select pg_reload_conf()").await;
     let workers = "not exists (select from pg_stat_activity where backend_type = 'jobs worker')";
     crate::comes_true(&db, workers).await;
+    // Only maintenance promotes what a rate has held, once its time has come.
+    let rates = scene.plan.limits.iter().filter(|limit| limit.rate.is_some());
+    let kinds: Vec<&str> = rates.filter_map(|limit| limit.kind).collect();
+    let unrated = format!(
+        "exists (select from jobs.jobs where state = 'available' and kind <> all ('{{{}}}'))",
+        kinds.join(",")
+    );
     let mut rng = rng();
     let mut helped = 0;
     let mut is_helped = false;
@@ -291,9 +309,10 @@ async fn work_off(scene: &Scene) {
             scene.journal(|journal| journal.broken.extend(stalled));
             return;
         }
+        let could_start = is(&db, &unrated).await;
         run(&db, "select jobs.maintain()").await;
         is_helped = !has_to_wait;
-        helped += usize::from(is_helped);
+        helped += usize::from(is_helped && could_start);
     }
     if helped > HELP {
         let said = format!("maintenance had to help {helped} times");
@@ -308,7 +327,7 @@ async fn work_off(scene: &Scene) {
     }
     let last = number(&db, "select coalesce(max(id), 0) from jobs.job").await;
     let known = text(&db, "select coalesce(string_agg(id::text, ','), '') from jobs.job").await;
-    let known: std::collections::HashSet<&str> = known.split(',').collect();
+    let known: HashSet<&str> = known.split(',').collect();
     scene.journal(|journal| {
         let is_lost = |id: &&i64| {
             !journal.touched.contains_key(id) && !known.contains(id.to_string().as_str())

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use super::Span;
 use crate::{Client, run};
 
-/// The queue that can have an order; jobs are in another one, too.
+/// The queue that can have an order.
 pub const QUEUE: &str = "a";
-pub const QUEUES: [&str; 2] = [QUEUE, "b"];
+/// The queues that jobs are in.
+pub const QUEUES: &[&str] = &[QUEUE, "b"];
 /// Every rate is for this time.
 pub const PERIOD: Duration = Duration::from_millis(300);
 
@@ -64,8 +65,8 @@ pub struct Limit {
     pub name: &'static str,
     /// What makes its keys.
     pub by: By,
-    /// The queue that it covers; `None`: all.
-    pub queue: Option<&'static str>,
+    /// The queues that it covers; none named: all.
+    pub queues: &'static [&'static str],
     /// The kind that it covers; `None`: all.
     pub kind: Option<&'static str>,
     /// How many jobs of a key may run.
@@ -85,7 +86,7 @@ impl Limit {
         Limit {
             name,
             by,
-            queue: None,
+            queues: &[],
             kind: None,
             concurrency: Some(concurrency),
             rate: None,
@@ -101,7 +102,8 @@ impl Limit {
     }
 
     pub(super) fn covers(&self, queue: &str, kind: &str) -> bool {
-        self.queue.is_none_or(|own| own == queue) && self.kind.is_none_or(|own| own == kind)
+        (self.queues.is_empty() || self.queues.contains(&queue))
+            && self.kind.is_none_or(|own| own == kind)
     }
 
     /// How many jobs of this key may run.
@@ -198,14 +200,17 @@ impl Rules {
 
 pub fn define(limit: &Limit) -> String {
     let number = |n: Option<usize>| n.map_or("null".into(), |n| n.to_string());
-    let list = |name: Option<&str>| name.map_or("null".into(), |name| format!("'{{{name}}}'"));
+    let list = |names: &[&str]| match names {
+        [] => "null".into(),
+        names => format!("'{{{}}}'", names.join(",")),
+    };
     let period = limit.rate.map_or("null".into(), |_| format!("'{} ms'", PERIOD.as_millis()));
     format!(
         "select jobs.define_limit('{}', by => {}, queues => {}, kinds => {}, concurrency => {}, rate => {}, rate_period => {period})",
         limit.name,
         limit.by.sql(),
-        list(limit.queue),
-        list(limit.kind),
+        list(limit.queues),
+        list(limit.kind.as_slice()),
         number(limit.concurrency),
         number(limit.rate),
     )
