@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use jobs_tests::checks::{Checks, Outcome, feed, output, same, suite};
-use jobs_tests::{Cluster, ROOT, with_faults};
+use jobs_tests::{Cluster, ROOT};
 use regex::Regex;
 
 fn main() -> ExitCode {
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
 
 fn in_the_server(checks: &mut Checks) {
     let cluster = Cluster::builder()
-        .postgres(&with_faults())
+        .faults("")
         .set("jobs.enabled", "off")
         .set("autovacuum", "off")
         .allow(6, "panics.on.purpose")

@@ -106,7 +106,7 @@ async fn each_row_goes_to_its_cell_in_order_whoever_is_killed() {
         let unordered = UNORDERED.replace("jobs.jobs j)", "jobs.jobs j where queue <> 'spread')");
         assert_eq!(count(db, &format!("({unordered}) late")).await, 0);
         assert_eq!(count(db, "jobs.forwarded where deleted_at is null").await, 0);
-        spread += number(db, "select count(*) from jobs.jobs where queue = 'spread'").await;
+        spread += count(db, "jobs.jobs where queue = 'spread'").await;
     }
     assert_eq!(spread, 30);
 }

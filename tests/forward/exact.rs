@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobs_tests::{Cluster, Mode, count, number, poll_until, rng, run, scalar, seconds};
+use jobs_tests::{Cluster, Mode, count, number, poll_until, rng, run, seconds, text};
 use rand::Rng;
 use tokio::process::Child;
 
@@ -217,7 +217,7 @@ async fn unique_jobs_are_unique_and_options_arrive() {
     assert_eq!(count(&jobs, "jobs.jobs where kind = 'u'").await, 1);
     assert_eq!(count(&jobs, "jobs.jobs where kind in ('batch', 'many')").await, 3);
     let queue = "select queue || priority from jobs.jobs where kind = 'defined'";
-    assert_eq!(scalar::<String>(&jobs, queue).await, "of the kind7");
+    assert_eq!(text(&jobs, queue).await, "of the kind7");
     let all = r#"jobs.jobs where kind = 'all' and state = 'scheduled' and args::text = '[1, "ü", 1.10]' and queue = 'ä' and priority = -3 and scheduled_at = '2999-01-01 00:00+00'
         and max_attempts = 4 and tags = '{a,"b c"}' and meta = '{"m": null}' and timeout = '90 s' and retry = '"oban"' and expires_at = '2999-02-01 00:00+00'"#;
     assert_eq!(count(&jobs, all).await, 1);

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use jobs_tests::{Client, Cluster, run};
+use jobs_tests::{Client, run, with};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -418,8 +418,7 @@ fn seeds() -> Vec<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_function_with_all_that_is_nasty() {
-    let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
-    let db = cluster.database("fuzz").await;
+    let (cluster, db) = with("fuzz", &[("jobs.interval", "50 ms")]).await;
     run(&db, "create table public.held (id bigint, token bigint); create role fuzzed; create role \"fuzzed too\"").await;
     refill(&db).await;
     let mut functions = functions(&db).await;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jobs_tests::{Client, Cluster, SOON, number, poll_until, rng, run, seconds, text, texts};
+use jobs_tests::{Client, Cluster, SOON, number, poll_until, rng, run, seconds, text, texts, with};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
@@ -384,8 +384,7 @@ async fn differences(db: &Client, answers: &Answers) -> Vec<String> {
 async fn nothing_needs_attention() {
     let case = "healthy";
     let time = variable("JOBS_RELIABILITY_HEALTHY_SECONDS", duration().as_secs().max(15));
-    let cluster = Cluster::start();
-    let db = cluster.database(DATABASE).await;
+    let (cluster, db) = with(DATABASE, &[]).await;
     let busy = Busy::begin(&cluster, &mut rng()).await;
     let begun = Instant::now();
     let mut asked = 0;
@@ -419,8 +418,7 @@ async fn nothing_needs_attention() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn control_one_thing_wrong_is_found() {
-    let cluster = Cluster::start();
-    let db = cluster.database(DATABASE).await;
+    let (cluster, db) = with(DATABASE, &[]).await;
     let busy = Busy::begin(&cluster, &mut rng()).await;
     for (finding, what) in [
         ("discarded", "jobs.insert('broken', queue => 'mail', max_attempts => 1)"),

@@ -1,21 +1,19 @@
 //! Queues with a bound (`max_waiting`) and many producers: never more jobs wait than the bound and
 //! the transactions that were open allow, and what fits is let in.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jobs_tests::{Client, Cluster, LEVELS, blocked, number, run, seconds, sqlstate, with_faults};
+use jobs_tests::{Builder, Client, Cluster, LEVELS, blocked_until, number, run, seconds, sqlstate};
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests.
-fn with(postgres: Option<&Path>, fault: &str) -> Cluster {
-    let mut builder =
-        Cluster::builder().set("jobs.enabled", "off").set("max_prepared_transactions", 5);
-    if let Some(postgres) = postgres {
-        builder = builder.postgres(postgres).set("jobs.fault", fault);
-    }
-    builder.start()
+fn cluster() -> Cluster {
+    start(Cluster::builder())
+}
+
+fn start(builder: Builder) -> Cluster {
+    builder.set("jobs.enabled", "off").set("max_prepared_transactions", 5).start()
 }
 
 async fn waiting(db: &Client) -> i64 {
@@ -115,7 +113,7 @@ async fn work(client: Client, stop: Arc<AtomicBool>) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_jobs_wait_than_the_bound_and_open_transactions_allow() {
-    let cluster = with(None, "");
+    let cluster = cluster();
     let db = cluster.database("producers").await;
     bound(&db, BOUND).await;
     let stop = Arc::new(AtomicBool::new(false));
@@ -195,7 +193,7 @@ async fn late_commits(cluster: &Cluster, database: &str) -> i64 {
 
 #[tokio::test]
 async fn what_commits_after_a_session_has_counted_is_counted() {
-    let cluster = with(None, "");
+    let cluster = cluster();
     assert_eq!(late_commits(&cluster, "late").await, 20);
     // While they are open, others' jobs do not count.
     let db = cluster.database("open").await;
@@ -218,10 +216,9 @@ async fn what_commits_after_a_session_has_counted_is_counted() {
 
 #[tokio::test]
 async fn control_who_does_not_count_what_others_are_inserting_lets_too_many_in() {
-    let path = with_faults();
-    let right = with(Some(&path), "");
+    let right = start(Cluster::builder().faults(""));
     assert_eq!(late_commits(&right, "late").await, 20, "without the fault");
-    let wrong = with(Some(&path), "count_committed");
+    let wrong = start(Cluster::builder().faults("count_committed"));
     assert!(late_commits(&wrong, "late").await > 20);
 }
 
@@ -229,7 +226,7 @@ async fn control_who_does_not_count_what_others_are_inserting_lets_too_many_in()
 /// was put back, came due, or was moved there.
 #[tokio::test]
 async fn what_is_put_there_otherwise_is_known() {
-    let cluster = with(None, "");
+    let cluster = cluster();
     let db = cluster.database("put").await;
     let other = cluster.connect("put").await;
     for (put, made) in [
@@ -262,7 +259,7 @@ async fn what_is_put_there_otherwise_is_known() {
 /// Far from the bound an insert does not read what waits.
 #[tokio::test]
 async fn far_from_the_bound_nothing_is_counted() {
-    let cluster = with(None, "");
+    let cluster = cluster();
     let db = cluster.database("far").await;
     bound(&db, 10_000).await;
     assert_eq!(insert(&db, 2000).await, DONE);
@@ -301,7 +298,7 @@ async fn a_duplicate_of_who_has_filled_the_queue_is_one() {
         "select count(*) from jobs.insert_batch('k', '{1,1}', '{\"by_args\": true, \"on_conflict\": CONFLICT}', queue => 'q')
           where unique_skipped_as_duplicate or replaced_id is not null";
     const SKIP: &str = "\"skip\"";
-    let cluster = with(None, "");
+    let cluster = cluster();
     let db = cluster.database("rivals").await;
     let (rival, late) = (cluster.connect("rivals").await, cluster.connect("rivals").await);
     bound(&db, 1).await;
@@ -323,10 +320,8 @@ async fn a_duplicate_of_who_has_filled_the_queue_is_one() {
             let begin = format!("begin isolation level {level}; select from jobs.unique_claim");
             run(&late, &begin).await;
             let sql = sql.replace("CONFLICT", conflict);
-            let (answer, _) = tokio::join!(late.query_one(&sql, &[]), async {
-                blocked(&db, 1).await;
-                run(&rival, "commit").await;
-            });
+            let inserting = late.query_one(&sql, &[]);
+            let answer = blocked_until(&db, inserting, &rival, "commit").await;
             let answer = answer.map(|row| row.get::<_, i64>(0));
             match wanted {
                 Ok(count) => assert_eq!(answer.expect(&sql), count, "{sql} {inserted}"),

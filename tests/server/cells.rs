@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use jobs_tests::{
     Builder, Client, Cluster, MOVE_CELLS, Mode, SOON, blocked, comes_true, count, is, move_cell,
-    number, poll_until, row_of, rows_of, run, seconds, sqlstate, text, texts, with_faults,
+    number, poll_until, quiet, row_of, rows_of, run, seconds, sqlstate, text, texts,
 };
 use serde_json::Value;
 use tokio_postgres::error::SqlState;
@@ -62,8 +62,7 @@ async fn a_restored_cell_keeps_its_number_and_is_retired() {
 /// The row of a cell may come while maintenance already looks what stands in its way.
 #[tokio::test]
 async fn a_copy_is_not_maintained_as_its_restore_ends() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("copy").await;
+    let (cluster, db) = quiet("copy").await;
     let restore = cluster.connect("copy").await;
     run(&db, "select nextval('jobs.job_seq')").await;
     // With this lock, maintenance stops where it asks for sessions of pg_restore.
@@ -269,8 +268,7 @@ async fn sql_places_the_vectors_as_programs_do() {
     const CELLS: u64 = 1024;
     let vectors = include_str!("../../core/tests/core/vectors/dimensions.json");
     let vectors: Vec<Value> = serde_json::from_str(vectors).unwrap();
-    let cluster = Cluster::quiet();
-    let db = cluster.database("vectors").await;
+    let (_cluster, db) = quiet("vectors").await;
     run(&db, "select jobs.set_cell(0)").await;
     let mut queues: BTreeMap<String, usize> = BTreeMap::new();
     for vector in &vectors {
@@ -465,7 +463,7 @@ async fn a_key_has_one_job_over_all_cells() {
 
 #[tokio::test]
 async fn without_the_judgement_keys_have_several() {
-    let builder = Cluster::builder().postgres(&with_faults()).set("jobs.fault", "any_cell");
+    let builder = Cluster::builder().faults("any_cell");
     let (jobs, answers, _cluster) = history(builder).await;
     let wrong = wrong(&jobs, &answers);
     assert!(wrong.iter().any(|wrong| wrong.contains(" has jobs ")), "{wrong:?}");

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use history::{Answer, Fetched, Outcome, Told, Work, check_inserts, check_work};
 use jobs_tests::{
-    Client, Cluster, LEVELS, blocked, number, poll_until, quiet, rng, rows_of, run, scalar,
-    sqlstate, with_faults,
+    Client, Cluster, LEVELS, blocked, count, number, poll_until, quiet, rng, rows_of, run, scalar,
+    sqlstate, with,
 };
 use rand::Rng;
 use rand::SeedableRng;
@@ -114,8 +114,7 @@ impl Inserter {
 
 /// Inserts each of the keys from many sessions, which all wait for one at first.
 async fn insert_all(database: &str, sessions: i64, keys: i32, levels: &'static [&'static str]) {
-    let cluster = Cluster::start();
-    let db = cluster.database(database).await;
+    let (cluster, db) = with(database, &[]).await;
     let mut seeds = rng();
     // No session gets past the first block of keys without key 0.
     let holder = cluster.connect(database).await;
@@ -167,8 +166,7 @@ async fn one_job_a_key_at_any_level() {
 /// to wait for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn not_waiting_gives_up_only_for_rivals() {
-    let cluster = Cluster::start();
-    let db = cluster.database("nowait").await;
+    let (cluster, db) = with("nowait", &[]).await;
     let mut tasks = Vec::new();
     for session in 0..32 {
         let client = cluster.connect("nowait").await;
@@ -200,7 +198,7 @@ async fn not_waiting_gives_up_only_for_rivals() {
     for task in tasks {
         busy += task.await.unwrap();
     }
-    let jobs: i64 = scalar(&db, "select count(*) from jobs.jobs").await;
+    let jobs = count(&db, "jobs.jobs").await;
     assert_eq!((busy, jobs), (0, 32 * 40 * 50));
 }
 
@@ -251,9 +249,8 @@ async fn not_waiting_passes_over_the_keys_of_rivals_alone() {
 #[tokio::test]
 async fn batches_that_lose_a_race_for_a_key_wait_for_the_winner_only() {
     let cluster = Cluster::builder()
-        .postgres(&with_faults())
+        .faults("claim_blindly")
         .set("jobs.enabled", "off")
-        .set("jobs.fault", "claim_blindly")
         .set("wal_level", "logical")
         .start();
     let db = cluster.database("race").await;
@@ -457,7 +454,7 @@ async fn every_job_is_completed_once_by_its_last_worker() {
     }
     poll_until("the queue is drained", Duration::from_secs(300), || async {
         let left = "select count(*) from jobs.jobs where state <> 'completed'";
-        scalar::<i64>(&db, left).await == 0
+        number(&db, left).await == 0
     })
     .await;
     drained.store(true, Ordering::Relaxed);

@@ -5,7 +5,7 @@
 
 use jobs_tests::{
     Builder, Client, Cluster, Listener, Mode, SOON, becomes, comes_true, insert, is, poll_until,
-    promptly, run, with_faults,
+    promptly, run,
 };
 
 use crate::wait::woken_by;
@@ -14,7 +14,7 @@ const NO_PLACE: &str = "count(*) = 1 from jobs.health() where finding = 'no_plac
 const HAS_PLACE: &str = "count(*) = 0 from jobs.health() where finding = 'no_place'";
 
 fn with_two_places(faults: &str) -> Builder {
-    Cluster::builder().postgres(&with_faults()).set("jobs.fault", faults).set("autovacuum", "off")
+    Cluster::builder().faults(faults).set("autovacuum", "off")
 }
 
 fn two_places() -> Cluster {

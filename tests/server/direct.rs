@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use jobs_tests::{
-    Client, Cluster, SOON, count, number, poll_until, quiet, rows, run, scalar, sqlstate,
+    Client, Cluster, SOON, count, number, poll_until, quiet, rows, run, sqlstate, text,
 };
 
 /// One transaction, also where it is several statements.
@@ -107,7 +107,7 @@ async fn with_direct_access_off_everything_goes_by_statements() {
     let is_off = async || {
         let db = cluster.connect("direct").await;
         let show = "select current_setting('jobs.direct_access')";
-        scalar::<String>(&db, show).await == "off"
+        text(&db, show).await == "off"
     };
     poll_until("it is off", SOON, is_off).await;
     // Where the key is free again.

@@ -11,8 +11,8 @@ mod works;
 use std::sync::Arc;
 
 use jobs_tests::{
-    Builder, Client, Cluster, Mode, SOON, count, poll_until, run, scalar, seconds, sqlstate, texts,
-    with,
+    Builder, Client, Cluster, Mode, SOON, count, number, poll_until, run, scalar, seconds,
+    sqlstate, text, texts, with,
 };
 use programs::{contents, create, dump, list, psql, restore};
 use rows::Contents;
@@ -79,8 +79,7 @@ const FOLLOWED: &str = "jobs.retention_change";
 
 #[tokio::test]
 async fn paused_maintenance_is_paused_after_a_restore() {
-    let cluster = Cluster::start();
-    let db = cluster.database("before").await;
+    let (cluster, db) = with("before", &[]).await;
     // The worker may have looked whether it is paused up to a second ago.
     run(&db, "select jobs.pause_maintenance()").await;
     run(&db, "select pg_sleep(1.5)").await;
@@ -91,12 +90,10 @@ async fn paused_maintenance_is_paused_after_a_restore() {
     let after = cluster.connect("after").await;
     run(&after, "select jobs.installed(); select pg_sleep(1.5)").await;
     let state = "select state::text from jobs.jobs";
-    assert_eq!(scalar::<String>(&after, state).await, "scheduled");
+    assert_eq!(text(&after, state).await, "scheduled");
     run(&after, "select jobs.resume_maintenance()").await;
-    poll_until("maintenance goes on", SOON, async || {
-        scalar::<String>(&after, state).await == "available"
-    })
-    .await;
+    poll_until("maintenance goes on", SOON, async || text(&after, state).await == "available")
+        .await;
 }
 
 #[tokio::test]
@@ -173,10 +170,10 @@ async fn a_dump_of_the_schema_alone_gives_an_empty_queue() {
     let rights: Vec<String> = queue.before.differences(&empty);
     let rights = rights.iter().filter(|line| line.starts_with("rights"));
     assert_eq!(rights.count(), 0);
-    let id: i64 = scalar(&db, "select id from jobs.insert('first')").await;
+    let id = number(&db, "select id from jobs.insert('first')").await;
     assert_eq!(id, 1);
     let call = "select jobs.complete(id, token)::text from jobs.fetch()";
-    assert_eq!(scalar::<String>(&db, call).await, "completed");
+    assert_eq!(text(&db, call).await, "completed");
 }
 
 #[tokio::test]
@@ -341,7 +338,7 @@ impl Queue {
     async fn assert_workers_work(&self) {
         let cluster = &self.cluster;
         let exists = "select count(*) from pg_database where datname = 'beside'";
-        let db = if scalar::<i64>(&cluster.connect("postgres").await, exists).await == 0 {
+        let db = if number(&cluster.connect("postgres").await, exists).await == 0 {
             cluster.database("beside").await
         } else {
             cluster.connect("beside").await
@@ -350,10 +347,8 @@ impl Queue {
         let id: i64 =
             scalar(&db, &format!("select id from jobs.insert('x', scheduled_at => {due})")).await;
         let state = format!("select state::text from jobs.jobs where id = {id}");
-        poll_until("workers are at work", SOON, async || {
-            scalar::<String>(&db, &state).await == "available"
-        })
-        .await;
+        poll_until("workers are at work", SOON, async || text(&db, &state).await == "available")
+            .await;
     }
 
     /// Waits until all is there but the jobs, and looks that no session touches it.
@@ -521,7 +516,7 @@ async fn a_dump_of_a_queue_at_work_is_whole() {
 async fn assert_whole(cluster: &Cluster, database: &str) {
     let db = cluster.connect(database).await;
     let violated = "select coalesce(string_agg(c::text, E'\\n'), '') from jobs.check() c";
-    assert_eq!(scalar::<String>(&db, violated).await, "");
+    assert_eq!(text(&db, violated).await, "");
     assert!(count(&db, "jobs.jobs where kind = 'work'").await > 0);
 }
 
@@ -588,11 +583,11 @@ async fn a_standby_shows_the_queue_and_takes_it_over() {
         assert_eq!(sqlstate(replica.batch_execute(call).await), "25006", "{call}");
     }
     // A job that the standby has not yet shown.
-    let id: i64 = scalar(&primary, "select id from jobs.insert('newest', unique_opts => '{\"by_kind\": true}', queue => 'newest')").await;
+    let id = number(&primary, "select id from jobs.insert('newest', unique_opts => '{\"by_kind\": true}', queue => 'newest')").await;
     cluster.stop(Mode::Fast);
     standby.promote();
     let again = "select id from jobs.insert('newest', unique_opts => '{\"by_kind\": true}', queue => 'newest')";
-    assert_eq!(scalar::<i64>(&replica, again).await, id);
+    assert_eq!(number(&replica, again).await, id);
     run(&replica, &format!("select jobs.delete({id})")).await;
     queue.expected.check_after_the_worker(&standby, "before").await;
 }
@@ -628,7 +623,7 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
     assert_eq!(sequence, &["(1,f)"], "sequences are not replicated");
 
     run(&db, "drop subscription queue").await;
-    let last: i64 = scalar(&publisher, "select last_value from jobs.job_seq").await;
+    let last = number(&publisher, "select last_value from jobs.job_seq").await;
     run(&db, &format!("select setval('jobs.job_seq', {last})")).await;
     queue.expected.check(&cluster, "before").await;
 }
@@ -654,5 +649,5 @@ async fn a_publication_of_all_tables_is_in_nobodys_way() {
     assert_eq!(count(&db, "jobs.jobs").await, 0);
     let delete =
         "select jobs.delete(id)::text from jobs.insert('x', unique_opts => '{\"by_kind\": true}')";
-    assert_eq!(scalar::<String>(&db, delete).await, "available");
+    assert_eq!(text(&db, delete).await, "available");
 }

@@ -1,7 +1,9 @@
 //! Crashes: what was committed is there afterwards, with its state, its token and its key; what was
 //! not is gone.
 
-use jobs_tests::{Client, Cluster, Mode, SOON, count, poll_until, row_of, rows_of, run, sqlstate};
+use jobs_tests::{
+    Client, Cluster, Mode, SOON, count, poll_until, row_of, rows_of, run, sqlstate, with,
+};
 use tokio_postgres::NoTls;
 
 const POLICY: &str = "'{\"by_args\": true}'";
@@ -59,8 +61,7 @@ async fn committed_jobs_survive_the_end_of_the_postmaster() {
 }
 
 async fn committed_jobs_survive(crash: fn(&Cluster)) {
-    let cluster = Cluster::start();
-    let db = cluster.database("crash").await;
+    let (cluster, db) = with("crash", &[]).await;
     // One of each: completed, running, completed but not committed, fetched but not committed,
     // available.
     let mut jobs = Vec::new();

@@ -2,28 +2,20 @@
 //! whatever was under way while it was found out, and a held snapshot, under which nothing is
 //! vacuumed, does not make fetches slower.
 
-use std::path::Path;
-
 use jobs_tests::{
-    Client, Cluster, Mode, SOON, comes_true, count, number, poll_until, rng, rows_of, run, scalar,
-    seconds, sqlstate, with_faults,
+    Builder, Client, Cluster, Mode, SOON, comes_true, count, number, poll_until, rng, rows_of, run,
+    scalar, seconds, sqlstate, text,
 };
 use rand::Rng;
 
 /// A cluster whose background worker leaves everything to the tests, and which vacuums nothing.
 fn quiet() -> Cluster {
-    with(None, "")
+    start(Cluster::builder())
 }
 
-fn with(postgres: Option<&Path>, fault: &str) -> Cluster {
-    let mut builder = Cluster::builder()
-        .set("jobs.enabled", "off")
-        .set("autovacuum", "off")
-        .set("max_prepared_transactions", 5);
-    if let Some(postgres) = postgres {
-        builder = builder.postgres(postgres).set("jobs.fault", fault);
-    }
-    builder.start()
+fn start(builder: Builder) -> Cluster {
+    let builder = builder.set("jobs.enabled", "off").set("autovacuum", "off");
+    builder.set("max_prepared_transactions", 5).start()
 }
 
 /// A cluster without shared memory, which vacuums nothing.
@@ -432,13 +424,10 @@ async fn sessions_that_commit_and_roll_back_at_random_lose_nothing() {
 
 #[tokio::test]
 async fn control_a_floor_that_is_raised_blindly_is_found() {
-    let path = with_faults();
-    assert_eq!(
-        a_late_commit(&with(Some(&path), ""), &INSERT, "commit").await,
-        1,
-        "without the fault"
-    );
-    assert_eq!(a_late_commit(&with(Some(&path), "raise_blindly"), &INSERT, "commit").await, 0);
+    for (fault, found) in [("", 1), ("raise_blindly", 0)] {
+        let cluster = start(Cluster::builder().faults(fault));
+        assert_eq!(a_late_commit(&cluster, &INSERT, "commit").await, found, "{fault}");
+    }
 }
 
 /// A trigger is honoured: then statements do what is otherwise done without, with the same answers.
@@ -449,13 +438,13 @@ async fn what_is_attached_to_a_table_is_honoured() {
     run(&db, "create table seen (what text); create function see() returns trigger language plpgsql as $$ begin insert into public.seen values (tg_table_name || ' ' || tg_op); return null; end $$").await;
     let life = "select concat_ws(' ', i.state, f.attempt, f.kind, f.args, f.tags, jobs.complete(f.id, f.token), (select concat_ws(' ', u.unique_skipped_as_duplicate, u.state) from jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q') u))
         from jobs.insert('k', '1', '{\"by_args\": true}', queue => 'q', tags => '{a}') i, lateral (select * from jobs.fetch('q', (i.id - i.id + 1)::int)) f";
-    let plain: String = scalar(&db, life).await;
+    let plain = text(&db, life).await;
     assert_eq!(count(&db, "seen").await, 0);
     run(&db, "select jobs.delete(id) from jobs.jobs; select from jobs.maintain()").await;
     for table in ["job", "ready", "running", "finished", "unique_claim"] {
         run(&db, &format!("create trigger see after insert or delete on jobs.{table} for each row execute function see()")).await;
     }
-    let watched: String = scalar(&db, life).await;
+    let watched = text(&db, life).await;
     assert_eq!(watched, plain);
     assert_eq!(plain, "available 1 k 1 {a} completed t completed");
     let seen: Vec<String> = rows_of(&db, "select what from seen order by what")

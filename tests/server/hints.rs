@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use jobs_tests::{Client, Cluster, comes_true, count, is, run, texts, with_faults};
+use jobs_tests::{Client, Cluster, comes_true, count, is, run, texts};
 use tokio_postgres::SimpleQueryMessage;
 
 /// What its command does about a finding.
@@ -95,8 +95,7 @@ async fn hints_about_the_background_worker_run() {
 
 #[tokio::test]
 async fn the_hint_of_a_database_without_a_place_runs() {
-    let few = Cluster::builder().postgres(&with_faults()).set("jobs.fault", "few_places");
-    let cluster = few.start();
+    let cluster = Cluster::builder().faults("few_places").start();
     for taken in ["a", "b"] {
         let db = cluster.database(taken).await;
         run(&db, "select jobs.insert('k')").await;

@@ -21,14 +21,13 @@ mod run;
 mod search;
 mod written;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use count::Counts;
 use generate::Plan;
-use jobs_tests::{Client, Cluster, run, with_faults};
+use jobs_tests::{Client, Cluster, run};
 use model::{Cancelled, Completed, State};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -100,12 +99,7 @@ async fn group(task: Arc<Task>, clients: Vec<Client>, parity: u64) {
     }
 }
 
-async fn many(
-    postgres: Option<&Path>,
-    fault: Option<&str>,
-    most: usize,
-    stop_at_first: bool,
-) -> Found {
+async fn many(fault: Option<&str>, most: usize, stop_at_first: bool) -> Found {
     let number = |name: &str| {
         let value = std::env::var(name).ok();
         value.map(|value| value.parse::<u64>().unwrap_or_else(|_| panic!("{name} is a number")))
@@ -139,11 +133,8 @@ async fn many(
         for state in gone {
             builder = builder.set(&format!("jobs.retention_{state}"), 0);
         }
-        if let Some(postgres) = postgres {
-            builder = builder.postgres(postgres);
-        }
         if let Some(fault) = fault {
-            builder = builder.set("jobs.fault", fault);
+            builder = builder.faults(fault);
         }
         let cluster = builder.start();
         if fault.is_some_and(|fault| !fault.is_empty()) {
@@ -186,7 +177,7 @@ fn assert_explained(found: &Found) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_history_is_explained() {
-    let found = many(None, None, HISTORIES, false).await;
+    let found = many(None, HISTORIES, false).await;
     assert_explained(&found);
     if found.histories >= ENOUGH {
         found.counts.assert_not_idle(found.histories);
@@ -197,12 +188,12 @@ async fn every_history_is_explained() {
 async fn control_without_a_fault_the_build_with_faults_is_explained() {
     // The one above has looked at what histories have; this is about the build.
     let few = HISTORIES / 5;
-    assert_explained(&many(Some(&with_faults()), Some(""), few, false).await);
+    assert_explained(&many(Some(""), few, false).await);
 }
 
 async fn control(fault: &str) {
     // It is over with the first one that is found, which may take long.
-    let found = many(Some(&with_faults()), Some(fault), 20 * HISTORIES, true).await;
+    let found = many(Some(fault), 20 * HISTORIES, true).await;
     assert!(!found.unexplained.is_empty(), "{fault} is not found in {} histories", found.histories);
     println!("{fault} is found after {} histories", found.histories);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{
     Builder, Client, Cluster, Mode, SOON, comes_true, count, history_is_written, is, number,
-    poll_until, rng, run, scalar, seconds, text, texts, with, with_faults, workers_become,
+    poll_until, rng, run, scalar, seconds, text, texts, with, workers_become,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -195,7 +195,7 @@ async fn without_shared_memory_it_is_the_same() {
 /// Control: what was rolled back would be noticed.
 #[tokio::test]
 async fn what_is_rolled_back_would_be_noticed() {
-    let cluster = server().postgres(&with_faults()).set("jobs.fault", "count_rolled_back").start();
+    let cluster = server().faults("count_rolled_back").start();
     let db = prepare(&cluster).await;
     for back in [
         "begin; select jobs.insert('k', queue => 'q'); rollback",

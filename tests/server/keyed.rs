@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jobs_tests::keyed::{self, By, Limit, Order, Plan, QUEUES, Scene, Told};
-use jobs_tests::{Cluster, number, with_faults};
+use jobs_tests::{Cluster, number};
 
 use crate::dump::programs::copy;
 use crate::order::cell_of_two;
@@ -42,7 +42,7 @@ async fn limits_hold_and_everything_is_done_whatever_happens() {
 
 /// What a history finds broken with a fault.
 async fn broken_by(fault: &str, plan: Plan) -> String {
-    let builder = Cluster::builder().postgres(&with_faults()).set("jobs.fault", fault);
+    let builder = Cluster::builder().faults(fault);
     let plan = Plan { at_most: Duration::from_secs(30), ..plan };
     let told = keyed::history(builder, plan, async |_| {}).await;
     told.cluster.allow_violations();

@@ -3,7 +3,8 @@
 //! tests/pg_regress/sql/unique*.sql.
 
 use jobs_tests::{
-    Client, Cluster, LEVELS, blocked, quiet, row_of, rows_of, run, scalar, seconds, sqlstate,
+    Client, Cluster, LEVELS, blocked, blocked_until, number, quiet, row_of, rows_of, run, scalar,
+    seconds, sqlstate, text,
 };
 use tokio_postgres::Error;
 
@@ -136,7 +137,7 @@ async fn a_duplicate_costs_no_row_version_no_id_no_log_and_no_lock() {
             for _ in 0..5 {
                 run(&db, duplicate).await;
             }
-            let held: String = scalar(&db, "select coalesce(string_agg(distinct locktype || ' ' || mode, ', '), '') from pg_locks
+            let held = text(&db, "select coalesce(string_agg(distinct locktype || ' ' || mode, ', '), '') from pg_locks
                   where pid = pg_backend_pid() and mode not in ('AccessShareLock', 'SIReadLock') and locktype <> 'virtualxid'").await;
             assert_eq!(held, "", "{level}: {duplicate}");
             let unassigned: bool =
@@ -223,18 +224,14 @@ async fn callers_whose_policies_differ_under_one_key_do_not_pass_each_other_by()
     for level in LEVELS {
         let other = cluster.connect("differ").await;
         run(&other, &format!("set default_transaction_isolation = '{level}'")).await;
-        let other = std::sync::Arc::new(other);
         for first in SAME_KEY {
             for second in SAME_KEY {
                 let batch = first.len() % 2 == 0;
                 run(&holder, "begin").await;
                 let id = inserted(&holder, "1", first).await;
                 let sql = call(batch, "1", second);
-                let client = other.clone();
-                let waiting = tokio::spawn(async move { try_insert(&client, &sql).await });
-                blocked(&db, 1).await;
-                run(&holder, "commit").await;
-                let answer = waiting.await.unwrap();
+                let waiting = try_insert(&other, &sql);
+                let answer = blocked_until(&db, waiting, &holder, "commit").await;
                 if level == LEVELS[0] {
                     assert_met(second, id, answer);
                 } else {
@@ -332,7 +329,7 @@ async fn of_many_that_wait_for_a_rival_that_rolls_back_exactly_one_inserts() {
             ids.dedup();
             assert_eq!(ids.len(), 1, "{level}");
             assert_ne!(ids[0], lost.id.unwrap());
-            assert_eq!(scalar::<i64>(&db, "select id from jobs.jobs").await, ids[0]);
+            assert_eq!(number(&db, "select id from jobs.jobs").await, ids[0]);
             forget_all(&db).await;
         }
     }
@@ -444,7 +441,7 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
                 _ => "pending => false",
             };
             let args = format!(r#"{{"how": "{how}", "n": {n}}}"#);
-            let first: i64 = scalar(
+            let first = number(
                 &db,
                 &format!("select id from jobs.insert('k', '{args}', '{options}', '{how}', {more})"),
             )
@@ -465,7 +462,7 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
     // Some that have nothing to do with keys are in the same batches.
     run(&db, "select jobs.insert('plain', queue => 'plain', scheduled_at => clock_timestamp() + '0.2 s') from generate_series(1, 20)").await;
     let versions = "select string_agg(concat(xmin, ctid, xmax), ' ' order by ctid) from jobs.ready where job_id in (select there from pair)";
-    let untouched: String = scalar(&db, versions).await;
+    let untouched = text(&db, versions).await;
     for (how, call) in [
         ("retried", "jobs.retry(away)"),
         ("failed", "jobs.fail(away, token, 'x', '0')"),
@@ -486,14 +483,14 @@ async fn a_job_that_comes_back_while_another_one_has_its_key_comes_back() {
             "cancelled" => "cancelled",
             _ => "available",
         };
-        let states: String = scalar(&db, &format!("select string_agg(distinct a.state || ' ' || b.state, ', ') from pair join jobs.jobs a on a.id = away join jobs.jobs b on b.id = there where how = '{how}'")).await;
+        let states = text(&db, &format!("select string_agg(distinct a.state || ' ' || b.state, ', ') from pair join jobs.jobs a on a.id = away join jobs.jobs b on b.id = there where how = '{how}'")).await;
         assert_eq!(states, format!("{expected} available"), "{how}");
     }
     let plain: i64 =
         scalar(&db, "select count(*) from jobs.jobs where kind = 'plain' and state = 'available'")
             .await;
     assert_eq!(plain, 20);
-    assert_eq!(scalar::<String>(&db, versions).await, untouched);
+    assert_eq!(text(&db, versions).await, untouched);
     // The rescued ones are due by a retry, like any other.
     run(&db, "select jobs.retry(away) from pair where how = 'rescued'").await;
     // Both count, and the newest answers; without it, the one that has returned does.

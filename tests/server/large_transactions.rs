@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use jobs_tests::{Client, Cluster, LEVELS, count, quiet, run, scalar};
+use jobs_tests::{Client, Cluster, LEVELS, count, number, quiet, run, text};
 
 use crate::transactions::assert_one_job_a_key;
 
 /// As shipped: nothing about locks is set.
 async fn many(name: &str) -> (Cluster, Client) {
     let (cluster, db) = quiet(name).await;
-    let limits: String = scalar(&db, "select current_setting('max_locks_per_transaction') || ' ' || current_setting('max_connections')").await;
+    let limits = text(&db, "select current_setting('max_locks_per_transaction') || ' ' || current_setting('max_connections')").await;
     assert_eq!(limits, "64 100", "the defaults");
     (cluster, db)
 }
@@ -19,7 +19,7 @@ async fn insert_100_000(db: &Client, level: &str, sql: &str) {
     for expected in [100_000, 0] {
         let begun = Instant::now();
         run(db, &format!("begin isolation level {level}")).await;
-        assert_eq!(scalar::<i64>(db, sql).await, expected, "{sql}");
+        assert_eq!(number(db, sql).await, expected, "{sql}");
         let locks = count(db, "pg_locks where pid = pg_backend_pid()").await;
         assert!(locks < 64, "{locks} locks");
         run(db, "commit").await;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, SOON, insert, number, poll_until, quiet, run, scalar, seconds, state,
+    Client, Cluster, SOON, count, insert, number, poll_until, quiet, run, scalar, seconds, state,
 };
 
 /// A job that runs with this lease.
@@ -12,7 +12,7 @@ async fn running(db: &Client, lease: &str) -> i64 {
     // Once rescued it is over, so that it is not fetched again.
     let id = insert(db, "'k', queue => 'q', max_attempts => 1").await;
     let fetch = format!("select id from jobs.fetch('q', 1, lease => '{lease}')");
-    let fetched: i64 = scalar(db, &fetch).await;
+    let fetched = number(db, &fetch).await;
     assert_eq!(fetched, id);
     id
 }
@@ -116,17 +116,14 @@ async fn what_jobs_maintain_finds_does_not_depend_on_what_is_known() {
 }
 
 /// Jobs whose leases are over, and that `holder` has locked in a transaction that stays open.
-async fn many_locked(db: &Client, holder: &Client, count: i64) {
+async fn many_locked(db: &Client, holder: &Client, jobs: i64) {
     let insert = format!(
-        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{count}]), timeout => '-1 second')"
+        "select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{jobs}]), timeout => '-1 second')"
     );
     run(db, &insert).await;
-    while number(db, "select count(*) from jobs.fetch(max_jobs => 1000, lease => '1 microsecond')")
-        .await
-        > 0
-    {}
+    while count(db, "jobs.fetch(max_jobs => 1000, lease => '1 microsecond')").await > 0 {}
     run(holder, "begin").await;
-    assert_eq!(number(holder, "select jobs.cancel_many(kind => 'k')").await, count);
+    assert_eq!(number(holder, "select jobs.cancel_many(kind => 'k')").await, jobs);
 }
 
 /// All running jobs send a heartbeat.
@@ -152,13 +149,9 @@ async fn a_heartbeat_that_was_answered_counts_however_many_jobs_are_locked() {
         run(&holder, "rollback").await;
         run(&db, "select jobs.maintain()").await;
         assert_eq!(number(&db, running).await, MANY, "the rescue takes none");
-        assert_eq!(number(&db, "select count(*) from jobs.heartbeat_note").await, 0);
+        assert_eq!(count(&db, "jobs.heartbeat_note").await, 0);
         assert_eq!(number(&db, &beat("1 hour")).await, MANY);
-        assert_eq!(
-            number(&db, "select count(*) from jobs.heartbeat_note").await,
-            0,
-            "what is not locked needs no note"
-        );
+        assert_eq!(count(&db, "jobs.heartbeat_note").await, 0, "what is not locked needs no note");
     }
 }
 
@@ -170,15 +163,11 @@ async fn of_several_heartbeats_for_a_locked_job_the_latest_that_committed_counts
     run(&db, &beat("1 hour")).await;
     run(&db, &format!("begin; {}; rollback", beat("1 microsecond"))).await;
     run(&db, "select jobs.maintain()").await;
-    assert_eq!(
-        number(&db, "select count(*) from jobs.heartbeat_note").await,
-        3,
-        "nobody can write them yet"
-    );
+    assert_eq!(count(&db, "jobs.heartbeat_note").await, 3, "nobody can write them yet");
     run(&db, "select jobs.heartbeat(job_id, token, '1 microsecond') from jobs.running limit 1")
         .await;
     run(&holder, "rollback").await;
     run(&db, "select jobs.maintain()").await;
-    assert_eq!(number(&db, "select count(*) from jobs.running").await, 2);
-    assert_eq!(number(&db, "select count(*) from jobs.heartbeat_note").await, 0);
+    assert_eq!(count(&db, "jobs.running").await, 2);
+    assert_eq!(count(&db, "jobs.heartbeat_note").await, 0);
 }

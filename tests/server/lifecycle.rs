@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jobs_tests::{
     Builder, Client, Cluster, Mode, SOON, becomes, comes_true, count, flood, history_is_written,
     insert, number, poll_until, promptly, quiet, row_of, run, scalar, seconds, sqlstate, state,
-    texts, with, worker_goes_on, workers, workers_become,
+    text, texts, with, worker_goes_on, workers, workers_become,
 };
 use tokio_postgres::NoTls;
 
@@ -126,8 +126,7 @@ async fn a_closed_database_is_left_alone_until_it_is_open_again() {
 
 #[tokio::test]
 async fn a_connection_limit_is_for_clients() {
-    let cluster = Cluster::start();
-    let db = cluster.database("limited").await;
+    let (cluster, db) = with("limited", &[]).await;
     run(
         &db,
         "create role client login; grant connect on database limited to client;
@@ -394,8 +393,7 @@ async fn a_smart_shutdown_waits_for_sessions_but_not_for_the_worker() {
 
 #[tokio::test]
 async fn a_fast_shutdown_ends_a_worker_that_waits_for_a_lock() {
-    let cluster = Cluster::start();
-    let db = cluster.database("locked").await;
+    let (cluster, db) = with("locked", &[]).await;
     let id = soon_due(&db).await;
     run(&db, "begin; lock table jobs.scheduled in access exclusive mode").await;
     let postgres = cluster.connect("postgres").await;
@@ -424,8 +422,7 @@ async fn change(cluster: &Cluster, db: &Client, name: &str, value: &str) {
 
 #[tokio::test]
 async fn the_size_of_a_batch_changes_on_reload() {
-    let cluster = Cluster::start();
-    let db = cluster.database("batches").await;
+    let (cluster, db) = with("batches", &[]).await;
     for (size, transactions) in [("1000", 1), ("10", 6), ("30", 2)] {
         change(&cluster, &db, "jobs.batch_size", size).await;
         let before = number(&db, "select coalesce(max(id), 0) from jobs.jobs").await;
@@ -473,8 +470,7 @@ async fn retention_changes_on_reload() {
 
 #[tokio::test]
 async fn the_log_level_changes_on_reload() {
-    let cluster = Cluster::start();
-    let db = cluster.database("talk").await;
+    let (cluster, db) = with("talk", &[]).await;
     let said = |process: &str| {
         let of_process = format!(" {process} ");
         let log = cluster.log();
@@ -666,8 +662,7 @@ async fn a_regular_visit_finds_what_wakes_nobody_and_costs_next_to_nothing() {
 }
 
 async fn the_visit_finds_what_was_changed_by_hand() {
-    let cluster = Cluster::start();
-    let db = cluster.database("by_hand").await;
+    let (_cluster, db) = with("by_hand", &[]).await;
     insert(&db, "'late', queue => 'late', scheduled_at => clock_timestamp() + '1 day'").await;
     workers_become(&db, "by_hand", 1).await;
     workers_become(&db, "by_hand", 0).await;
@@ -700,12 +695,12 @@ async fn idling_costs_next_to_nothing() {
     let visit = cpu() - cpu_before;
     // Also a visit that no session sees leaves that.
     let last = "select max(last_run_at)::text from jobs.maintenance";
-    let last_before: String = scalar(&db, last).await;
+    let last_before = text(&db, last).await;
     let (cpu_before, wal_before, begun) = (cpu(), wal(&db).await, Instant::now());
     // No session comes or goes meanwhile: all children of the postmaster that end are workers.
     poll_until("the regular visit", 4 * SOON, async || {
         seconds(0.2).await;
-        scalar::<String>(&db, last).await != last_before
+        text(&db, last).await != last_before
     })
     .await;
     tokio::time::sleep(Duration::from_secs(65).saturating_sub(begun.elapsed())).await;
@@ -745,8 +740,7 @@ async fn wal(db: &Client) -> String {
 
 #[tokio::test]
 async fn nothing_of_ours_runs_while_the_server_is_upgraded() {
-    let cluster = Cluster::start();
-    let db = cluster.database("upgraded").await;
+    let (cluster, db) = with("upgraded", &[]).await;
     workers_become(&db, "upgraded", 0).await;
     let id = soon_due(&db).await;
     becomes(&db, id, "available").await;

@@ -1,8 +1,6 @@
 //! Limits by key, step by step. `keyed.rs` has what happens when all goes on at once.
 
-use jobs_tests::{
-    Client, Cluster, Mode, blocked, count, is, number, run, sqlstate, texts, with_faults,
-};
+use jobs_tests::{Client, Cluster, Mode, blocked, count, is, number, quiet, run, sqlstate, texts};
 
 /// Three jobs of one key, of which one may run.
 const ONE_OF_THREE: &str = r#"
@@ -13,8 +11,7 @@ const COMPLETE: &str = "select jobs.complete(id, token) from jobs.jobs where sta
 
 #[tokio::test]
 async fn the_end_of_an_attempt_hands_its_place_on() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("limits").await;
+    let (_cluster, db) = quiet("limits").await;
     run(&db, ONE_OF_THREE).await;
     for _ in 0..3 {
         assert_eq!(started(&db).await, 1);
@@ -28,8 +25,7 @@ async fn the_end_of_an_attempt_hands_its_place_on() {
 
 #[tokio::test]
 async fn control_an_end_that_keeps_its_place_leaves_jobs_behind() {
-    let cluster = Cluster::builder().postgres(&with_faults()).set("jobs.enabled", "off");
-    let cluster = cluster.set("jobs.fault", "keep_places").start();
+    let cluster = Cluster::builder().faults("keep_places").set("jobs.enabled", "off").start();
     let db = cluster.database("limits").await;
     run(&db, ONE_OF_THREE).await;
     assert_eq!(started(&db).await, 1);
@@ -41,8 +37,7 @@ async fn control_an_end_that_keeps_its_place_leaves_jobs_behind() {
 
 #[tokio::test]
 async fn a_change_counts_what_runs_and_applies_from_its_commit() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("limits").await;
+    let (_cluster, db) = quiet("limits").await;
     run(&db, r#"select jobs.insert('k', '{"t": 1}') from generate_series(1, 4)"#).await;
     let held = "select count(*) from jobs.fetch(max_jobs => 1)";
     assert_eq!(number(&db, held).await, 1);
@@ -61,8 +56,7 @@ async fn a_change_counts_what_runs_and_applies_from_its_commit() {
 
 #[tokio::test]
 async fn permits_outlive_a_crash_with_their_jobs() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("limits").await;
+    let (cluster, db) = quiet("limits").await;
     run(&db, ONE_OF_THREE).await;
     assert_eq!(started(&db).await, 1);
     cluster.restart(Mode::Immediate);
@@ -108,8 +102,7 @@ async fn started(db: &Client) -> usize {
 
 #[tokio::test]
 async fn a_place_that_a_rollback_takes_back_is_not_given_twice() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("limits").await;
+    let (_cluster, db) = quiet("limits").await;
     let two = r#"select jobs.define_limit('two', by => '{"by_args": ["t"]}', concurrency => 2);
         select jobs.insert('k', '{"t": 1}') from generate_series(1, 4)"#;
     run(&db, two).await;
@@ -128,7 +121,7 @@ async fn a_limit_defined_with_an_old_snapshot_misses_nothing() {
     let (db, other) = (cluster.database("limits").await, cluster.connect("limits").await);
     run(&db, "select jobs.insert('k') from generate_series(1, 2)").await;
     run(&other, "begin isolation level repeatable read; select 1").await;
-    assert_eq!(number(&db, "select count(*) from jobs.fetch()").await, 1);
+    assert_eq!(count(&db, "jobs.fetch()").await, 1);
     let define = other.batch_execute("select jobs.define_limit('one', concurrency => 1)").await;
     assert_eq!(sqlstate(define), "40001");
     run(&other, "rollback; select jobs.define_limit('one', concurrency => 1)").await;
@@ -139,8 +132,7 @@ async fn a_limit_defined_with_an_old_snapshot_misses_nothing() {
 
 #[tokio::test]
 async fn a_saturated_key_holds_up_no_other_under_a_second_limit() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("limits").await;
+    let (_cluster, db) = quiet("limits").await;
     run(
         &db,
         r#"select jobs.define_limit('all', concurrency => 1), jobs.define_limit('tenant', by => '{"by_args": ["t"]}', concurrency => 1);
@@ -156,8 +148,7 @@ async fn a_saturated_key_holds_up_no_other_under_a_second_limit() {
 
 #[tokio::test]
 async fn jobs_that_a_limit_no_longer_covers_are_let_go() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("limits").await;
+    let (_cluster, db) = quiet("limits").await;
     run(
         &db,
         "select jobs.define_limit('one', concurrency => 1);
@@ -167,8 +158,8 @@ async fn jobs_that_a_limit_no_longer_covers_are_let_go() {
          select jobs.define_limit('one', queues => '{a}', concurrency => 1), jobs.maintain()",
     )
     .await;
-    assert_eq!(number(&db, "select count(*) from jobs.fetch('b', 10)").await, 2);
-    assert_eq!(number(&db, "select count(*) from jobs.fetch('a', 10)").await, 0);
+    assert_eq!(count(&db, "jobs.fetch('b', 10)").await, 2);
+    assert_eq!(count(&db, "jobs.fetch('a', 10)").await, 0);
 }
 
 #[tokio::test]
@@ -190,7 +181,7 @@ async fn a_change_between_two_looks_at_a_part_of_the_keys_reaches_all_of_them() 
     for _ in 0..5 {
         run(&db, maintain).await;
     }
-    assert_eq!(number(&db, "select count(*) from jobs.fetch(max_jobs => 10)").await, 3);
+    assert_eq!(count(&db, "jobs.fetch(max_jobs => 10)").await, 3);
 }
 
 /// Starts that are forgotten beside a fetch of the same transaction are still seen by others.
@@ -215,8 +206,7 @@ async fn a_start_is_numbered_behind_those_that_its_transaction_has_forgotten() {
 
 #[tokio::test]
 async fn a_held_job_counts_under_its_unique_key() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("limits").await;
+    let (_cluster, db) = quiet("limits").await;
     run(&db, "select jobs.define_limit('one', concurrency => 1); select jobs.insert('first')")
         .await;
     for access in ["on", "off"] {
@@ -263,8 +253,7 @@ async fn a_fetch_with_an_old_snapshot_loses_no_job_that_its_transaction_has_prom
 /// The first of two jobs leaves the lane, so the second one goes back to it, in the same call.
 #[tokio::test]
 async fn jobs_of_which_one_takes_the_place_of_the_other_are_replaced_and_updated_together() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("limits").await;
+    let (_cluster, db) = quiet("limits").await;
     run(&db, "select jobs.define_limit('one', concurrency => 1)").await;
     for access in ["on", "off"] {
         run(&db, &format!("set jobs.direct_access = {access}")).await;

@@ -3,17 +3,11 @@
 
 use std::future::Future;
 
-use jobs_tests::{
-    Cluster, Listener, SOON, Stopping, blocked, count, number, poll_until, run, with_faults,
-};
+use jobs_tests::{Cluster, Listener, SOON, Stopping, blocked, count, number, poll_until, run};
 
 /// A cluster whose background worker leaves everything to the tests, and which vacuums nothing.
 fn quiet() -> Cluster {
-    Cluster::builder()
-        .postgres(&with_faults())
-        .set("jobs.enabled", "off")
-        .set("autovacuum", "off")
-        .start()
+    Cluster::builder().faults("").set("jobs.enabled", "off").set("autovacuum", "off").start()
 }
 
 /// What nobody may hold up.
@@ -125,7 +119,7 @@ async fn control_who_trusts_its_floors_after_that_is_found() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_stops_at_what_is_to_be_notified_holds_up_nobody() {
-    let cluster = Cluster::builder().postgres(&with_faults()).start();
+    let cluster = Cluster::builder().faults("").start();
     let db = cluster.database("notify").await;
     let mut listener = Listener::new(&cluster, "notify").await;
     let mut hear = async |queue: &str| {

@@ -1,7 +1,7 @@
 //! The control of this suite: a cluster whose log has a bad line, or whose tables have what must
 //! not be there, is found out, also when nobody asks.
 
-use jobs_tests::{Cluster, Mode, run, scalar, sqlstate};
+use jobs_tests::{Cluster, Mode, run, scalar, sqlstate, with};
 
 #[tokio::test]
 async fn a_lost_session_is_found_unless_declared() {
@@ -60,8 +60,7 @@ async fn a_dropped_cluster_scans_its_log() {
 
 #[tokio::test]
 async fn a_row_that_must_not_be_there_is_found_unless_declared() {
-    let cluster = Cluster::start();
-    let db = cluster.database("broken").await;
+    let (cluster, db) = with("broken", &[]).await;
     run(&db, "select jobs.insert('k'); delete from jobs.ready").await;
     let found = cluster.violations();
     assert!(found.starts_with("broken|one_place|1|{1}|"), "{found}");
@@ -70,8 +69,7 @@ async fn a_row_that_must_not_be_there_is_found_unless_declared() {
     let said = said.downcast::<String>().expect("a message");
     assert!(said.contains("broken|one_place|1|{1}|"), "{said}");
 
-    let cluster = Cluster::start();
-    let db = cluster.database("broken").await;
+    let (cluster, db) = with("broken", &[]).await;
     run(&db, "select jobs.insert('k'); delete from jobs.ready").await;
     cluster.allow_violations();
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{
     Client, Cluster, LEVELS, Mode, SOON, becomes, blocked, comes_true, count, insert, is, number,
-    poll_until, promptly, quiet, returns, run, scalar, seconds, sqlstate, state, texts, with,
+    poll_until, promptly, quiet, returns, run, scalar, seconds, sqlstate, state, text, texts, with,
     worker_goes_on,
 };
 
@@ -20,8 +20,7 @@ fn failures(cluster: &Cluster) -> usize {
 
 #[tokio::test]
 async fn runs_are_written_down_only_where_there_was_something_to_do() {
-    let cluster = Cluster::start();
-    let db = cluster.database("ledger").await;
+    let (_cluster, db) = with("ledger", &[]).await;
     run(&db, "select jobs.insert('x', scheduled_at => clock_timestamp() + '0.2 s')").await;
     comes_true(
         &db,
@@ -33,11 +32,11 @@ async fn runs_are_written_down_only_where_there_was_something_to_do() {
     assert!(is(&db, "count(last_run_at) = 1 from jobs.maintenance_task").await);
     // Nor are later runs of the task itself, as long as nothing is due.
     let written = "xmin::text from jobs.maintenance_task where task = 'schedule'";
-    let before: String = scalar(&db, &format!("select {written}")).await;
+    let before = text(&db, &format!("select {written}")).await;
     run(&db, "select jobs.installed()").await;
     comes_true(&db, "rows = 0 and rows_total = 1 from jobs.maintenance where task = 'schedule'")
         .await;
-    assert_eq!(before, scalar::<String>(&db, &format!("select {written}")).await);
+    assert_eq!(before, text(&db, &format!("select {written}")).await);
     // In shared memory is the latest run of each task that found nothing; by now schedule has had
     // one as well.
     assert!(
@@ -119,11 +118,11 @@ async fn long_tables_are_counted_by_the_worker() {
     comes_true(&db, worker_has_counted).await;
     run(&db, an_hour_ago).await;
     let counted = "select string_agg(k::text, ' ' order by place) from jobs.kept_count k where counted_at is not null";
-    let before: String = scalar(&db, counted).await;
+    let before = text(&db, counted).await;
     run(&db, "select jobs.installed()").await;
     seconds(1.0).await;
     run(&db, "select jobs.maintain()").await;
-    assert_eq!(before, scalar::<String>(&db, counted).await);
+    assert_eq!(before, text(&db, counted).await);
     // When something has changed, it is: only that table.
     run(&db, "select jobs.insert('k', queue => 'a', scheduled_at => '2999-01-01 00:00Z')").await;
     run(&db, handed_in).await;
@@ -136,12 +135,12 @@ async fn long_tables_are_counted_by_the_worker() {
     assert!(is(&db, recounted).await);
     // But not at once.
     comes_true(&db, worker_has_counted).await;
-    let before: String = scalar(&db, counted).await;
+    let before = text(&db, counted).await;
     run(&db, "select jobs.insert('k', queue => 'a', scheduled_at => '2999-01-01 00:00Z')").await;
     run(&db, handed_in).await;
     seconds(1.0).await;
     run(&db, "select jobs.maintain()").await;
-    assert_eq!(before, scalar::<String>(&db, counted).await);
+    assert_eq!(before, text(&db, counted).await);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use jobs_tests::{
     Client, Cluster, Listener, SOON, comes_true, count, number, poll_until, run, scalar, seconds,
-    sqlstate, with,
+    sqlstate, text, with,
 };
 use serde_json::{Value, json};
 
@@ -61,8 +61,7 @@ async fn available_jobs_are_notified_at_once_by_queue() {
 
 #[tokio::test]
 async fn the_payload_is_what_was_promised() {
-    let cluster = Cluster::start();
-    let db = cluster.database("payload").await;
+    let (cluster, db) = with("payload", &[]).await;
     let mut listener = Listener::new(&cluster, "payload").await;
     run(&db, "select jobs.insert('k', queue => 'mail \"x\"')").await;
     assert_eq!(listener.next().await, r#"{"queue": "mail \"x\""}"#);
@@ -141,8 +140,7 @@ async fn whatever_makes_a_job_available_is_notified_and_nothing_else() {
 
 #[tokio::test]
 async fn due_and_rescued_jobs_are_notified() {
-    let cluster = Cluster::start();
-    let db = cluster.database("due").await;
+    let (cluster, db) = with("due", &[]).await;
     let mut listener = Listener::new(&cluster, "due").await;
     run(&db, "select jobs.insert('k', queue => 'q', scheduled_at => clock_timestamp() + '1 s')")
         .await;
@@ -155,8 +153,7 @@ async fn due_and_rescued_jobs_are_notified() {
 
 #[tokio::test]
 async fn cancel_requests_of_running_jobs_are_notified() {
-    let cluster = Cluster::start();
-    let db = cluster.database("cancels").await;
+    let (cluster, db) = with("cancels", &[]).await;
     run(&db, "select jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, 200) n)); select jobs.fetch(max_jobs => 199)").await;
     let mut listener = Listener::new(&cluster, "cancels").await;
     so_far(&mut listener, &db).await;
@@ -189,8 +186,7 @@ async fn cancel_requests_of_running_jobs_are_notified() {
 
 #[tokio::test]
 async fn names_of_any_kind_and_number_are_notified() {
-    let cluster = Cluster::start();
-    let db = cluster.database("names").await;
+    let (cluster, db) = with("names", &[]).await;
     let mut listener = Listener::new(&cluster, "names").await;
     for name in [
         r#"a "quoted" \ one"#.to_string(),
@@ -221,8 +217,7 @@ async fn names_of_any_kind_and_number_are_notified() {
 
 #[tokio::test]
 async fn many_commits_are_one_notification() {
-    let cluster = Cluster::start();
-    let db = cluster.database("coalesced").await;
+    let (cluster, db) = with("coalesced", &[]).await;
     let mut listener = Listener::new(&cluster, "coalesced").await;
     let begun = Instant::now();
     for _ in 0..1000 {
@@ -244,7 +239,7 @@ async fn they_can_be_switched_off_and_are_of_one_database() {
     cluster.set("jobs.notify", "on");
     cluster.reload();
     poll_until("it is on", SOON, async || {
-        let on: String = scalar(&db, "show jobs.notify").await;
+        let on = text(&db, "show jobs.notify").await;
         on == "on"
     })
     .await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use jobs_tests::{
     Client, Cluster, SOON, comes_true, insert, is, poll_until, quiet, row_of, rows_of, run, scalar,
-    seconds, sqlstate, texts, with,
+    seconds, sqlstate, text, texts, with,
 };
 
 async fn findings(db: &Client, arguments: &str, finding: &str) -> Vec<(String, String)> {
@@ -204,10 +204,10 @@ async fn a_viewer_sees_everything_but_payload_on_a_standby() {
         union all select row_to_json(v)::text from jobs.unique_claims v union all select row_to_json(v)::text from jobs.periodic v
         union all select row_to_json(v)::text from jobs.maintenance v union all select row_to_json(v)::text from jobs.settings v
         union all select row_to_json(v)::text from jobs.health() v union all select row_to_json(v)::text from jobs.metrics() v) t";
-    let all: String = scalar(&replica, shown).await;
+    let all = text(&replica, shown).await;
     assert_eq!(all.matches("secret").count(), 8, "control: the owner sees it");
     run(&replica, "set role clerk").await;
-    let seen: String = scalar(&replica, shown).await;
+    let seen = text(&replica, shown).await;
     assert!(!seen.contains("secret"), "{seen}");
     assert!(is(&replica, "count(*) = 3 from jobs.jobs where args is null").await);
 }
@@ -248,8 +248,7 @@ async fn what_operators_look_at_is_the_same_on_a_standby() {
 #[tokio::test(flavor = "multi_thread")]
 async fn queues_are_counted_at_one_moment() {
     const JOBS: i64 = 2000;
-    let cluster = Cluster::start();
-    let db = cluster.database("moment").await;
+    let (cluster, db) = with("moment", &[]).await;
     run(&db, &format!("select count(*) from jobs.insert_batch('k', array_fill('1'::jsonb, array[{JOBS}]), queue => 'q')")).await;
     let done = Arc::new(AtomicBool::new(false));
     let mut movers = Vec::new();
@@ -287,8 +286,7 @@ async fn queues_are_counted_at_one_moment() {
 
 #[tokio::test]
 async fn a_database_without_jobs_is_a_healthy_one() {
-    let cluster = Cluster::start();
-    let db = cluster.database("fresh").await;
+    let (_cluster, db) = with("fresh", &[]).await;
     assert!(is(&db, "count(*) = 0 from jobs.health()").await);
     // jobs.health() allows five minutes without a visit from the server's start on, which cannot be
     // put back. The regular visits are seen, so that it is not to find anything after those either.

@@ -1,7 +1,7 @@
 //! Whatever inserts jobs has the options of `jobs.insert`: the other functions, the libraries, the
 //! program.
 
-use jobs_tests::{Client, Cluster};
+use jobs_tests::{Client, with};
 
 /// What a schedule says by itself of each job.
 const OF_A_TICK: [&str; 3] = ["scheduled_at", "expires_at", "pending"];
@@ -20,8 +20,7 @@ const DECLARED: [(&str, &[&str]); 5] = [
 
 #[tokio::test]
 async fn whatever_inserts_has_every_option() {
-    let cluster = Cluster::start();
-    let db = cluster.database("options").await;
+    let (_cluster, db) = with("options", &[]).await;
     let all = parameters(&db, "insert").await;
     assert_eq!(all[..2], ["kind", "args"]);
     assert_eq!(parameters(&db, "insert_batch").await, all);

@@ -3,14 +3,14 @@
 //! at once.
 
 use jobs_tests::{
-    Client, Cluster, Mode, blocked, comes_true, count, is, number, run, sqlstate, texts,
+    Client, Cluster, Mode, blocked, comes_true, count, is, number, quiet, run, sqlstate, texts,
+    with,
 };
 
 /// A crash takes the sessions, and nothing else: who had the turn has it.
 #[tokio::test]
 async fn a_crash_loses_no_turn() {
-    let cluster = Cluster::builder().set("jobs.interval", "100ms").start();
-    let db = cluster.database("crash").await;
+    let (cluster, db) = with("crash", &[("jobs.interval", "100ms")]).await;
     run(
         &db,
         r#"select jobs.order_queue('q', '{"by_args": ["t"]}', strict => true);
@@ -20,7 +20,7 @@ async fn a_crash_loses_no_turn() {
     .await;
     cluster.restart(Mode::Immediate);
     let db = cluster.connect("crash").await;
-    assert_eq!(number(&db, "select count(*) from jobs.fetch('q', 10)").await, 0);
+    assert_eq!(count(&db, "jobs.fetch('q', 10)").await, 0);
     comes_true(&db, "count(*) = 1 and bool_and(state = 'retryable' and id = (select min(id) from jobs.job)) from jobs.jobs where attempt = 1").await;
     run(&db, "select jobs.retry(min(id)) from jobs.job").await;
     let first = "id = (select min(id) from jobs.job) from jobs.fetch('q', 10)";
@@ -87,8 +87,7 @@ async fn tenants_of_a_spread_queue_share_the_starts_of_their_cell() {
 /// Starts by weight, whoever comes when, and at most as far apart as the weights say.
 #[tokio::test]
 async fn keys_share_the_starts_by_weight() {
-    let cluster = Cluster::builder().start();
-    let db = cluster.database("shares").await;
+    let (_cluster, db) = with("shares", &[]).await;
     run(&db, SHARES).await;
     assert_eq!(share(&db, &[("a", 3), ("b", 2), ("c", 1), ("d", 1)], 8400).await, 4);
     // A new key begins at the present.
@@ -130,8 +129,7 @@ const COMPLETE: &str = "select jobs.complete(id, token) from jobs.jobs where sta
 
 #[tokio::test]
 async fn a_job_that_leaves_before_its_start_leaves_its_place_to_the_next() {
-    let cluster = Cluster::quiet();
-    let db = cluster.database("leaves").await;
+    let (_cluster, db) = quiet("leaves").await;
     let both = r#"select jobs.order_queue('q', '{"by_args": ["t"]}', strict => true);
         select jobs.define_limit('one', queues => '{p}', concurrency => 1)"#;
     run(&db, both).await;
@@ -181,8 +179,7 @@ async fn of_two_first_orders_of_a_queue_the_later_one_stays() {
 #[tokio::test]
 async fn many_keys_are_worked_off_without_a_stall() {
     const KEYS: usize = 100_000;
-    let cluster = Cluster::quiet();
-    let db = cluster.database("many").await;
+    let (_cluster, db) = quiet("many").await;
     run(&db, "create table starts (n bigserial, queue text, key bigint, id bigint)").await;
     for (queue, order) in [("s", "strict => true"), ("f", "fair => true")] {
         let order =

@@ -4,9 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use jobs_tests::{
-    Client, Cluster, SOON, comes_true, number, run, seconds, sqlstate, text, with_faults,
-};
+use jobs_tests::{Client, Cluster, SOON, comes_true, number, run, seconds, sqlstate, text};
 
 use crate::memory::{limit, limit_if_alive, pid_of};
 
@@ -146,10 +144,9 @@ async fn an_insert_without_memory_fails_alone_and_is_rolled_back() {
 /// A commit that finds no memory at all when it writes what it has counted, with these faults.
 async fn exhausted(faults: &str) -> (Cluster, String) {
     let cluster = Cluster::builder()
-        .postgres(&with_faults())
+        .faults(faults)
         .set("shared_buffers", "16MB")
         .set("jobs.enabled", "off")
-        .set("jobs.fault", faults)
         .start();
     drop(cluster.database("memory").await);
     let db = cluster.connect("memory").await;

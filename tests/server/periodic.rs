@@ -128,8 +128,7 @@ async fn the_worker_and_other_schedulers_insert_each_second_once() {
 
 #[tokio::test]
 async fn the_worker_comes_back_for_a_tick() {
-    let cluster = Cluster::start();
-    let db = cluster.database("back").await;
+    let (_cluster, db) = with("back", &[]).await;
     // Longer than a worker without work stays.
     run(&db, "select jobs.schedule('rare', 'every 8 seconds', 'rare')").await;
     comes_true(&db, "count(*) = 2 from jobs.jobs where kind = 'rare'").await;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, LEVELS, SOON, poll_until, quiet, row_of, rows_of, run, scalar, seconds, sqlstate,
+    Client, LEVELS, SOON, count, number, poll_until, quiet, row_of, rows_of, run, scalar, seconds,
+    sqlstate, text,
 };
 use rand::Rng;
 
@@ -14,7 +15,7 @@ async fn fill(db: &Client, queue: &str, count: i32) {
     let sql = format!(
         "select count(*) from jobs.insert_batch('k', array(select to_jsonb(n) from generate_series(1, {count}) n), queue => '{queue}', timeout => '-1 second')"
     );
-    assert_eq!(scalar::<i64>(db, &sql).await, i64::from(count));
+    assert_eq!(number(db, &sql).await, i64::from(count));
 }
 
 /// Fetches and ends jobs in every way, at every isolation level, until nothing is left; how many it
@@ -61,7 +62,7 @@ async fn work(client: Client, level: &'static str, most: i32) -> i64 {
                 3 => format!("jobs.cancel({id}, force => true)::text"),
                 _ => format!("jobs.complete({id}, {token})::text"),
             };
-            let state: String = scalar(&client, &format!("select {call}")).await;
+            let state = text(&client, &format!("select {call}")).await;
             completed += i64::from(state == "completed");
         }
     }
@@ -81,7 +82,7 @@ async fn no_more_jobs_of_a_queue_run_than_its_limit() {
     }
     let (mut most, mut samples) = (0, 0);
     while !tasks.iter().all(|task| task.is_finished()) {
-        let running: i64 = scalar(&db, "select count(*) from jobs.running").await;
+        let running = count(&db, "jobs.running").await;
         assert!(running <= 5, "{running} run");
         most = most.max(running);
         samples += 1;
@@ -114,16 +115,16 @@ async fn a_limit_that_is_lowered_while_jobs_end_is_kept_to() {
         tasks.push(tokio::spawn(async move {
             let sql = format!("select count(jobs.complete(id, token)) from (select * from held order by id offset {} limit 2) h", 2 * n);
             run(&client, &sql).await;
-            scalar::<i64>(&client, "select count(*) from jobs.fetch('q', 100)").await
+            count(&client, "jobs.fetch('q', 100)").await
         }));
     }
     for task in tasks {
         task.await.unwrap();
     }
-    let running: i64 = scalar(&db, "select count(*) from jobs.running").await;
+    let running = count(&db, "jobs.running").await;
     assert!(running <= 4, "{running} run");
     run(&db, "select count(*) from jobs.fetch('q', 100)").await;
-    assert_eq!(scalar::<i64>(&db, "select count(*) from jobs.running").await, 4);
+    assert_eq!(count(&db, "jobs.running").await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,13 +204,10 @@ async fn a_queue_is_set_and_reset_by_several_at_once() {
     }
     programs.join_all().await;
     run(&db, "select jobs.resume_queue('q'); select jobs.reset_queue('q')").await;
-    assert_eq!(
-        scalar::<i64>(&db, "select count(*) from jobs.queue where resumed_at is null").await,
-        0
-    );
-    assert_eq!(scalar::<i64>(&db, "select count(*) from jobs.check()").await, 0);
-    let left: i64 = scalar(&db, "select count(*) from jobs.jobs where state = 'available'").await;
-    assert_eq!(scalar::<i64>(&db, "select count(*) from jobs.fetch('q', 1000)").await, left);
+    assert_eq!(count(&db, "jobs.queue where resumed_at is null").await, 0);
+    assert_eq!(count(&db, "jobs.check()").await, 0);
+    let left = count(&db, "jobs.jobs where state = 'available'").await;
+    assert_eq!(count(&db, "jobs.fetch('q', 1000)").await, left);
 }
 
 #[tokio::test]
@@ -265,7 +263,7 @@ async fn a_limited_queue_with_many_waiting_jobs_is_not_slower() {
             let sql = format!(
                 "select count(jobs.complete(f.id, f.token)) from generate_series(1, 20) n, lateral jobs.fetch('{queue}', 1 + 0 * n) f"
             );
-            assert_eq!(scalar::<i64>(&db, &sql).await, 20);
+            assert_eq!(number(&db, &sql).await, 20);
             spent[n].push(begun.elapsed());
         }
     }
@@ -280,7 +278,7 @@ async fn a_limited_queue_with_many_waiting_jobs_is_not_slower() {
     assert!(ratio < 10.0, "{ratio}");
     // A full one says so at once, however much waits.
     run(&db, "select jobs.fetch('limited', 2)").await;
-    let none: i64 = scalar(&db, "select count(*) from jobs.fetch_any('{limited,free}', 3)").await;
+    let none = count(&db, "jobs.fetch_any('{limited,free}', 3)").await;
     assert_eq!(none, 3, "and does not keep other queues");
 }
 
@@ -290,12 +288,12 @@ async fn a_limit_outlives_a_crash() {
     run(&db, "select jobs.configure_queue('q', concurrency => 2)").await;
     fill(&db, "q", 5).await;
     let fetch = "select count(*) from jobs.fetch('q', 5, lease => '1 second')";
-    assert_eq!(scalar::<i64>(&db, fetch).await, 2);
+    assert_eq!(number(&db, fetch).await, 2);
     drop(db);
     cluster.kill9();
     cluster.start_again();
     let db = cluster.connect("crash").await;
-    assert_eq!(scalar::<i64>(&db, fetch).await, 0);
+    assert_eq!(number(&db, fetch).await, 0);
     let rescued = AtomicI64::new(0);
     poll_until("both are rescued", SOON, async || {
         let sql = "select rows from jobs.maintain() where task = 'rescue'";
@@ -303,5 +301,5 @@ async fn a_limit_outlives_a_crash() {
             && rescued.load(Ordering::Relaxed) == 2
     })
     .await;
-    assert_eq!(scalar::<i64>(&db, fetch).await, 2);
+    assert_eq!(number(&db, fetch).await, 2);
 }

@@ -1,12 +1,11 @@
 //! The shortest way through the extension, and that it leaves nothing behind.
 
-use jobs_tests::{Client, Cluster, row_of, rows_of, run};
+use jobs_tests::{Client, Cluster, row_of, rows_of, run, with};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn insert_fetch_complete() {
-    let cluster = Cluster::start();
-    let db = cluster.database("smoke").await;
+    let (_cluster, db) = with("smoke", &[]).await;
 
     let args = json!({"user_id": 42});
     let row = db

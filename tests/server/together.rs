@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jobs_tests::{
-    Client, Cluster, LEVELS, blocked, comes_true, is, number, quiet, rng, rows_of, run, sqlstate,
-    state, with, with_faults,
+    Client, Cluster, LEVELS, blocked, comes_true, count, is, number, quiet, rng, rows_of, run,
+    sqlstate, state, with,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -51,11 +51,7 @@ async fn directly_and_by_statements(db: &Client, mut check: impl AsyncFnMut(&str
 
 /// A server where results wait for as long as a session has their jobs locked.
 fn patient() -> Cluster {
-    Cluster::builder()
-        .postgres(&with_faults())
-        .set("jobs.enabled", "off")
-        .set("jobs.fault", "patient")
-        .start()
+    Cluster::builder().faults("patient").set("jobs.enabled", "off").start()
 }
 
 /// Waits until a call waits for who has a job locked.
@@ -411,7 +407,7 @@ async fn each_job_ends_once_as_its_worker_was_told() {
     assert!(said.len() > 1000);
     let wrong = "select count(*) from jobs.jobs where state = 'completed' and (output ->> 'of')::bigint is distinct from id";
     assert_eq!(number(&db, wrong).await, 0, "outputs are those of their jobs");
-    assert_eq!(number(&db, "select count(*) from jobs.check()").await, 0);
+    assert_eq!(count(&db, "jobs.check()").await, 0);
     let slots = "select count(*) from jobs.queue_slot where job_id is not null";
     assert_eq!(number(&db, slots).await, 0, "every slot is free");
 }
@@ -594,11 +590,7 @@ async fn nobody_gets_fewer_jobs_than_he_asks_for_before_the_time_nor_none_after_
 /// How often a fetch whose time has come got fewer jobs than may start, while others beside it take
 /// what turns out to be too little for them: their queue may run seven jobs, and they want ten.
 async fn late_fetches(fault: &str) -> i32 {
-    let cluster = Cluster::builder()
-        .postgres(&with_faults())
-        .set("jobs.enabled", "off")
-        .set("jobs.fault", fault)
-        .start();
+    let cluster = Cluster::builder().faults(fault).set("jobs.enabled", "off").start();
     let db = cluster.database("late").await;
     run(
         &db,

@@ -3,8 +3,8 @@
 //! of one session in tests/pg_regress/sql/unique_statements.sql.
 
 use jobs_tests::{
-    Client, Cluster, LEVELS, SOON, comes_true, count, is, poll_until, quiet, row_of, rows_of, run,
-    scalar, seconds, sqlstate,
+    Client, Cluster, LEVELS, SOON, comes_true, count, is, number, poll_until, quiet, row_of,
+    rows_of, run, scalar, seconds, sqlstate, text,
 };
 use tokio::task::JoinHandle;
 use tokio_postgres::Error;
@@ -53,7 +53,7 @@ struct Rival {
 impl Rival {
     /// Begins to insert, and is seen waiting.
     async fn waiting(cluster: &Cluster, db: &Client, level: &str, way: Way, n: i32) -> Rival {
-        let database: String = scalar(db, "select current_database()::text").await;
+        let database = text(db, "select current_database()::text").await;
         let client = cluster.connect(&database).await;
         run(&client, &format!("set default_transaction_isolation = '{level}'")).await;
         let pid = scalar(&client, "select pg_backend_pid()").await;
@@ -71,7 +71,7 @@ impl Rival {
             "select count(*) from pg_stat_activity where pid = {} and wait_event_type = 'Lock'",
             self.pid
         );
-        scalar::<i64>(db, &sql).await == 1
+        number(db, &sql).await == 1
     }
 
     /// Panics if it does not wait any more, also a while later.
@@ -125,7 +125,7 @@ async fn faults(db: &Client, jobs: i64) -> Vec<String> {
     ];
     let mut faults = Vec::new();
     for (what, sql) in checks {
-        let number: i64 = scalar(db, &sql).await;
+        let number = number(db, &sql).await;
         if number != 0 {
             faults.push(format!("{number} {what}"));
         }
@@ -312,7 +312,7 @@ async fn a_key_of_one_of_very_many_subtransactions_is_held_like_any_other() {
                 .await;
                 // The last key was taken without an advisory lock, so that the claim alone says who
                 // has it.
-                let id: i64 = scalar(&holder, "select max(id) from jobs.jobs").await;
+                let id = number(&holder, "select max(id) from jobs.jobs").await;
                 assert_eq!(way.insert_or_leave(&db, 300).await, (None, true));
                 let rival = Rival::waiting(&cluster, &db, level, way, 300).await;
                 run(&holder, end).await;
@@ -349,7 +349,7 @@ async fn what_a_rolled_back_savepoint_replaced_or_updated_is_as_it_was() {
                 if running {
                     run(&db, "select jobs.fetch()").await;
                 }
-                let id: i64 = scalar(&db, "select id from jobs.jobs").await;
+                let id = number(&db, "select id from jobs.jobs").await;
                 let before: serde_json::Value = scalar(&db, seen).await;
                 run(&db, &format!("begin isolation level {level}; savepoint a")).await;
                 let row = db.query_one(&insert(policy), &[]).await.unwrap();
@@ -527,7 +527,7 @@ async fn a_prepared_insert_holds_its_key_over_a_crash() {
         run(&db, end).await;
     }
     let [first, second, third] = rivals;
-    let id: i64 = scalar(&db, "select id from jobs.jobs where args = '1'").await;
+    let id = number(&db, "select id from jobs.jobs where args = '1'").await;
     first.comes_too_late(&db, LEVELS[0], id).await;
     second.comes_too_late(&db, LEVELS[1], 0).await;
     third.inserts().await;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jobs_tests::{
-    Client, Cluster, LEVELS, blocked, count, poll_until, quiet, row_of, rows_of, run, scalar,
-    seconds, sqlstate, with,
+    Client, Cluster, LEVELS, blocked, blocked_until, count, number, poll_until, quiet, row_of,
+    rows_of, run, scalar, seconds, sqlstate, text, with,
 };
 
 /// Inserts a job of a kind that is unique by its kind: its id, and whether that was a duplicate.
@@ -120,30 +120,24 @@ async fn batches_do_not_deadlock_where_there_is_no_room_for_subtransactions() {
         "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and pid = {}",
         scalar::<i32>(&rival, "select pg_backend_pid()").await
     );
-    let batch = format!(
-        "select jobs.insert_many('[{}, {}]')",
-        element(&first, false),
-        element(&second, true)
-    );
-    let full = tokio::spawn(async move { (sqlstate(full.batch_execute(&batch).await), full) });
+    let batch = |wait: bool| {
+        let (first, second) = (element(&first, wait), element(&second, true));
+        format!("select jobs.insert_many('[{first}, {second}]')")
+    };
+    let sql = batch(false);
+    let full = tokio::spawn(async move { (sqlstate(full.batch_execute(&sql).await), full) });
     blocked(&db, 1).await;
-    let batch = format!(
-        "select jobs.insert_many('[{}, {}]')",
-        element(&first, true),
-        element(&second, true)
-    );
-    let rival = tokio::spawn(async move { sqlstate(rival.batch_execute(&batch).await) });
-    poll_until("the rival waits", Duration::from_secs(120), async || {
-        scalar::<i64>(&db, &waits).await == 1
-    })
-    .await;
+    let sql = batch(true);
+    let rival = tokio::spawn(async move { sqlstate(rival.batch_execute(&sql).await) });
+    let soon = Duration::from_secs(120);
+    poll_until("the rival waits", soon, async || number(&db, &waits).await == 1).await;
     run(&db, "select pg_advisory_unlock(7)").await;
     let (outcome, full) = full.await.unwrap();
     assert_eq!(outcome, "00000");
     run(&full, "commit").await;
     assert_eq!(rival.await.unwrap(), "00000");
     let kinds = "select count(*) from jobs.jobs where kind in ('a', 'b')";
-    assert_eq!(scalar::<i64>(&db, kinds).await, 2);
+    assert_eq!(number(&db, kinds).await, 2);
 }
 
 #[tokio::test]
@@ -154,7 +148,7 @@ async fn a_key_that_never_conflicts_is_linear_in_a_batch_and_can_be_cancelled() 
                '{{\"by_kind\": true, \"by_state\": [\"running\"]}}')")
     };
     let begun = std::time::Instant::now();
-    assert_eq!(scalar::<i64>(&db, &batch(20_000)).await, 20_000);
+    assert_eq!(number(&db, &batch(20_000)).await, 20_000);
     let a_tenth = begun.elapsed();
     run(&db, "set statement_timeout = '100ms'").await;
     let begun = std::time::Instant::now();
@@ -181,10 +175,10 @@ async fn rows_whose_job_is_not_there_are_left_alone() {
          update jobs.finished set finalized_at = now() - interval '9 days';
          create table aside as select * from jobs.job; delete from jobs.job;
          select pg_sleep(0.3)")).await;
-    assert_eq!(scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await, 0);
+    assert_eq!(number(&db, "select sum(rows)::bigint from jobs.maintain()").await, 0);
     run(&db, "insert into jobs.job select * from aside").await;
     assert_eq!(
-        scalar::<i64>(&db, "select sum(rows)::bigint from jobs.maintain()").await,
+        number(&db, "select sum(rows)::bigint from jobs.maintain()").await,
         4,
         "control: with their jobs they are dealt with"
     );
@@ -266,9 +260,9 @@ async fn a_replacement_chases_what_moves() {
         ("select jobs.complete(id, token) from jobs.jobs where state = 'running'", false),
     ] {
         let kind = if replaces { "fetched" } else { "completed" };
-        let first: i64 = scalar(&db, &format!("select id from jobs.insert('{kind}')")).await;
+        let first = number(&db, &format!("select id from jobs.insert('{kind}')")).await;
         run(&db, &format!("select jobs.delete({first})")).await;
-        let first: i64 = scalar(
+        let first = number(
             &db,
             &format!("select id from jobs.insert('{kind}', unique_opts => '{policy}')"),
         )
@@ -281,10 +275,7 @@ async fn a_replacement_chases_what_moves() {
         let sql = format!(
             "select replaced_id, unique_skipped_as_duplicate, id from jobs.insert('{kind}', unique_opts => '{policy}')"
         );
-        let waiting = tokio::spawn(async move { row_of(&other, &sql).await });
-        blocked(&db, 1).await;
-        run(&worker, "commit").await;
-        let row = waiting.await.unwrap();
+        let row = blocked_until(&db, row_of(&other, &sql), &worker, "commit").await;
         let answer: (Option<i64>, bool) = (row.get(0), row.get(1));
         if replaces {
             assert_eq!(answer, (Some(first), false));
@@ -298,7 +289,7 @@ async fn a_replacement_chases_what_moves() {
 #[tokio::test]
 async fn an_update_meets_a_job_on_its_way() {
     let (cluster, db) = quiet("moving").await;
-    let other = cluster.connect("moving").await;
+    let (other, updater) = (cluster.connect("moving").await, cluster.connect("moving").await);
     let update = |fields: &str| {
         format!(
             "select id, unique_skipped_as_duplicate from jobs.insert('k', '\"new\"', '{{\"by_kind\": true, \"on_conflict\": {{\"update\": {fields}}}}}', 'q2')"
@@ -310,40 +301,21 @@ async fn an_update_meets_a_job_on_its_way() {
     run(&other, "select jobs.fetch()").await;
     run(&other, "begin").await;
     run(&other, "select jobs.release(id, token) from jobs.jobs where state = 'running'").await;
-    let updater = cluster.connect("moving").await;
     let sql = update(r#"{"running": ["queue"]}"#);
-    let waiting = tokio::spawn(async move { sqlstate(updater.batch_execute(&sql).await) });
-    blocked(&db, 1).await;
-    run(&other, "commit").await;
-    assert_eq!(waiting.await.unwrap(), "00000");
-    assert_eq!(
-        scalar::<String>(
-            &db,
-            &format!("select queue from jobs.jobs where id = {id} and state = 'available'")
-        )
-        .await,
-        "default"
-    );
-    assert_eq!(
-        scalar::<String>(&db, &format!("select jobs.cancel({id})::text")).await,
-        "cancelled"
-    );
+    blocked_until(&db, run(&updater, &sql), &other, "commit").await;
+    let queue = format!("select queue from jobs.jobs where id = {id} and state = 'available'");
+    assert_eq!(text(&db, &queue).await, "default");
+    assert_eq!(text(&db, &format!("select jobs.cancel({id})::text")).await, "cancelled");
     // It is being fetched while new args are written for it: its worker gets the old ones,
     // and as it runs by then the update does not touch it.
     let (id, _) = insert(&db, "k", r#"["available", "running"]"#).await;
     run(&other, "begin").await;
-    let fetched: i64 = scalar(&other, "select id from jobs.fetch()").await;
+    let fetched = number(&other, "select id from jobs.fetch()").await;
     assert_eq!(fetched, id);
-    let updater = cluster.connect("moving").await;
     let sql = update(r#"{"available": ["args"]}"#);
-    let waiting = tokio::spawn(async move { sqlstate(updater.batch_execute(&sql).await) });
-    blocked(&db, 1).await;
-    run(&other, "commit").await;
-    assert_eq!(waiting.await.unwrap(), "00000");
-    assert_eq!(
-        scalar::<String>(&db, &format!("select args::text from jobs.jobs where id = {id}")).await,
-        "{}"
-    );
+    blocked_until(&db, run(&updater, &sql), &other, "commit").await;
+    let args = format!("select args::text from jobs.jobs where id = {id}");
+    assert_eq!(text(&db, &args).await, "{}");
 }
 
 #[tokio::test]
@@ -391,7 +363,7 @@ async fn assert_reaped(db: &Client) {
     run(db, "select jobs.delete(id) from jobs.jobs; select jobs.maintain()").await;
     for table in ["claim", "note"] {
         let left = format!("select count(*) from jobs.unique_{table}");
-        assert_eq!(scalar::<i64>(db, &left).await, 0, "{table}");
+        assert_eq!(number(db, &left).await, 0, "{table}");
     }
 }
 
@@ -428,11 +400,12 @@ async fn between_look_and_write(cluster: &Cluster, db: &Client, database: &str, 
     let sql = format!(
         r#"select jobs.insert('k', unique_opts => '{{"by_state": {AVAILABLE}}}', scheduled_at => '2999-01-01Z')"#
     );
-    let inserting = tokio::spawn(async move { sqlstate(inserter.batch_execute(&sql).await) });
-    blocked(db, 1).await;
-    run(db, meanwhile).await;
-    run(&blocker, "commit").await;
-    assert_eq!(inserting.await.unwrap(), "00000");
+    let meanwhile = async {
+        blocked(db, 1).await;
+        run(db, meanwhile).await;
+        run(&blocker, "commit").await;
+    };
+    tokio::join!(run(&inserter, &sql), meanwhile);
 }
 
 #[tokio::test]
@@ -533,12 +506,12 @@ async fn a_batch_that_does_not_wait_touches_no_job_of_a_busy_key() {
             policy(more)
         )
     };
-    assert_eq!(scalar::<i64>(&db, &batch("")).await, 3);
+    assert_eq!(number(&db, &batch("")).await, 3);
     run(&db, "select jobs.fetch(max_jobs => 3)").await;
     let rival = cluster.connect("busy").await;
     run(&rival, &format!("begin; select jobs.insert('k', '1', {})", policy(""))).await;
     run(&db, "set statement_timeout = '60s'").await;
-    assert_eq!(scalar::<i64>(&db, &batch(r#", "wait": false"#)).await, 2);
+    assert_eq!(number(&db, &batch(r#", "wait": false"#)).await, 2);
     run(&rival, "rollback").await;
 }
 
@@ -573,7 +546,7 @@ async fn a_deletion_waits_for_no_insert_and_no_insert_waits_for_it() {
 #[tokio::test]
 async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
     let (cluster, db) = quiet("aba").await;
-    let worker = cluster.connect("aba").await;
+    let (worker, other) = (cluster.connect("aba").await, cluster.connect("aba").await);
     // It leaves and comes back to the same state, and has released its hold.
     for (kind, on_conflict) in
         [("replace", r#""replace""#), ("update", r#"{"update": {"*": ["args"]}}"#)]
@@ -584,16 +557,12 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
             )
         };
         let held = insert(r#""hold_for": 3600, "hold_until": "start""#);
-        let first: i64 = scalar(&db, &held).await;
+        let first = number(&db, &held).await;
         run(&worker, &format!(
                 "begin; create temp table f_{kind} as select id, token from jobs.fetch('{kind}'); select jobs.release(id, token) from f_{kind}"
             )).await;
-        let other = cluster.connect("aba").await;
         let sql = insert(&format!(r#""on_conflict": {on_conflict}"#));
-        let waiting = tokio::spawn(async move { row_of(&other, &sql).await });
-        blocked(&db, 1).await;
-        run(&worker, "commit").await;
-        let row = waiting.await.unwrap();
+        let row = blocked_until(&db, row_of(&other, &sql), &worker, "commit").await;
         let answer: (i64, bool, Option<i64>) = (row.get(0), row.get(1), row.get(2));
         assert!(answer.0 > first && !answer.1 && answer.2.is_none(), "{kind}: {answer:?}");
     }
@@ -603,15 +572,10 @@ async fn what_conflicts_no_more_after_a_wait_is_neither_replaced_nor_updated() {
             r#"select id, state::text, scheduled_at > clock_timestamp() + interval '50 minutes' from jobs.insert('s', '1', '{{"by_state": ["scheduled"], "on_conflict": "replace_except_schedule"}}', 's', scheduled_at => {at})"#
         )
     };
-    let _: i64 = scalar(&db, &insert("clock_timestamp() + interval '0.1 s'")).await;
+    let _ = number(&db, &insert("clock_timestamp() + interval '0.1 s'")).await;
     seconds(0.2).await;
     run(&worker, "begin; create temp table f as select id, token from jobs.fetch('s'); select jobs.snooze(id, token, '1 hour') from f").await;
-    let other = cluster.connect("aba").await;
-    let sql = insert("null");
-    let waiting = tokio::spawn(async move { row_of(&other, &sql).await });
-    blocked(&db, 1).await;
-    run(&worker, "commit").await;
-    let row = waiting.await.unwrap();
+    let row = blocked_until(&db, row_of(&other, &insert("null")), &worker, "commit").await;
     let answer: (String, bool) = (row.get(1), row.get(2));
     assert_eq!(answer, ("scheduled".into(), true));
 }
@@ -634,10 +598,8 @@ async fn an_update_of_a_running_job_does_not_deadlock_with_its_worker() {
     run(&worker, "begin; select jobs.heartbeat(id, token) from held").await;
     let other = cluster.connect("alive").await;
     let sql = format!("select jobs.insert('k', '2', {policy}, scheduled_at => '2001-01-01Z')");
-    let waiting = tokio::spawn(async move { sqlstate(other.batch_execute(&sql).await) });
-    blocked(&db, 1).await;
-    run(&worker, "select jobs.complete(id, token) from held; commit").await;
-    assert_eq!(waiting.await.unwrap(), "00000");
+    let complete = "select jobs.complete(id, token) from held; commit";
+    blocked_until(&db, run(&other, &sql), &worker, complete).await;
 }
 
 /// A job that runs or is final, and a call that makes it wait again.
@@ -683,10 +645,7 @@ async fn overtaken_by_an_update(
     run(&mover, &format!("begin isolation level {level}; select count(*) from jobs.jobs")).await;
     run(&updater, &format!("begin; {update}")).await;
     let sql = format!("select {call} from held; commit");
-    let moving = tokio::spawn(async move { sqlstate(mover.batch_execute(&sql).await) });
-    blocked(db, 1).await;
-    run(&updater, "commit").await;
-    moving.await.unwrap()
+    sqlstate(blocked_until(db, mover.batch_execute(&sql), &updater, "commit").await)
 }
 
 #[tokio::test]
@@ -697,8 +656,8 @@ async fn a_job_comes_back_with_what_it_was_updated_to_or_not_at_all() {
         for (before, call, after) in COMEBACKS {
             begun(&db, before, 25).await;
             let reply = overtaken_by_an_update(&cluster, &db, level, &update, call).await;
-            let state: String = scalar(&db, "select state::text from jobs.jobs join jobs.job j using (id) where j.queue = 'q2' and j.priority = 1").await;
-            let violated: i64 = scalar(&db, "select count(*) from jobs.check()").await;
+            let state = text(&db, "select state::text from jobs.jobs join jobs.job j using (id) where j.queue = 'q2' and j.priority = 1").await;
+            let violated = count(&db, "jobs.check()").await;
             let expected = match level {
                 "read committed" => ("00000", after),
                 _ => ("40001", before),
@@ -722,18 +681,14 @@ async fn a_rescue_that_an_update_overtakes_leaves_the_job_to_the_next_one() {
     let old = cluster.connect("overtaken").await;
     run(&old, "begin isolation level repeatable read; select count(*) from jobs.jobs").await;
     run(&db, &update).await;
-    let errors: i64 = scalar(
-        &old,
-        "select count(*) from jobs.maintain() where task = 'rescue' and error is not null",
-    )
-    .await;
+    let errors = count(&old, "jobs.maintain() where task = 'rescue' and error is not null").await;
     run(&old, "commit").await;
     assert_eq!(errors, 1);
     // While it runs it is shown in the queue that it was fetched from.
     let state = "select state::text from jobs.jobs join jobs.job j using (id) where j.queue = 'q2'";
-    assert_eq!(scalar::<String>(&db, state).await, "running");
+    assert_eq!(text(&db, state).await, "running");
     run(&db, "select jobs.maintain()").await;
-    assert_eq!(scalar::<String>(&db, state).await, "retryable");
+    assert_eq!(text(&db, state).await, "retryable");
 }
 
 #[tokio::test]
@@ -762,7 +717,7 @@ async fn how_often_a_job_is_tried_is_what_it_was_updated_to_while_it_ran() {
 async fn an_insert_does_not_wait_for_maintenance_that_clears_notes_away() {
     let (cluster, db) = quiet("notes").await;
     let insert = r#"select id, unique_skipped_as_duplicate from jobs.insert('k', unique_opts => '{"by_state": [], "hold_for": 3600, "hold_until": "start", "wait": false}')"#;
-    let _: i64 = scalar(&db, insert).await;
+    let _ = number(&db, insert).await;
     run(
         &db,
         "select jobs.fetch(); update jobs.unique_note set due_at = due_at - interval '2 hours'",
@@ -833,18 +788,18 @@ async fn a_claim_moves_to_an_earlier_page() {
         )
     };
     let early = "select count(*) from jobs.unique_claim where ctid < '(1,0)'";
-    assert_eq!(scalar::<i64>(&db, early).await, 0);
+    assert_eq!(number(&db, early).await, 0);
     // Until the other pages are full of versions that are still needed. Later the first one is,
     // too.
     run(&db, "begin").await;
     let mut most = 0;
     for _ in 0..5 {
-        assert_eq!(scalar::<i64>(&db, &insert("running")).await, 200);
-        most = most.max(scalar::<i64>(&db, early).await);
+        assert_eq!(number(&db, &insert("running")).await, 200);
+        most = most.max(number(&db, early).await);
     }
     assert_ne!(most, 0, "some claims were moved there");
     run(&db, "commit").await;
-    assert_eq!(scalar::<i64>(&db, &insert("available")).await, 0);
+    assert_eq!(number(&db, &insert("available")).await, 0);
 }
 
 #[tokio::test]

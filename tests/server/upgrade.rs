@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use jobs_tests::upgrade::{CANDIDATE, PLANTED, TEMPLATE, VERSION, planted_script, released};
 use jobs_tests::{
-    Builder, Client, Cluster, SOON, comes_true, count, number, poll_until, run, scalar,
+    Builder, Client, Cluster, SOON, comes_true, count, number, poll_until, run, text,
 };
 
 /// All that the catalog says of the extension: what each of its objects is made of, who may use it,
@@ -277,7 +277,7 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
         fill(&db).await;
         let other = cluster.connect(&upgrade.name("kept")).await;
         let all = "select string_agg(j::text, ' ' order by id) from jobs.jobs j";
-        let before: String = scalar(&other, all).await;
+        let before = text(&other, all).await;
         let insert = other
             .prepare("select id from jobs.insert('waiting', unique_opts => '{\"by_kind\": true}')")
             .await
@@ -286,7 +286,7 @@ async fn the_jobs_and_the_rights_are_kept_and_sessions_go_on() {
         other.query(&insert, &[]).await.unwrap();
         other.query(&fetch, &[]).await.unwrap();
         run(&db, &upgrade.statement()).await;
-        let after: String = scalar(&other, all).await;
+        let after = text(&other, all).await;
         assert_eq!(before, after, "{upgrade:?}");
         // A session that has used the old version goes on, with what it has prepared.
         let duplicate: i64 = other.query_one(&insert, &[]).await.unwrap().get(0);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jobs_tests::{
     Builder, Client, Cluster, LEVELS, Mode, SOON, comes_true, count, number, poll_until, quiet,
-    rng, rows_of, run, scalar, seconds, sqlstate, with_faults,
+    rng, rows_of, run, scalar, seconds, sqlstate, text, with,
 };
 use rand::Rng;
 use tokio::task::JoinHandle;
@@ -16,7 +16,7 @@ use tokio_postgres::{Error, NoTls};
 /// A server on which sessions that wait do not look by themselves: what returns was woken, or the
 /// next job of the queue was due.
 pub fn without_looks() -> Builder {
-    Cluster::builder().postgres(&with_faults()).set("jobs.fault", "no_looks")
+    Cluster::builder().faults("no_looks")
 }
 
 /// A server on which only commits can wake: there are no looks and no background worker.
@@ -511,7 +511,7 @@ async fn a_procedure_may_wait_between_its_transactions() {
     run(&db, "create table seen (level text)").await;
     run(&db, "set default_transaction_isolation = 'serializable'").await;
     run(&db, "do 'begin call jobs.wait(timeout => ''10 ms''); insert into seen select current_setting(''transaction_isolation''); end'").await;
-    let level: String = scalar(&db, "select level from seen").await;
+    let level = text(&db, "select level from seen").await;
     assert_eq!(level, "serializable");
 }
 
@@ -569,7 +569,7 @@ async fn nothing_but_execute_is_needed_and_nobody_can_change_what_it_does() {
         "42501",
         "it is itself again"
     );
-    let role: String = scalar(&worker, "select current_user::text").await;
+    let role = text(&worker, "select current_user::text").await;
     assert_eq!(role, "worker");
 }
 
@@ -607,8 +607,7 @@ async fn seats_are_given_back_on_every_way_out() {
 
 #[tokio::test]
 async fn an_operator_of_a_caller_does_not_run_with_the_rights_of_the_extension() {
-    let cluster = Cluster::start();
-    let db = cluster.database("evil").await;
+    let (cluster, db) = with("evil", &[]).await;
     run(&db, "create role evil; grant usage on schema jobs to evil; grant execute on procedure jobs.wait to evil;
          create schema evil authorization evil; create table public.log (who text); grant insert on public.log to public;
          select jobs.pause_queue('paused'), jobs.configure_queue('limited', 1, 1, '1 second')").await;
@@ -624,17 +623,13 @@ async fn an_operator_of_a_caller_does_not_run_with_the_rights_of_the_extension()
     let log = rows_of(&db, "select who from public.log").await;
     assert!(log.is_empty(), "{log:?}");
     // Its own search_path is what it was.
-    let path: String = scalar(&evil, "show search_path").await;
+    let path = text(&evil, "show search_path").await;
     assert_eq!(path, "evil, pg_catalog");
 }
 
 #[tokio::test]
 async fn whoever_gets_no_seat_looks_now_and_then() {
-    let cluster = Cluster::builder()
-        .postgres(&with_faults())
-        .set("jobs.enabled", "off")
-        .set("jobs.fault", "few_seats")
-        .start();
+    let cluster = Cluster::builder().faults("few_seats").set("jobs.enabled", "off").start();
     let db = cluster.database("crowded").await;
     let calls = [
         "call jobs.wait('q', '1 h')",

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use jobs_tests::{
-    Client, Cluster, LEVELS, Mode, SOON, blocked, count, poll_until, quiet, rows_of, run, scalar,
-    seconds, sqlstate, with,
+    Client, Cluster, LEVELS, Mode, SOON, blocked, blocked_until, count, number, poll_until, quiet,
+    rows_of, run, scalar, seconds, sqlstate, text, with,
 };
 
 async fn fetch(db: &Client, more: &str) -> Option<(i64, i64, i32)> {
@@ -112,9 +112,9 @@ async fn vacuum_does_not_shorten_what_jobs_pass_through() {
     let reader = cluster.connect("vacuum").await;
     for table in ["ready", "scheduled", "running"] {
         let size = format!("select pg_relation_size('jobs.{table}')");
-        let before: i64 = scalar(&db, &size).await;
+        let before = number(&db, &size).await;
         run(&db, &format!("vacuum jobs.{table}")).await;
-        assert_eq!(scalar::<i64>(&reader, &size).await, before, "{table}");
+        assert_eq!(number(&reader, &size).await, before, "{table}");
         assert!(before > 100_000, "{table}: {before}");
     }
 }
@@ -125,7 +125,7 @@ async fn a_job_that_kills_its_worker_each_time_is_discarded_after_its_attempts()
     let cluster = Cluster::builder().set("jobs.interval", "50 ms").start();
     cluster.allow(10, "57P01 client backend ");
     let db = cluster.database("poison").await;
-    let id: i64 = scalar(&db, "select id from jobs.insert('poison', max_attempts => 3, retry => '{\"strategy\": \"constant\", \"initial\": 0.01, \"jitter\": false}')").await;
+    let id = number(&db, "select id from jobs.insert('poison', max_attempts => 3, retry => '{\"strategy\": \"constant\", \"initial\": 0.01, \"jitter\": false}')").await;
     for attempt in 1..=3 {
         let worker = cluster.connect("poison").await;
         let fetched = fetch_soon(&worker, "lease => '200 ms'").await;
@@ -135,8 +135,7 @@ async fn a_job_that_kills_its_worker_each_time_is_discarded_after_its_attempts()
         assert!(killed);
     }
     let sql = format!("select state::text from jobs.jobs where id = {id}");
-    poll_until("it is discarded", SOON, async || scalar::<String>(&db, &sql).await == "discarded")
-        .await;
+    poll_until("it is discarded", SOON, async || text(&db, &sql).await == "discarded").await;
     let errors: i64 =
         scalar(&db, "select count(*) from jobs.errors where details ->> 'type' = 'lease_expired'")
             .await;
@@ -265,7 +264,7 @@ async fn overtaken(
     let lock = format!("begin; lock table {table} in share mode");
     run(&blocker, &lock).await;
     let sql = format!("select ({call})::text");
-    let calling = tokio::spawn(async move { scalar::<String>(&caller, &sql).await });
+    let calling = tokio::spawn(async move { text(&caller, &sql).await });
     blocked(&cluster.connect(name).await, 1).await;
     run(&blocker, meanwhile).await;
     run(&blocker, "commit").await;
@@ -276,7 +275,7 @@ async fn overtaken(
 async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
     let (cluster, db) = quiet("overtaken").await;
     let job = "select id from jobs.insert('k', pending => true, scheduled_at => '2900-01-01Z')";
-    let id: i64 = scalar(&db, job).await;
+    let id = number(&db, job).await;
     let update = format!("select jobs.update({id}, scheduled_at => '2901-01-01Z')");
     let activate = format!("jobs.activate({id})");
     let reply = overtaken(&cluster, "overtaken", "jobs.scheduled", &activate, &update).await;
@@ -294,7 +293,7 @@ async fn who_is_overtaken_by_a_change_goes_by_the_job_as_it_is_then() {
     let reply = overtaken(&cluster, "overtaken", "jobs.finished", delete, &again).await;
     assert_eq!(reply, "0");
     let state = format!("select state::text from jobs.jobs where id = {id}");
-    assert_eq!(scalar::<String>(&db, &state).await, "discarded");
+    assert_eq!(text(&db, &state).await, "discarded");
 }
 
 /// The token is of a fetch that commits while another one of the jobs is waited for.
@@ -310,15 +309,9 @@ async fn complete_many_goes_by_the_tokens_that_are_current_when_it_answers() {
         run(&worker, &complete).await;
         let (second, token, _) = fetch(&worker, "").await.unwrap();
         let complete = format!("select id, state::text, done from jobs.complete_many('{{{first}, {second}}}', '{{{its_token}, {token}}}')");
-        let (rows, ()) = tokio::join!(other.query(&complete, &[]), async {
-            blocked(&db, 1).await;
-            run(&worker, "commit").await;
-        });
-        let rows = rows.unwrap();
-        let answers: Vec<(i64, &str, bool)> = rows
-            .iter()
-            .map(|row| (row.get(0), row.get(1), row.get(2)))
-            .collect();
+        let rows = blocked_until(&db, rows_of(&other, &complete), &worker, "commit").await;
+        let answers: Vec<(i64, &str, bool)> =
+            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
         let completed = [(first, "completed", true), (second, "completed", true)];
         assert_eq!(answers, completed, "{way}");
     })
@@ -353,7 +346,7 @@ async fn a_job_that_cannot_be_returned_stops_no_other() {
                 for part in ["args", "meta"] {
                     let what = format!("{how}, {level}, {part}: {call}");
                     let queue = if call.contains("limited") { "limited" } else { "default" };
-                    let bad: i64 = scalar(&db, &format!("select id from jobs.insert('bad', queue => '{queue}')")).await;
+                    let bad = number(&db, &format!("select id from jobs.insert('bad', queue => '{queue}')")).await;
                     run(&db, &format!("select jobs.insert('good', queue => '{queue}');
                          update jobs.job set {part} = {POISON} where id = {bad}")).await;
                     run(&db, &format!("begin isolation level {level}")).await;
@@ -361,8 +354,8 @@ async fn a_job_that_cannot_be_returned_stops_no_other() {
                     run(&db, "commit").await;
                     let said = format!("select j.state || ' ' || j.attempt || ' ' || (e.details ->> 'type') || ' ' || regexp_replace(e.error, '[0-9]+', 'n')
                            from jobs.jobs j join jobs.errors e on e.job_id = j.id where j.id = {bad}");
-                    assert_eq!(scalar::<String>(&db, &said).await, "discarded 1 too_long the job cannot be fetched: its args, meta and tags have n bytes of text, and at most 805306368 can be returned", "{what}");
-                    let shown: String = scalar(&db, &format!("select jobs.show({bad})")).await;
+                    assert_eq!(text(&db, &said).await, "discarded 1 too_long the job cannot be fetched: its args, meta and tags have n bytes of text, and at most 805306368 can be returned", "{what}");
+                    let shown = text(&db, &format!("select jobs.show({bad})")).await;
                     assert!(shown.contains(&format!("{part} (too long to be shown)")), "{shown}");
                     assert!(shown.contains("discarded"), "{shown}");
                     run(&db, "select from jobs.health(); select jobs.complete(id, token) from jobs.jobs where state = 'running'").await;

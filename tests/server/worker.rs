@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use jobs_tests::{
     Client, Cluster, Mode, SOON, becomes, comes_true, count, flood, history_is_written, insert, is,
-    number, poll_until, promptly, quiet, rows_of, run, scalar, seconds, state, with,
+    number, poll_until, promptly, quiet, rows_of, run, scalar, seconds, state, text, with,
     worker_goes_on, workers, workers_become,
 };
 
@@ -62,9 +62,9 @@ async fn schedules_rescues_expires_and_prunes() {
 async fn timeout_and_lost_lease_are_told_apart() {
     let (_cluster, db) = with("timeouts", &[("jobs.interval", "50ms")]).await;
     let slow = insert(&db, "'slow', timeout => '0.3 s'").await;
-    let token: i64 = scalar(&db, "select token from jobs.fetch(lease => '1 h')").await;
+    let token = number(&db, "select token from jobs.fetch(lease => '1 h')").await;
     becomes(&db, slow, "retryable").await;
-    let kind: String = scalar(&db, "select details->>'type' from jobs.errors").await;
+    let kind = text(&db, "select details->>'type' from jobs.errors").await;
     assert_eq!(kind, "timeout");
     let late = db.execute("select jobs.complete($1, $2)", &[&slow, &token]).await.unwrap_err();
     let late = late.as_db_error().unwrap();
@@ -223,8 +223,7 @@ async fn locked_jobs_hide_nothing_by_statement() {
 
 #[tokio::test]
 async fn what_becomes_due_all_the_time_is_dealt_with_together() {
-    let cluster = Cluster::start();
-    let db = cluster.database("stream").await;
+    let (_cluster, db) = with("stream", &[]).await;
     workers_become(&db, "stream", 0).await;
     let before = passes(&db).await;
     let begun = Instant::now();
@@ -240,8 +239,7 @@ async fn what_becomes_due_all_the_time_is_dealt_with_together() {
 
 #[tokio::test]
 async fn jobs_that_never_become_due_have_nobody_look_for_what_is_due() {
-    let cluster = Cluster::start();
-    let db = cluster.database("looks").await;
+    let (_cluster, db) = with("looks", &[]).await;
     workers_become(&db, "looks", 0).await;
     let looks = async |insert: &str| {
         let before = looks(&db).await;
@@ -271,8 +269,7 @@ async fn looks(db: &Client) -> (i64, i64) {
 
 #[tokio::test]
 async fn a_duplicate_wakes_nobody() {
-    let cluster = Cluster::start();
-    let db = cluster.database("twice").await;
+    let (_cluster, db) = with("twice", &[]).await;
     let unique = "'x', unique_opts => '{\"by_kind\": true}'";
     let id = insert(&db, unique).await;
     workers_become(&db, "twice", 1).await;
@@ -391,8 +388,7 @@ async fn stops_at_once_while_busy() {
 
 #[tokio::test]
 async fn is_started_again_after_being_terminated() {
-    let cluster = Cluster::start();
-    let db = cluster.database("again").await;
+    let (cluster, db) = with("again", &[]).await;
     cluster.allow(2, "57P01 jobs (worker|launcher) .*FATAL:  terminating background worker");
     insert(&db, "'x'").await;
     workers_become(&db, "again", 1).await;
@@ -416,8 +412,7 @@ async fn the_launcher_begins_with_what_the_configuration_says() {
 
 #[tokio::test]
 async fn a_terminated_worker_is_woken_again_at_once() {
-    let cluster = Cluster::start();
-    let db = cluster.database("woken").await;
+    let (cluster, db) = with("woken", &[]).await;
     cluster.allow(1, "57P01 jobs worker .*FATAL:  terminating background worker");
     insert(&db, "'x'").await;
     workers_become(&db, "woken", 1).await;
@@ -433,26 +428,24 @@ async fn a_terminated_worker_is_woken_again_at_once() {
 
 #[tokio::test]
 async fn cancelling_an_idle_process_does_nothing() {
-    let cluster = Cluster::start();
-    let db = cluster.database("cancelled").await;
+    let (_cluster, db) = with("cancelled", &[]).await;
     insert(&db, "'x'").await;
     workers_become(&db, "cancelled", 1).await;
     let pids = "select array_agg(pid order by pid)::text from pg_stat_activity where backend_type like 'jobs %'";
-    let before: String = scalar(&db, pids).await;
+    let before = text(&db, pids).await;
     run(
         &db,
         "select pg_cancel_backend(pid) from pg_stat_activity where backend_type like 'jobs %'",
     )
     .await;
     seconds(0.5).await;
-    let after: String = scalar(&db, pids).await;
+    let after = text(&db, pids).await;
     assert_eq!(before, after);
 }
 
 #[tokio::test]
 async fn ends_with_its_postmaster() {
-    let cluster = Cluster::start();
-    let db = cluster.database("orphans").await;
+    let (cluster, db) = with("orphans", &[]).await;
     insert(&db, "'x'").await;
     workers_become(&db, "orphans", 1).await;
     cluster.kill9();

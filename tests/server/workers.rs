@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use jobs_tests::{Client, Cluster, Mode, SOON, number, poll_until, quiet, run, sqlstate, text};
+use jobs_tests::{
+    Client, Cluster, Mode, SOON, count, number, poll_until, quiet, run, sqlstate, text,
+};
 
 /// What the sessions of one worker have in common.
 #[derive(Default)]
@@ -109,7 +111,7 @@ async fn a_command_outlives_a_restart() {
     cluster.stop(Mode::Fast);
     cluster.start_again();
     let db = cluster.connect("restart").await;
-    assert_eq!(number(&db, "select count(*) from jobs.fetch(worker => 'a')").await, 0);
+    assert_eq!(count(&db, "jobs.fetch(worker => 'a')").await, 0);
     assert_eq!(text(&db, "select jobs.worker_beat('a', '{default}', 1)").await, "stop");
-    assert_eq!(number(&db, "select count(*) from jobs.fetch(worker => 'b')").await, 1);
+    assert_eq!(count(&db, "jobs.fetch(worker => 'b')").await, 1);
 }

@@ -58,6 +58,14 @@ impl Builder {
         self
     }
 
+    /// With the extension that can be told to have faults (`src/fault.rs`), and with these.
+    pub fn faults(self, faults: &str) -> Self {
+        let path = std::env::var("JOBS_FAULTS_PG_CONFIG");
+        let path = path
+            .expect("JOBS_FAULTS_PG_CONFIG is not set: run this through ./dev test server:FILE");
+        self.postgres(path.as_ref()).set("jobs.fault", faults)
+    }
+
     /// Also for clients that know no Unix sockets: on 127.0.0.1, at a port of its own.
     pub fn with_tcp(mut self) -> Self {
         self.port = Some(free_port());
@@ -68,7 +76,7 @@ impl Builder {
     /// what comes of a call comes of its asking, however slow the machine is, and not of the visit
     /// that each database has once a minute.
     pub fn without_visits(self) -> Self {
-        self.postgres(&crate::with_faults()).set("jobs.fault", "no_visits")
+        self.faults("no_visits")
     }
 
     /// Without `shared_preload_libraries = 'jobs'`: no background worker, no shared memory.

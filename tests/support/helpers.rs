@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::future::Future;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
@@ -18,12 +17,6 @@ pub const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializabl
 /// How long a test waits for what the background worker is woken for: less than the minute after
 /// which it comes anyway.
 pub const SOON: Duration = Duration::from_secs(45);
-
-/// The Postgres with an extension that can be told to have faults (`src/fault.rs`).
-pub fn with_faults() -> PathBuf {
-    let path = std::env::var("JOBS_FAULTS_PG_CONFIG");
-    path.expect("JOBS_FAULTS_PG_CONFIG is not set: run this through ./dev test server:FILE").into()
-}
 
 /// Waits until `condition` is true, looking every 20 ms; panics with `what` when `timeout` has
 /// passed. A look counts for a second at most: a virtual machine may have stood still meanwhile.
@@ -184,6 +177,20 @@ pub async fn blocked(db: &Client, count: i64) {
         number(db, waiting).await == count
     })
     .await;
+}
+
+/// What a call returns that waits for another session until this runs there.
+pub async fn blocked_until<T>(
+    db: &Client,
+    waiting: impl Future<Output = T>,
+    holder: &Client,
+    end: &str,
+) -> T {
+    let end = async {
+        blocked(db, 1).await;
+        run(holder, end).await;
+    };
+    tokio::join!(waiting, end).0
 }
 
 /// Waits until a job has this state.

@@ -1,6 +1,6 @@
 //! Whether a queue goes on as another one would.
 
-use jobs_tests::{Client, Cluster, comes_true, count, row_of, rows_of, sqlstate};
+use jobs_tests::{Client, Cluster, comes_true, count, number, row_of, rows_of, sqlstate, text};
 
 use super::{SOON, run, scalar, texts};
 
@@ -153,7 +153,7 @@ impl Expected {
 
     /// What was due became available, once; nothing is left to do, and ticks do not come again.
     async fn check_maintained(&self, db: &Client) {
-        assert_eq!(scalar::<i64>(db, "select sum(rows)::bigint from jobs.maintain()").await, 0);
+        assert_eq!(number(db, "select sum(rows)::bigint from jobs.maintain()").await, 0);
         assert_eq!(count(db, "jobs.fetch('due', 10)").await, 1);
         assert_eq!(count(db, "jobs.fetch('due', 10)").await, 0);
         assert_eq!(
@@ -161,7 +161,7 @@ impl Expected {
             1,
             "one job of the tick that had passed"
         );
-        let id: i64 = scalar(db, "select id from jobs.jobs where kind = 'tick overdue'").await;
+        let id = number(db, "select id from jobs.jobs where kind = 'tick overdue'").await;
         assert!(id > self.last, "{id}");
     }
 
@@ -193,16 +193,16 @@ impl Expected {
     async fn check_tokens(&self, db: &Client) {
         for attempt in &self.running {
             let Attempt { id, token, answer, .. } = attempt;
-            if scalar::<String>(db, &state(*id)).await != "running" {
+            if text(db, &state(*id)).await != "running" {
                 continue; // it made room for another one
             }
             let wrong = format!("select jobs.complete({id}, {})", token + 1);
             assert_eq!(sqlstate(db.batch_execute(&wrong).await), "55000");
             let asked = format!("select cancel_requested::text from jobs.heartbeat({id}, {token})");
-            assert_eq!(&scalar::<String>(db, &asked).await, answer);
+            assert_eq!(&text(db, &asked).await, answer);
             let complete = format!("select jobs.complete({id}, {token})::text");
-            assert_eq!(scalar::<String>(db, &complete).await, "completed");
-            assert_eq!(scalar::<String>(db, &complete).await, "completed");
+            assert_eq!(text(db, &complete).await, "completed");
+            assert_eq!(text(db, &complete).await, "completed");
         }
         for attempt in self.finished.iter().chain(&self.given_back) {
             let Attempt { id, token, .. } = attempt;
@@ -212,7 +212,7 @@ impl Expected {
                 "snooze" => format!("(jobs.snooze({id}, {token}, '1 s')).state"),
                 _ => format!("jobs.release({id}, {token})"),
             };
-            let answer = scalar::<String>(db, &format!("select ({again})::text")).await;
+            let answer = text(db, &format!("select ({again})::text")).await;
             assert_eq!(answer, attempt.answer, "{id}: {again}");
         }
     }
