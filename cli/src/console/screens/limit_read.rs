@@ -113,20 +113,22 @@ impl Limit {
         };
         html! {
             @if let (Some(queues), None) = (&self.queues, self.queue()) {
-                "Queues " (list(queues, |queue| links::queue(visit, queue))) ". "
+                (list("Queue", queues, |queue| links::queue(visit, queue)))
             }
-            @if let Some(kinds) = &self.kinds { "Kinds " (list(kinds, kind)) ". " }
+            @if let Some(kinds) = &self.kinds { (list("Kind", kinds, kind)) }
             @if let Some(by) = &self.by { "For each key of " code { (text(by)) } "." }
         }
     }
 }
 
-fn list(names: &[String], link: impl Fn(&str) -> Markup) -> Markup {
+fn list(noun: &str, names: &[String], link: impl Fn(&str) -> Markup) -> Markup {
     html! {
+        (noun) @if names.len() > 1 { "s" }
         @for (n, name) in names.iter().enumerate() {
-            @if n > 0 { ", " }
-            (link(name))
+            @if n > 0 { "," }
+            " " (link(name))
         }
+        ". "
     }
 }
 
