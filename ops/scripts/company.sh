@@ -96,10 +96,11 @@ begin_company() {
   new_cluster "$data"
   start_cluster "$data" "$socket" "$port" 127.0.0.1
   create_company "$data" "$socket" "$port"
+  rm -f "$STATE/company.log" # of another run
   run_company "$socket" "$port" >"$STATE/company.log" &
   RUNNING+=($!)
   say "The company begins its work"
-  until grep -q . "$STATE/company.log"; do sleep 0.2; kill -0 "${RUNNING[0]}"; done
+  until grep -qs . "$STATE/company.log"; do sleep 0.2; kill -0 "${RUNNING[0]}"; done
   give_past "$socket" "$port"
   export JOBS_COMPANY_URL=postgresql://127.0.0.1:$port/$COMPANY
 }
