@@ -357,7 +357,12 @@ fn room(rules: &[Rule], gate: i64, name: &str) -> Option<Room> {
 /// for another start.
 fn promote(rules: &[Rule], gate: i64, name: &str, most: i64) -> (usize, Option<i64>) {
     let rule = rules.iter().find(|rule| rule.name == name);
-    let room = room(rules, gate, name);
+    let look = || room(rules, gate, name);
+    let mut room = look();
+    if room.as_ref().is_some_and(|room| room.is_ahead) {
+        permits::cut_starts(gate);
+        room = look();
+    }
     let free_at = room.as_ref().and_then(|room| room.free_at);
     let latest = room.as_ref().and_then(|room| room.latest_start());
     let left = room.map_or(usize::MAX, |room| room.left);
@@ -410,7 +415,6 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
     let last = gates.last().map(|(gate, _)| *gate).filter(|_| gates.len() as i64 == most);
     let mut next = i64::MAX;
     let promoted = gates.iter().map(|(gate, name)| {
-        permits::cut_starts(*gate);
         let mut released = 0;
         if is_to_check {
             released = release(&rules, *gate, name, most);

@@ -134,6 +134,8 @@ pub struct Room {
     pub left: usize,
     /// When there is room for another start, where it is used up by then.
     pub free_at: Option<i64>,
+    /// It is used up by a start that a clock which was put back left ahead.
+    pub is_ahead: bool,
     /// The number and the time of the latest start, where starts count.
     latest: Option<(i64, i64)>,
 }
@@ -149,7 +151,7 @@ impl Room {
     ) -> Room {
         let rule = &rules[gate.rule];
         let setting = rule.setting_of(gate.id);
-        let mut room = Room { left: most, free_at: None, latest: None };
+        let mut room = Room { left: most, free_at: None, is_ahead: false, latest: None };
         if rule.is_strict() && turns::is_taken(gate.id) {
             room.left = 0;
         }
@@ -169,7 +171,9 @@ impl Room {
                 (latest.0 + 1 - i64::from(rate), time::ago(now, period).unwrap_or(i64::MIN));
             let first = direct::permits::first_start_after(gate.id, from, latest.0, since);
             let free = first.map_or(rate as usize, |(number, _)| (number - from) as usize);
-            room.free_at = first.filter(|_| free == 0).map(|(_, at)| time::add(at, period));
+            let last = first.filter(|_| free == 0).map(|(_, at)| at);
+            room.free_at = last.map(|at| time::add(at, period));
+            room.is_ahead = last.is_some_and(|at| at > now);
             room.left = if fault::is_on(Fault::NoRates) { room.left } else { room.left.min(free) };
         }
         room
@@ -315,10 +319,7 @@ pub fn free(permits: &[Permit]) {
 
 /// Cuts the starts at a gate that a clock which was put back left ahead.
 pub fn cut_starts(gate: i64) {
-    let now = time::now();
-    if direct::permits::latest_start(gate).is_some_and(|(_, at)| at > now) {
-        CUT_STARTS.execute(&[big(gate), big(now)]);
-    }
+    CUT_STARTS.execute(&[big(gate), big(time::now())]);
 }
 
 /// For a fetch that began so long ago, a start still counts that would no longer do so now.
