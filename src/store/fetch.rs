@@ -136,6 +136,14 @@ rows! {
     }
 }
 
+impl Picked {
+    /// Whether its position is a turn of another key than that of this gate: it was inserted while
+    /// its queue was given the order.
+    pub fn has_turn_of_another(&self, gate: i64) -> bool {
+        self.seq < 0 && self.gate != Some(gate)
+    }
+}
+
 /// A job that may start, with its permit and its row of `job`, where that was kept.
 pub type Admitted = (Picked, Permit, Option<JobRow>);
 
@@ -165,8 +173,7 @@ impl Limits<'_> {
         let (picked, covered): (Vec<_>, Vec<_>) = both.filter_map(is_there).unzip();
         let (mut may_start, mut held) = (Vec::new(), Vec::new());
         let mut passed_on = BTreeMap::new();
-        let seqs: Vec<i64> = picked.iter().map(|one| one.seq).collect();
-        let (admitted, ended) = permits::admit(self.rules, self.queue, &covered, &seqs, self.now);
+        let (admitted, ended) = permits::admit(self.rules, self.queue, &covered, &picked, self.now);
         for ((one, covered), admitted) in picked.into_iter().zip(covered).zip(admitted) {
             let order_of = |gate: &Gate| self.rules[gate.rule].order.as_ref();
             let full = match admitted {
@@ -186,7 +193,10 @@ impl Limits<'_> {
             }
             let one = Held {
                 job_id: one.job_id,
-                seq: one.seq,
+                seq: match order_of(full).is_some() && one.has_turn_of_another(full.id) {
+                    true => one.job_id,
+                    false => one.seq,
+                },
                 scheduled_at: one.scheduled_at,
                 available_at: one.available_at,
                 expires_at: covered.expires_at,

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use super::direct::fetch::JobRow;
 use super::direct::permits::{LookAtRunning, Running};
 use super::direct::shapes;
+use super::fetch::Picked;
 use super::held;
 use super::queue::Queue;
 use super::rules::Rule;
@@ -209,13 +210,13 @@ const TURNS: i64 = 64;
 const FIRST_TURN: i64 = 1000;
 
 /// Gives permits and turns to jobs of a queue, in their order, as far as their limits and the order
-/// have room; else the place, among its gates, of the one that holds the job. `seqs` are their
-/// positions. Turns that are over are to be ended afterwards.
+/// have room; else the place, among its gates, of the one that holds the job. `picked` are their
+/// places. Turns that are over are to be ended afterwards.
 pub fn admit(
     rules: &[Rule],
     queue: &Queue,
     jobs: &[Covered],
-    seqs: &[i64],
+    picked: &[Picked],
     now: i64,
 ) -> (Vec<Result<Permit, usize>>, Vec<Turn>) {
     let is_order = |gate: &Gate| rules[gate.rule].order.is_some();
@@ -231,13 +232,13 @@ pub fn admit(
         let mut running = running.look();
         let (mut permits, mut starts) = (Vec::new(), Vec::new());
         let tables = jobs.iter().any(strict_of).then(turns::Tables::open);
-        let ordered = jobs.iter().zip(seqs).filter(|(job, _)| strict_of(job));
-        let ordered = ordered.map(|(job, seq)| (&job.gates[0], *seq, job.id));
+        let ordered = jobs.iter().zip(picked).filter(|(job, _)| strict_of(job));
+        let ordered = ordered.map(|(job, one)| (&job.gates[0], one));
         let mut starters = tables.as_ref().map(|tables| Starters::of(queue, tables, ordered));
-        let mut admit_one = |(job, seq): (_, &i64)| -> Result<Permit, usize> {
+        let mut admit_one = |(job, one): (_, &Picked)| -> Result<Permit, usize> {
             let job: &Covered = job;
             if let Some(starters) = starters.as_mut().filter(|_| strict_of(job))
-                && !starters.take(&job.gates[0], *seq, job.id)
+                && !starters.take(&job.gates[0], one)
             {
                 return Err(0);
             }
@@ -264,7 +265,7 @@ pub fn admit(
             }
             Ok(Permit { n, gates: limits().map(|gate| gate.id).collect() })
         };
-        let admitted = jobs.iter().zip(seqs).map(&mut admit_one).collect();
+        let admitted = jobs.iter().zip(picked).map(&mut admit_one).collect();
         drop(running);
         fault::pause(Fault::PermitOutOfTurn);
         write(&permits, &starts);

@@ -9,9 +9,8 @@
 //!
 //! * A transaction that makes a job final has an id when it asks here.
 //! * It is told what is committed then, whatever its own snapshot, or what it last read, if no
-//! session
-//!   has said since that it changed. Sessions are told that before the locks of a change are
-//!   released.
+//!   session has said since that it changed. Sessions are told that before the locks of a change
+//!   are released.
 
 use jobs_core::state::State;
 

@@ -111,18 +111,21 @@ pub struct Starters<'a> {
 }
 
 impl<'a> Starters<'a> {
-    /// Of these jobs: their gates, positions and ids.
+    /// Of these jobs: their gates and places.
     pub fn of(
         queue: &'a Queue,
         tables: &'a Tables,
-        jobs: impl Iterator<Item = (&'a Gate, i64, i64)>,
+        jobs: impl Iterator<Item = (&'a Gate, &'a Picked)>,
     ) -> Starters<'a> {
         let mut first = HashMap::new();
         let mut ids = Vec::new();
-        for (gate, seq, id) in jobs {
-            ids.push(id);
-            let first = first.entry(gate.id).or_insert((seq, id));
-            *first = (*first).min((seq, id));
+        for (gate, one) in jobs {
+            ids.push(one.job_id);
+            if !one.has_turn_of_another(gate.id) {
+                let place = (one.seq, one.job_id);
+                let first = first.entry(gate.id).or_insert(place);
+                *first = (*first).min(place);
+            }
         }
         let (taken, places) = (tables.taken.look(), tables.places.as_ref().map(Places::look));
         let (given, ended) = Default::default();
@@ -130,7 +133,8 @@ impl<'a> Starters<'a> {
     }
 
     /// Whether it is a job's turn; then it has it from now on.
-    pub fn take(&mut self, gate: &'a Gate, seq: i64, id: i64) -> bool {
+    pub fn take(&mut self, gate: &'a Gate, one: &Picked) -> bool {
+        let (seq, id) = (one.seq, one.job_id);
         let (own, former): (Vec<_>, Vec<_>) = self
             .own
             .iter()

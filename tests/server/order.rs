@@ -252,3 +252,30 @@ async fn maintenance_holds_no_job_that_others_have_taken_meanwhile() {
     assert_eq!(count(&db, "jobs.scheduled").await, 0);
     assert_eq!(count(&db, "jobs.ready where gate is not null").await, 1);
 }
+
+/// A job is inserted while its queue is given another order, so its turn is that of another key.
+#[tokio::test]
+async fn a_turn_that_an_insert_took_in_the_order_before_overtakes_nobody() {
+    let cluster = Cluster::quiet();
+    let (db, other) = (cluster.database("order").await, cluster.connect("order").await);
+    let order = |by: &str| {
+        format!(
+            r#"select jobs.order_queue('q', '{{"by_args": ["{by}"]}}', strict => true, fair => true)"#
+        )
+    };
+    run(&db, &order("t")).await;
+    for kind in ["first", "second", "third"] {
+        run(&db, &format!(r#"select jobs.insert('{kind}', '{{"t": 1}}', queue => 'q')"#)).await;
+    }
+    run(&other, r#"begin; select jobs.insert('last', '{"t": 2}', queue => 'q')"#).await;
+    run(&db, &order("u")).await;
+    run(&other, "commit").await;
+    for expected in ["first", "second", "third", "last"] {
+        run(&db, "select count(*) from jobs.fetch('q', 10)").await;
+        run(&db, "select jobs.maintain()").await;
+        let running = "select kind from jobs.jobs where state = 'running'";
+        run(&db, "select count(*) from jobs.fetch('q', 10)").await;
+        assert_eq!(texts(&db, running).await, [expected]);
+        run(&db, COMPLETE).await;
+    }
+}
