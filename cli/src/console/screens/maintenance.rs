@@ -239,7 +239,7 @@ fn what_it_does(task: &str) -> &'static str {
         "periodic" => "inserts the jobs of periodic ticks",
         "expire" => "discards jobs past their expires_at",
         "rescue" => "fails attempts whose lease expired",
-        "limits" => "starts held jobs where limits have room",
+        "limits" => "returns held jobs to their queues where limits have room",
         "prune" => "deletes final jobs past their retention",
         "claims" => "removes keys that no job needs",
         "statistics" => "counts large tables and stores history",
