@@ -106,5 +106,5 @@ BEGIN ATOMIC
    GROUP BY r.n, r.invariant, r.rule ORDER BY r.n;
 END;
 COMMENT ON FUNCTION jobs.check() IS
-$$Returns the invariants that are violated: how often, up to ten of the jobs, and the rule. No row means that all invariants hold. A row means a defect of the extension or of the storage, or that someone wrote to the tables directly, except while a dump is being restored, or a subscriber copies the tables. A row of held means that only if it is still there after a second: maintenance may have to let the job go.
+$$Returns the invariants that are violated: how often, up to ten of the jobs, and the rule. No row means that all invariants hold. A row means a defect of the extension or of the storage, or that someone wrote to the tables directly, except while a dump is being restored, or a subscriber copies the tables. A row of held means a defect only if it persists for a second: maintenance may be about to return the job to its queue.
 Reads all jobs in one snapshot, which takes seconds to minutes for millions of jobs. Do not call it in a SERIALIZABLE transaction, which would obstruct all others. Works on a standby.$$;

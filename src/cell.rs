@@ -176,7 +176,7 @@ pub fn spans_none(limit: &str) -> Result<()> {
     }
 }
 
-/// Refuses to spread a queue by this of which a limit or the order would span cells.
+/// Refuses to spread a queue by this dimension if a limit or the queue's order would span cells.
 pub fn none_spans(queue: &str, by: &Dimension) -> Result<()> {
     let rules = config_cache::rules();
     let Some(rule) = rules.iter().find(|rule| rule.spans_cells(queue, by)) else {

@@ -137,8 +137,8 @@ rows! {
 }
 
 impl Picked {
-    /// Whether its position is a turn of another key than that of this gate: it was inserted while
-    /// its queue was given the order.
+    /// Whether the job's position is a turn of another key than that of this gate: the job was
+    /// inserted while the queue's order changed.
     pub fn has_turn_of_another(&self, gate: i64) -> bool {
         self.seq < 0 && self.gate != Some(gate)
     }

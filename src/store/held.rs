@@ -288,7 +288,7 @@ pub struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// How many may be in a lane now.
+    /// How many jobs may be in a lane now.
     pub fn room(&self) -> usize {
         room(self.rules, self.gate, &self.name).map_or(usize::MAX, |room| room.left)
     }
@@ -515,7 +515,8 @@ plans! {
            FROM free f LEFT JOIN jobs.job j ON j.id = f.job_id
          RETURNING queue, priority, seq";
     // Walks from class to class along the index. A strict order passes over no job that is locked.
-    // The room ($3) was there before: jobs that have left the lane since count by what they left.
+    // $3 is the room at an earlier look. A job that has started since is no longer in the lane, but
+    // it has a permit, a start or a turn.
     PROMOTE(INT8, INT8, INT8, BOOL, INT8, INT8) =
         "WITH RECURSIVE room AS (
            SELECT LEAST($3 - (SELECT count(*) FROM jobs.limit_start s WHERE s.gate = $1 AND s.n > $5),

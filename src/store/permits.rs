@@ -135,7 +135,7 @@ pub struct Room {
     pub left: usize,
     /// When there is room for another start, where it is used up by then.
     pub free_at: Option<i64>,
-    /// It is used up by a start that a clock which was put back left ahead.
+    /// Whether a start that is dated ahead of the clock uses the room up: the clock was set back.
     pub is_ahead: bool,
     /// The number and the time of the latest start, where starts count.
     latest: Option<(i64, i64)>,

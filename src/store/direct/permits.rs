@@ -228,7 +228,8 @@ pub fn promote<'a>(
     let mut next = Some(first);
     for _ in 0..MOST_CLASSES {
         let queue = Queue::named(&class.0);
-        // Counted before the room: what leaves the lane in between counts twice, not never.
+        // The lane is counted before the room, so that a job that starts in between counts twice
+        // rather than not at all.
         let in_lanes = in_lanes_of(&lanes, gate, &class.0);
         let mut free = way.room().saturating_sub(in_lanes);
         free = if free < way.least() { 0 } else { free.min(most) };

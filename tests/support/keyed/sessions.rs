@@ -377,8 +377,8 @@ async fn unblock(scene: &Scene, client: &Client, who: Who) {
     });
 }
 
-/// Every invariant holds at any time, but that maintenance lets held jobs go a moment after a
-/// change of what holds them.
+/// Every invariant holds at any time, except that maintenance releases held jobs shortly after a
+/// change of their limit or order.
 async fn check(scene: &Scene, client: &Client) {
     let check = "select c.invariant || ': ' || c.job_ids::text || (select coalesce(string_agg(p::text, '; '), '') from (
           select 'ready' as place, to_jsonb(r) as row from jobs.ready r where r.job_id = c.job_ids[1]
