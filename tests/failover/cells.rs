@@ -188,8 +188,10 @@ impl Cells {
         psql
     }
 
-    /// Kills all processes of a machine.
+    /// Kills all processes of a machine. They are stopped first: a postmaster whose children are
+    /// killed before it would log that they crashed.
     pub fn kill(&mut self, node: u8) -> Outcome {
+        self.network.signal(node, "STOP")?;
         self.network.signal(node, "KILL")?;
         // The parents of those that are gone.
         self.running.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_))));
