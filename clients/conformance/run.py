@@ -297,6 +297,7 @@ class Case:
             return None
         if match := re.fullmatch(r"\$(\d+)", value):
             return self.ids[int(match[1]) - 1]
+        value = re.sub(r"\*(\$\d+)\*", r"*[!0-9]\1[!0-9]*", value)  # job 18 is not job 8
         value = re.sub(r"\$(\d+)", lambda m: str(self.ids[int(m[1]) - 1]), value)
         is_sql = re.match(r"(select|insert|update|delete|begin|call|with|create|set)\b", value, re.I)
         first, last = (urllib.parse.urlsplit(self.urls[at]).path[1:] for at in (0, -1))
