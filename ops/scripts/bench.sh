@@ -17,6 +17,7 @@ bench() { # [--page] [--against COMMIT] [--jobs N] [CASE..]
   [[ ! $commit ]] || { need_packages valgrind && install_commit "$commit"; }
   # Without a browser the case says nothing of one.
   [[ $# -gt 0 && " $* " != *" console "* ]] || need_browser >&2 || BROWSER=''
+  [[ $# -gt 0 && " $* " != *" workers "* ]] || need_packages redis-server # of Faktory
   rm -rf "$data" "$data-against"
   socket=$(short_directory)
   trap "end_bench '$data' '$socket'" EXIT

@@ -35,7 +35,6 @@ workers_rust() {
   cp "${CARGO_TARGET_DIR:-$HERE/../../target}"/quick/{jobs_rust,sql_alone} "$home/"
 }
 
-# Faktory runs redis-server, of the package of that name.
 workers_go() {
   cd "$HERE/workers/go" && go build -o "$home/go/" ./jobs ./river ./faktory &&
     go build -o "$home/go/faktory_server" github.com/contribsys/faktory/cmd/faktory
