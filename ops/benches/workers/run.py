@@ -17,6 +17,12 @@ as
     single, unique, duplicates, many, many_unique JOBS
                                          inserts so many jobs, one by one or 1,000 at once; prints
                                          what work prints; in Go alone
+    tenants RATE NOISY CONCURRENCY SECONDS
+                                         inserts so many jobs a second, of which so many of a
+                                         hundred are of one of ten tenants, and works on them;
+                                         prints {"completed": .., "noisy": .., "others": ..}, jobs
+                                         a second and how long the jobs of that tenant and of the
+                                         others waited; in Go alone, of ours and of River
 
 Those that work go on until they are killed. Every peer has a database of its own, and ours share
 one. The programs work in turns, the one that goes first changing.
@@ -25,6 +31,7 @@ one. The programs work in turns, the one that goes first changing.
 import contextlib
 import itertools
 import json
+import math
 import os
 import pathlib
 import random
@@ -47,6 +54,9 @@ INSERTS = {
     "single": "one by one", "many": "1,000 at once", "unique": "as unique, one by one",
     "duplicates": "duplicates, one by one", "many_unique": "as unique, 1,000 at once",
 }
+# Jobs a second, how many of a hundred are of one of ten tenants, and how many run at a time: the
+# scenarios of that name of the public queue-benchmark.
+SCENARIOS = {"noisy_neighbor": (50, 50, 20), "noisy_neighbor_saturated": (100, 90, 10)}
 IDLE = 0.01  # seconds in which a worker that has nothing to do has come to wait
 
 PYTHON = [sys.executable]
@@ -293,6 +303,17 @@ def cancel(contestant, connection, count):
     contestant.cancels.append(latencies[20:])
 
 
+def tenants(contestant, scenario):
+    """What the program prints of a scenario, in a database without jobs. Ours has a fair order."""
+    rate, noisy, concurrency = SCENARIOS[scenario]
+    create_database(contestant)
+    if contestant.is_ours:
+        with psycopg.connect(url(contestant.database), autocommit=True) as connection:
+            connection.execute("""select jobs.order_queue('bench', '{"by_args": ["tenant.number"]}', fair => true)""")
+    with Program(contestant, contestant.worker, "tenants", rate, noisy, concurrency, math.ceil(20 * SECONDS)) as program:
+        return program.answer()
+
+
 def percentile(seconds, share):
     """In milliseconds."""
     return 1000 * statistics.quantiles(seconds, n=100, method="inclusive")[share - 1]
@@ -334,14 +355,18 @@ def ours_in(language):
     return next(c for c in CONTESTANTS if c.is_ours and c.language == language and not c.is_sql)
 
 
+def create_database(contestant):
+    with psycopg.connect(url("postgres"), autocommit=True) as connection:
+        connection.execute(f"drop database if exists {contestant.database} (force)")
+        connection.execute(f"create database {contestant.database}")
+    call(contestant, "setup")
+
+
 def main():
     connections = {}
     for contestant in CONTESTANTS:
         if contestant.database not in connections:
-            with psycopg.connect(url("postgres"), autocommit=True) as connection:
-                connection.execute(f"drop database if exists {contestant.database} (force)")
-                connection.execute(f"create database {contestant.database}")
-            call(contestant, "setup")
+            create_database(contestant)
             connections[contestant.database] = psycopg.connect(url(contestant.database), autocommit=True)
     languages = list(dict.fromkeys(c.language for c in CONTESTANTS))
     for number in range(ROUNDS + 1):
@@ -371,6 +396,13 @@ def main():
                 insert(contestant, how)
         settle(connections)
 
+    served = {}
+    with_tenants = [c for c in inserting if c.name != "Faktory"]
+    for number, scenario in itertools.product(range(ROUNDS), SCENARIOS):
+        for contestant in reversed(with_tenants) if number % 2 else with_tenants:
+            for what, figure in tenants(contestant, scenario).items():
+                served.setdefault((scenario, what), {}).setdefault(contestant, []).append(figure)
+
     for language in languages:
         of_language = [c for c in CONTESTANTS if c.language == language]
         wanted = {"Python": "> 1.0", "TypeScript": "> 1.0", "Rust": ">= 0.6", "Go": "> 1.0"}[language]
@@ -391,6 +423,15 @@ def main():
             by_round = [percentile(values, share) for values in mine.cancels]
             row(f"{language}, from the commit of jobs.cancel to the handler: {name}", "< 100 ms",
                 f"{percentile(itertools.chain(*mine.cancels), share):.2f}", spread(by_round, 2), "ms")
+
+    for (scenario, what), figures in served.items():
+        if what == "completed":
+            compare("Go", f"{scenario}: completed", "jobs/s", figures, "-")
+        else:
+            waits = {contestant: statistics.median(values) for contestant, values in figures.items()}
+            of = {"noisy": "the noisy tenant", "others": "the others"}[what]
+            wanted = "> 1.0" if what == "others" else "-"
+            compare("Go", f"{scenario}: 95th percentile of the wait for a handler, {of}", "ms", figures, wanted, waits)
 
 
 with faktory():

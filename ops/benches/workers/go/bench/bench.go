@@ -14,8 +14,9 @@ import (
 
 // Args are those of every job. No two of a run have the same user.
 type Args struct {
-	UserID   int    `json:"user_id"`
-	Template string `json:"template"`
+	UserID   int     `json:"user_id"`
+	Template string  `json:"template"`
+	Tenant   *Tenant `json:"tenant,omitempty"`
 }
 
 // Kind is the kind of every job.
@@ -33,12 +34,15 @@ type Program struct {
 	// Fill inserts so many jobs.
 	Fill func(jobs int) error
 	// Insert inserts a job in a transaction of its own; as unique by its args if it is to be unique.
-	Insert func(user int, unique bool) error
+	Insert func(args Args, unique bool) error
 	// InsertMany inserts Batch jobs, of which this is the first user.
 	InsertMany func(user int, unique bool) error
 	// Work runs a worker until the process is killed.
-	Work func(concurrency int, handle func(context.Context) error) error
+	Work func(concurrency int, handle Handler) error
 }
+
+// Handler handles a job.
+type Handler func(ctx context.Context, args Args) error
 
 // Main runs the command of the program's arguments.
 func (p Program) Main() {
@@ -65,6 +69,8 @@ func (p Program) run(command string, values []int) error {
 		return p.Work(values[0], cancelling)
 	case "work":
 		return p.Work(values[0], working(time.Duration(values[1])*time.Millisecond, int64(values[2])))
+	case "tenants":
+		return p.serveTenants(values[0], values[1], values[2], time.Duration(values[3])*time.Second)
 	}
 	return fmt.Errorf("no command %s", command)
 }
@@ -97,7 +103,7 @@ func (p Program) insert(how string, jobs int) error {
 		if how != "duplicates" {
 			user++
 		}
-		if err := p.Insert(user, how != "single"); err != nil {
+		if err := p.Insert(Welcome(user), how != "single"); err != nil {
 			return err
 		}
 	}
@@ -122,7 +128,7 @@ func (p Program) insertMany(unique bool, jobs int) error {
 func (p Program) send() error {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		if err := p.Insert(1, false); err != nil {
+		if err := p.Insert(Welcome(1), false); err != nil {
 			return err
 		}
 		say(map[string]float64{"committed": now()})
@@ -131,10 +137,10 @@ func (p Program) send() error {
 }
 
 // working handles so many jobs, and says when the first one began and the last one ended.
-func working(sleep time.Duration, left int64) func(context.Context) error {
+func working(sleep time.Duration, left int64) Handler {
 	var first float64
 	var begun atomic.Bool
-	return func(context.Context) error {
+	return func(context.Context, Args) error {
 		if !begun.Swap(true) {
 			first = now()
 		}
@@ -149,13 +155,13 @@ func working(sleep time.Duration, left int64) func(context.Context) error {
 }
 
 // listening says when a handler starts.
-func listening(context.Context) error {
+func listening(context.Context, Args) error {
 	say(map[string]float64{"started": now()})
 	return nil
 }
 
 // cancelling says when a handler starts, and when it is cancelled.
-func cancelling(ctx context.Context) error {
+func cancelling(ctx context.Context, _ Args) error {
 	say(map[string]float64{"started": now()})
 	<-ctx.Done()
 	say(map[string]float64{"cancelled": now()})

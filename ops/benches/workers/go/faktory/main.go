@@ -17,7 +17,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	push := func(user int, _ bool) error { return client.Push(job(user)) }
+	push := func(args bench.Args, _ bool) error { return client.Push(faktory.NewJob("bench", args)) }
 	many := func(user int, _ bool) error { return bulk(client, user, bench.Batch) }
 	bench.Program{
 		Setup: client.Flush,
@@ -31,23 +31,21 @@ func main() {
 		},
 		Insert:     push,
 		InsertMany: many,
-		Work: func(concurrency int, handle func(context.Context) error) error {
+		Work: func(concurrency int, handle bench.Handler) error {
 			manager := worker.NewManager()
 			manager.Concurrency = concurrency
 			manager.Logger = &worker.StdLogger{Logger: log.New(os.Stderr, "", 0)}
 			manager.ProcessStrictPriorityQueues("default")
-			manager.Register("bench", func(ctx context.Context, _ ...any) error { return handle(ctx) })
+			manager.Register("bench", func(ctx context.Context, _ ...any) error { return handle(ctx, bench.Args{}) })
 			return manager.Run()
 		},
 	}.Main()
 }
 
-func job(user int) *faktory.Job { return faktory.NewJob("bench", bench.Welcome(user)) }
-
 func bulk(client *faktory.Client, user, count int) error {
 	jobs := make([]*faktory.Job, count)
 	for i := range jobs {
-		jobs[i] = job(user + i)
+		jobs[i] = faktory.NewJob("bench", bench.Welcome(user+i))
 	}
 	_, err := client.PushBulk(jobs)
 	return err

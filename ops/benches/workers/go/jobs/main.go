@@ -25,8 +25,8 @@ func main() {
 		return jobs.InsertOpts{Queue: "bench", Unique: &jobs.Unique{ByArgs: true}}
 	}
 	bench.Program{
-		Insert: func(user int, isUnique bool) error {
-			_, err := jobs.Insert(ctx, db, bench.Welcome(user), unique(isUnique))
+		Insert: func(args bench.Args, isUnique bool) error {
+			_, err := jobs.Insert(ctx, db, args, unique(isUnique))
 			return err
 		},
 		InsertMany: func(user int, isUnique bool) error {
@@ -37,11 +37,11 @@ func main() {
 			_, err := jobs.InsertMany(ctx, db, many)
 			return err
 		},
-		Work: func(concurrency int, handle func(context.Context) error) error {
+		Work: func(concurrency int, handle bench.Handler) error {
 			prefetch, _ := strconv.Atoi(os.Getenv("PREFETCH"))
 			worker := jobs.NewWorker(db, jobs.Options{Queues: []string{"bench"}, Concurrency: concurrency, Prefetch: prefetch})
-			jobs.Handle(worker, func(ctx context.Context, _ *jobs.Job[bench.Args]) (any, error) {
-				return nil, handle(ctx)
+			jobs.Handle(worker, func(ctx context.Context, job *jobs.Job[bench.Args]) (any, error) {
+				return nil, handle(ctx, job.Args)
 			})
 			return worker.Run(ctx)
 		},

@@ -21,10 +21,12 @@ var ctx = context.Background()
 
 type worker struct {
 	river.WorkerDefaults[bench.Args]
-	handle func(context.Context) error
+	handle bench.Handler
 }
 
-func (w *worker) Work(ctx context.Context, _ *river.Job[bench.Args]) error { return w.handle(ctx) }
+func (w *worker) Work(ctx context.Context, job *river.Job[bench.Args]) error {
+	return w.handle(ctx, job.Args)
+}
 
 func main() {
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
@@ -59,8 +61,8 @@ func main() {
 			}
 			return nil
 		},
-		Insert: func(user int, isUnique bool) error {
-			_, err := client.Insert(ctx, bench.Welcome(user), unique(isUnique))
+		Insert: func(args bench.Args, isUnique bool) error {
+			_, err := client.Insert(ctx, args, unique(isUnique))
 			return err
 		},
 		InsertMany: func(user int, isUnique bool) error {
@@ -72,7 +74,7 @@ func main() {
 			_, err := client.InsertManyFast(ctx, jobs) // by COPY
 			return err
 		},
-		Work: func(concurrency int, handle func(context.Context) error) error {
+		Work: func(concurrency int, handle bench.Handler) error {
 			workers := river.NewWorkers()
 			river.AddWorker(workers, &worker{handle: handle})
 			client := open(pool, &river.Config{
