@@ -213,13 +213,15 @@ def vectors() -> list:
 
 def is_within(wanted: object, found: object) -> bool:
     """Whether all members that are wanted of an object are there; "any" is anything, "*a*b*" what
-    has these parts, {least, most} a number between these."""
+    has these parts, of which those that are numbers are whole numbers there, {least, most} a number
+    between these."""
     if wanted == "any":
         return True
     if isinstance(wanted, dict) and wanted.keys() == {"least", "most"}:
         return isinstance(found, int | float) and wanted["least"] <= found <= wanted["most"]
     if isinstance(wanted, str) and len(wanted) > 2 and wanted[0] == wanted[-1] == "*":
-        return isinstance(found, str) and bool(re.search(".*".join(map(re.escape, wanted.split("*"))), found, re.S))
+        parts = [rf"(?<!\d){part}(?!\d)" if part.isdecimal() else re.escape(part) for part in wanted.split("*")]
+        return isinstance(found, str) and bool(re.search(".*".join(parts), found, re.S))
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(k in found and is_within(v, found[k]) for k, v in wanted.items())
     if isinstance(wanted, list):
@@ -297,7 +299,6 @@ class Case:
             return None
         if match := re.fullmatch(r"\$(\d+)", value):
             return self.ids[int(match[1]) - 1]
-        value = re.sub(r"\*(\$\d+)\*", r"*[!0-9]\1[!0-9]*", value)  # job 18 is not job 8
         value = re.sub(r"\$(\d+)", lambda m: str(self.ids[int(m[1]) - 1]), value)
         is_sql = re.match(r"(select|insert|update|delete|begin|call|with|create|set)\b", value, re.I)
         first, last = (urllib.parse.urlsplit(self.urls[at]).path[1:] for at in (0, -1))
