@@ -19,8 +19,8 @@ type Tenant struct {
 }
 
 // The mix of jobs of the scenarios noisy_neighbor and noisy_neighbor_saturated of the public
-// queue-benchmark: of a hundred jobs, how many sleep between how many milliseconds and carry between
-// how many bytes.
+// queue-benchmark: how many of a hundred jobs sleep for how many milliseconds (least and most), and
+// carry how many bytes.
 var mix = []struct{ share, least, most, bytes, mostBytes int }{
 	{60, 5, 30, 128, 512},
 	{20, 20, 150, 256, 1024},
@@ -28,10 +28,10 @@ var mix = []struct{ share, least, most, bytes, mostBytes int }{
 	{5, 1000, 5000, 1024, 4096},
 }
 
-// serveTenants inserts so many jobs a second and works on them meanwhile. Of a hundred jobs, `noisy`
-// are of one tenant, and the others of nine. It prints how many jobs a second were completed, and
-// the 95th percentile of how long the jobs of the noisy tenant and of the others waited for their
-// handlers, in ms.
+// serveTenants inserts `rate` jobs a second and works on them meanwhile. Of a hundred jobs, `noisy`
+// belong to one tenant, the others to nine. It prints how many jobs a second were completed, and
+// the 95th percentile of the time in ms that jobs of the noisy tenant and of the others waited for
+// a handler.
 func (p Program) serveTenants(rate, noisy, concurrency int, duration time.Duration) error {
 	var mutex sync.Mutex
 	var waits [2][]float64
