@@ -62,7 +62,8 @@ Examples:
 ///
 /// Shows first what would change, found out by a transaction that is rolled back, and asks. What
 /// the database refuses, in any cell, is refused before anything is changed. Each cell is changed
-/// in one transaction. A second run changes nothing, or completes what a failure has left.
+/// in one transaction, and none of these commits before all cells are changed. A second run changes
+/// nothing, or completes what a failure has left.
 ///
 /// Queues are configured and ordered, and periodic jobs scheduled, in the cells where their queue
 /// lives. What the file does not name is listed, and left alone without --prune.
@@ -370,18 +371,18 @@ impl Apply {
         let identities: Vec<_> = targets.iter().filter_map(identity).collect();
         let (mut faults, mut changes) = (Vec::new(), 0);
         for target in &mut targets {
-            match target.bring(&self, &settings, &identities, false).await {
-                Ok(difference) => {
-                    changes += difference.changes.len() as i64;
-                    difference.print(target, false, json);
+            match target.bring(&self, &settings, &identities).await {
+                Ok(brought) => {
+                    changes += brought.difference.changes.len() as i64;
+                    brought.difference.print(brought.database, brought.cell, false, json);
+                    brought.transaction.rollback().await?;
                 }
                 Err(failed) => faults.push(failed),
             }
         }
-        if let Some(mut failed) = faults.pop() {
+        if let Some(failed) = faults.pop() {
             faults.iter().for_each(tell);
-            failed.message += "\nNothing was changed.";
-            return Err(failed);
+            return Err(nothing_done(failed));
         }
         if self.dry_run || changes == 0 {
             return Ok(());
@@ -389,12 +390,16 @@ impl Apply {
         if !self.yes {
             confirm(&format!("Apply {}", plural(changes, "change"))).await?;
         }
-        for index in 0..targets.len() {
-            let target = &mut targets[index];
-            match target.bring(&self, &settings, &identities, true).await {
-                Ok(difference) => difference.print(target, true, json),
-                Err(failed) => return Err(half_done(failed, &targets, index)),
-            }
+        let names: Vec<String> = targets.iter().map(|target| target.database.clone()).collect();
+        // All are changed before one commits, so that no cell takes a queue that another still has.
+        let mut all = Vec::new();
+        for target in &mut targets {
+            let brought = target.bring(&self, &settings, &identities).await;
+            all.push(brought.map_err(nothing_done)?);
+        }
+        for (index, brought) in all.into_iter().enumerate() {
+            let committed = brought.commit(json).await;
+            committed.map_err(|failed| half_done(failed, &names, index))?;
         }
         Ok(())
     }
@@ -477,13 +482,15 @@ fn check(targets: &[Target], cells: &[Known]) -> Result<(), Failed> {
     }
 }
 
-fn half_done(mut failed: Failed, targets: &[Target], index: usize) -> Failed {
-    let names = |targets: &[Target]| {
-        let names: Vec<_> = targets.iter().map(|target| &*target.database).collect();
-        if names.is_empty() { "none".into() } else { names.join(", ") }
-    };
-    let (done, left) = targets.split_at(index);
-    failed.message += &format!("\nApplied: {}. Not applied: {}.", names(done), names(left));
+fn nothing_done(mut failed: Failed) -> Failed {
+    failed.message += "\nNothing was changed.";
+    failed
+}
+
+fn half_done(mut failed: Failed, databases: &[String], index: usize) -> Failed {
+    let (done, left) = databases.split_at(index);
+    let done = if done.is_empty() { "none".into() } else { done.join(", ") };
+    failed.message += &format!("\nApplied: {done}. Not applied: {}.", left.join(", "));
     failed.hint.get_or_insert("Run the command again to apply the rest.".into());
     failed
 }
@@ -511,26 +518,31 @@ impl Target {
         Ok(target)
     }
 
-    /// Applies the file in a transaction, which is rolled back unless it is to stay.
+    /// Applies the file in a transaction.
     async fn bring(
         &mut self,
         apply: &Apply,
         settings: &Settings,
         identities: &[(i32, String)],
-        stays: bool,
-    ) -> Result<Difference, Failed> {
+    ) -> Result<Brought<'_>, Failed> {
+        let Self { database, client, cell, .. } = self;
         let brought = async {
-            let transaction = self.client.transaction().await?;
+            let transaction = client.transaction().await?;
             transaction.batch_execute(BEGIN).await?;
             let difference = apply.bring(settings, identities, &transaction).await?;
-            match stays {
-                true => transaction.commit().await?,
-                false => transaction.rollback().await?,
-            }
-            Ok(difference)
+            Ok((transaction, difference))
         };
-        brought.await.map_err(|failed| of(&self.database, failed))
+        let (transaction, difference) = brought.await.map_err(|failed| of(&*database, failed))?;
+        Ok(Brought { database, cell: *cell, transaction, difference })
     }
+}
+
+/// A database to which the file was brought, by a transaction that is open.
+struct Brought<'a> {
+    database: &'a str,
+    cell: Option<i32>,
+    transaction: Transaction<'a>,
+    difference: Difference,
 }
 
 /// A failure in a database, or of what the file names.
@@ -634,9 +646,17 @@ fn changes(before: &All, after: &All) -> Vec<Change> {
     names.into_iter().filter_map(change).collect()
 }
 
+impl Brought<'_> {
+    async fn commit(self, json: bool) -> Result<(), Failed> {
+        let Self { database, cell, transaction, difference } = self;
+        transaction.commit().await.map_err(|error| of(database, error.into()))?;
+        difference.print(database, cell, true, json);
+        Ok(())
+    }
+}
+
 impl Difference {
-    fn print(&self, target: &Target, is_applied: bool, json: bool) {
-        let Target { database, cell, .. } = target;
+    fn print(&self, database: &str, cell: Option<i32>, is_applied: bool, json: bool) {
         if json {
             let changes: Vec<_> = self.changes.iter().map(Change::json).collect();
             let unnamed = self.unnamed.iter();

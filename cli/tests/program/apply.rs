@@ -249,15 +249,21 @@ fn every_check_comes_before_the_first_change() {
 }
 
 #[test]
-fn a_second_run_completes_what_a_cell_refuses_at_last() {
+fn no_cell_changes_before_all_can_and_a_second_run_completes_what_fails_at_commit() {
     let pair = Pair::new("apply_half");
-    // Not before the second time.
+    // At the second insert, which is that after the checks, and at the first commit.
     pair.run(
         1,
-        "create sequence times; create function refuse() returns trigger language plpgsql as $$
-        begin if nextval('public.times') = 2 then raise 'not now'; end if; return new; end $$;
-        create trigger refuse before insert on jobs.kind for each row execute function refuse()",
+        "create sequence inserts; create sequence commits;
+        create function refuse() returns trigger language plpgsql as $$ begin
+          if nextval(tg_argv[0]) = tg_argv[1]::int then raise 'not now'; end if; return new; end $$;
+        create trigger refuse before insert on jobs.kind
+        for each row execute function refuse('public.inserts', 2);
+        create constraint trigger refuse_commit after insert on jobs.kind initially deferred
+        for each row execute function refuse('public.commits', 1)",
     );
+    pair.refused(&[], 1, "not now\nNothing was changed.");
+    assert!(pair.is(0, "count(*) = 0 from jobs.placements"));
     pair.refused(
         &[],
         1,
