@@ -15,7 +15,7 @@ use jobs_core::state::State;
 use super::direct::permits::{LookAtWaiting, Running, Waiting};
 use super::effects::{self, Told};
 use super::job::NewJob;
-use super::permits::{self, Gate, Gates, Room, Subject};
+use super::permits::{self, Gate, Gates, Room, Start, Subject};
 use super::queue::Queue;
 use super::rules::{Order, Rule, WINDOW};
 use super::spi::{Arg, Plan, Value, big, column, plans, rows, text};
@@ -277,6 +277,22 @@ pub fn hand_over(places: &BTreeMap<i64, i64>) {
     }
 }
 
+/// Jobs start that count for rates: where one has room for the next that it holds before the worker
+/// would look, the worker finds out when that is.
+pub fn started(rules: &[Rule], starts: &[Start]) {
+    let is_soon = |start: &&Start| {
+        let rule = rules.iter().find(|rule| rule.name == start.name);
+        let rate = rule.and_then(|rule| rule.setting_of(start.gate).rate);
+        rate.is_some_and(|(_, period)| time::add(0, period) < LOOK_EVERY)
+    };
+    let mut gates = starts.iter().filter(is_soon).map(|start| start.gate).peekable();
+    if gates.peek().is_some()
+        && direct::permits::holding(gates).is_none_or(|holding| !holding.is_empty())
+    {
+        commit::wake_worker(Work::Held);
+    }
+}
+
 /// How held jobs of a gate go back to their lanes.
 pub struct Way<'a> {
     rules: &'a [Rule],
@@ -377,7 +393,9 @@ fn promote(rules: &[Rule], gate: i64, name: &str, most: i64) -> (usize, Option<i
         latest.and_then(big),
         rule.and_then(|rule| rule.setting_of(gate).concurrency).and_then(|limit| big(limit.into())),
     ];
-    (moved(&PROMOTE, &args), free_at)
+    let promoted = moved(&PROMOTE, &args);
+    // Nobody says when those that are in their lanes have started.
+    (promoted, free_at.filter(|_| promoted > 0))
 }
 
 /// Runs a statement that has held jobs back to their lanes; how many.
@@ -413,14 +431,21 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
         Some((rows.get::<i64>(row, "gate")?, rows.get::<String>(row, "limit_name")?))
     });
     let last = gates.last().map(|(gate, _)| *gate).filter(|_| gates.len() as i64 == most);
+    let has_orders = rules.iter().any(|rule| rule.order.is_some());
     let mut next = i64::MAX;
     let promoted = gates.iter().map(|(gate, name)| {
         let mut released = 0;
         if is_to_check {
             released = release(&rules, *gate, name, most);
         }
-        let (promoted, free_at) = promote(&rules, *gate, name, most);
+        let (mut promoted, free_at) = promote(&rules, *gate, name, most);
         next = free_at.map_or(next, |at| next.min(at));
+        // What an order takes out of the lane again leaves room there.
+        let mut more = if has_orders { promoted } else { 0 };
+        while more > 0 && (promoted as i64) < most {
+            (more, _) = promote(&rules, *gate, name, most);
+            promoted += more;
+        }
         released + promoted
     });
     let promoted = promoted.sum();
@@ -479,6 +504,9 @@ rows! {
     }
 }
 
+/// The position of a held job in its lane. A turn that it had is over.
+const POSITION: &str = "CASE WHEN f.seq < 0 THEN f.job_id ELSE f.seq END";
+
 plans! {
     HOLD(INT8S, ATS, INT4S, TEXTS, INT8S, INT8S, ATS, ATS, INT4S, TEXTS, TEXTS, TEXTS) =
         "INSERT INTO jobs.scheduled (job_id, due_at, expires_at, attempt, state, queue, gate, seq, scheduled_at, available_at, priority, kind, limit_name, limit_key)
@@ -511,7 +539,7 @@ plans! {
              SELECT s.ctid FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = $2 AND s.kind = $3 ORDER BY s.priority, s.seq LIMIT $4 FOR UPDATE SKIP LOCKED))
            RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, priority, queue)
          INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
-         SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, COALESCE(j.priority, f.priority), f.queue
+         SELECT {POSITION}, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, COALESCE(j.priority, f.priority), f.queue
            FROM free f LEFT JOIN jobs.job j ON j.id = f.job_id
          RETURNING queue, priority, seq";
     // Walks from class to class along the index. A strict order passes over no job that is locked.
@@ -540,7 +568,7 @@ plans! {
                               ORDER BY s.priority, s.seq LIMIT LEAST($2, c.free) FOR UPDATE SKIP LOCKED) f))
            RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, priority, queue)
          INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue, gate)
-         SELECT f.seq, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, COALESCE(j.priority, f.priority), f.queue, $1
+         SELECT {POSITION}, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, COALESCE(j.priority, f.priority), f.queue, $1
            FROM free f LEFT JOIN jobs.job j ON j.id = f.job_id
          RETURNING queue, priority, seq";
 }

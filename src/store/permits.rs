@@ -133,7 +133,8 @@ pub struct Start<'a> {
 /// How many more jobs may start under a gate.
 pub struct Room {
     pub left: usize,
-    /// When there is room for another start, where it is used up by then.
+    /// When the oldest start no longer counts for the rate, where nothing but that limits the room;
+    /// if none counts, a period from now.
     pub free_at: Option<i64>,
     /// Whether a start that is dated ahead of the clock uses the room up: the clock was set back.
     pub is_ahead: bool,
@@ -172,9 +173,9 @@ impl Room {
                 (latest.0 + 1 - i64::from(rate), time::ago(now, period).unwrap_or(i64::MIN));
             let first = direct::permits::first_start_after(gate.id, from, latest.0, since);
             let free = first.map_or(rate as usize, |(number, _)| (number - from) as usize);
-            let last = first.filter(|_| free == 0).map(|(_, at)| at);
-            room.free_at = last.map(|at| time::add(at, period));
-            room.is_ahead = last.is_some_and(|at| at > now);
+            let oldest = first.map_or(now, |(_, at)| at);
+            room.free_at = (room.left > 0).then(|| time::add(oldest, period));
+            room.is_ahead = free == 0 && oldest > now;
             room.left = if fault::is_on(Fault::NoRates) { room.left } else { room.left.min(free) };
         }
         room
@@ -269,6 +270,7 @@ pub fn admit(
         drop(running);
         fault::pause(Fault::PermitOutOfTurn);
         write(&permits, &starts);
+        held::started(rules, &starts);
         (admitted, starters.map_or(Vec::new(), Starters::write))
     })
 }

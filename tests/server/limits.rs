@@ -1,6 +1,8 @@
 //! Limits by key, step by step. `keyed.rs` has what happens when all goes on at once.
 
-use jobs_tests::{Client, Cluster, Mode, blocked, count, is, number, quiet, run, sqlstate, texts};
+use jobs_tests::{
+    Client, Cluster, Mode, blocked, count, is, number, quiet, run, sqlstate, texts, with,
+};
 
 /// Three jobs of one key, of which one may run.
 const ONE_OF_THREE: &str = r#"
@@ -276,4 +278,20 @@ async fn jobs_of_which_one_takes_the_place_of_the_other_are_replaced_and_updated
             run(&db, "select jobs.cancel(id, force => true), jobs.delete(id) from jobs.jobs").await;
         }
     }
+}
+
+/// The worker looks for room once a second, but earlier where a rate has some.
+#[tokio::test]
+async fn jobs_under_a_rate_per_moment_start_as_soon_as_it_has_room() {
+    let (_cluster, db) = with("moment", &[("jobs.enabled", "on")]).await;
+    let insert = "select jobs.define_limit('moment', rate => 1, rate_period => '100 ms');
+        select jobs.insert('k') from generate_series(1, 10)";
+    run(&db, insert).await;
+    while count(&db, "jobs.job").await > count(&db, "jobs.jobs where attempt > 0").await {
+        started(&db).await;
+    }
+    let gaps = "(select attempted_at - lag(attempted_at) over (order by attempted_at) as gap from jobs.jobs) s";
+    assert_eq!(count(&db, &format!("{gaps} where gap < '100 ms'")).await, 0);
+    let usual = "percentile_cont(0.5) within group (order by gap)";
+    assert!(is(&db, &format!("{usual} < '500 ms' from {gaps}")).await);
 }

@@ -279,3 +279,38 @@ async fn a_turn_that_an_insert_took_in_the_order_before_overtakes_nobody() {
         run(&db, COMPLETE).await;
     }
 }
+
+/// A limit holds the jobs of one key while those of another start. They have no credit for that.
+#[tokio::test]
+async fn a_key_that_a_limit_held_shares_the_starts_from_then_on() {
+    let (_cluster, db) = quiet("held").await;
+    run(
+        &db,
+        r#"select jobs.order_queue('q', '{"by_args": ["t"]}', fair => true);
+           select jobs.define_limit('two', '{"by_args": ["t"]}', concurrency => 2);
+           select jobs.insert_batch('k', array_fill('{"t": "a"}'::jsonb, '{300}'), queue => 'q');
+           select jobs.insert_batch('k', array_fill('{"t": "b"}'::jsonb, '{900}'), queue => 'q')"#,
+    )
+    .await;
+    assert_eq!(count(&db, "jobs.fetch('q', 4)").await, 4);
+    run(&db, &format!("{COMPLETE} and args->>'t' = 'b'")).await;
+    assert!(!starts(&db, 200).await.contains('a'));
+    run(&db, COMPLETE).await;
+    run(&db, "select jobs.maintain()").await;
+    assert_eq!(count(&db, "jobs.check()").await, 0);
+    let starts = starts(&db, 200).await;
+    assert!(!starts.contains("aaa") && !starts.contains("bbb"), "{starts}");
+}
+
+/// The keys of so many jobs that are started and completed one by one, beside maintenance.
+async fn starts(db: &Client, jobs: usize) -> String {
+    let work = "with f as materialized (select * from jobs.fetch('q')) select args->>'t' from f where jobs.complete(id, token) is not null";
+    let mut keys = String::new();
+    for n in 0..jobs {
+        keys += &texts(db, work).await.concat();
+        if n % 10 == 0 {
+            run(db, "select jobs.maintain()").await;
+        }
+    }
+    keys
+}

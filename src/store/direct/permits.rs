@@ -239,7 +239,7 @@ pub fn promote<'a>(
             && class_of(&row).as_ref() == Some(&class)
         {
             pgrx::check_for_interrupts!();
-            let lane = priority_of(&row).zip(row.big(scheduled::SEQ));
+            let lane = priority_of(&row).zip(position_of(&row));
             let is_taken = lane.is_some() && held.delete(row.tid(), false) == Deleted::Done;
             if !is_taken && is_strict {
                 // Nobody is passed over.
@@ -289,6 +289,11 @@ pub fn promote<'a>(
     lanes.insert(rows);
     transaction::make_visible();
     Some((promoted, way.order.is_some()))
+}
+
+/// The position of a held job in its lane. A turn that it had is over.
+fn position_of(row: &Row) -> Option<i64> {
+    row.big(scheduled::SEQ).filter(|seq| *seq >= 0).or(row.big(scheduled::JOB_ID))
 }
 
 /// A queue, and a job's lane and position in it.
