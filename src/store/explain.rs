@@ -8,9 +8,9 @@ use super::health::line;
 use super::limits::latest_start;
 use super::place::JOINED_TO_ITS_ROW;
 use super::queue::Queue;
-use super::spi::{Row, Snapshot, Value, big, plans, rows};
+use super::spi::{Arg, Row, Snapshot, Value, big, plans, rows, text};
 use super::types::*;
-use super::{activity, permits, workers};
+use super::{activity, config_cache, permits, workers};
 
 /// More jobs in front of a job are not counted.
 pub const MOST_IN_FRONT: i64 = 10_000;
@@ -76,7 +76,7 @@ rows! {
         pub free_at: Option<i64>,
     }
 
-    /// The limit by key that holds the job back.
+    /// The limit by key that holds the job back, or that the next fetch would hold it by.
     pub struct HeldBy {
         pub name: String,
         /// `None`: it has no keys, or the caller may not see them.
@@ -162,7 +162,7 @@ fn waiting(job: &Job, now: i64, sees_payload: bool) -> Waiting {
     let seen = Snapshot::Callers;
     let limits: Option<Limits> = QUEUE.row_as_of(seen, &[queue.arg(), big(now)]);
     let args = [big(job.id), big(now), Some(Datum::from(sees_payload))];
-    let held_by = || HELD_BY.row_as_of(seen, &args);
+    let held_by = || HELD_BY.row_as_of(seen, &[args[0], args[2]]);
     let held_by: Option<HeldBy> = permits::are_here().then(held_by).flatten();
     let order = || ORDER.row_as_of(seen, &[args[0], args[2]]);
     let order: Option<Order> = permits::are_here().then(order).flatten();
@@ -176,9 +176,51 @@ fn waiting(job: &Job, now: i64, sees_payload: bool) -> Waiting {
         quiet: quiet.map(|quiet| quiet.names),
         passed_over_at: activity::passes_over(queue, &job.kind, now),
         in_front: (is_due && !is_held).then(in_front).flatten().unwrap_or_default(),
-        held_by,
+        held_by: if is_held { held_by } else { without_room(job.id, now, args[2]) },
         order,
     }
+}
+
+/// The first of the limits that cover a job that has no room for it.
+fn without_room(id: i64, now: i64, sees_payload: Arg) -> Option<HeldBy> {
+    let rules = config_cache::rules();
+    if rules.is_empty() {
+        return None;
+    }
+    let gates = permits::of_jobs(&rules, &[id], None).pop()?.gates;
+    let limits = gates.iter().filter(|gate| rules[gate.rule].order.is_none());
+    let mut limits = limits.filter_map(|gate| -> Option<HeldBy> {
+        let (name, key) = (text(&rules[gate.rule].name), gate.key.as_deref().and_then(text));
+        LIMIT.row_as_of(Snapshot::Callers, &[big(gate.id), sees_payload, name, key])
+    });
+    limits.find(|limit| !limit.has_room(now))
+}
+
+impl HeldBy {
+    fn has_room(&self, now: i64) -> bool {
+        self.paused_at.is_none()
+            && self.concurrency.is_none_or(|most| self.taken < i64::from(most))
+            && self.free_at.is_none_or(|at| at <= now)
+    }
+}
+
+// What is known of a limit; $2 is whether its key is shown.
+fn limit(gate: &str) -> String {
+    format!(
+        "SELECT l.*, (SELECT count(*) FROM jobs.permit p WHERE p.gate = l.gate) AS taken,
+                ARRAY(SELECT p.job_id FROM jobs.permit p WHERE p.gate = l.gate ORDER BY p.n LIMIT 10) AS running,
+                (SELECT t.at + l.period FROM jobs.limit_start t WHERE t.gate = l.gate ORDER BY t.n DESC OFFSET l.rate - 1 LIMIT 1) AS free_at
+           FROM (SELECT s.gate, s.limit_name AS name, CASE WHEN $2 THEN s.limit_key::text END AS key,
+                        CASE WHEN k.is_override THEN k.concurrency ELSE r.concurrency END AS concurrency,
+                        CASE WHEN k.is_override THEN k.rate ELSE r.rate END AS rate,
+                        CASE WHEN k.is_override THEN k.rate_period ELSE r.rate_period END AS period,
+                        (extract(epoch FROM CASE WHEN k.is_override THEN k.rate_period ELSE r.rate_period END) * 1000000)::bigint AS rate_period,
+                        COALESCE(r.paused_at, k.paused_at) AS paused_at,
+                        CASE WHEN r.paused_at IS NULL THEN k.paused_by ELSE r.paused_by END AS paused_by,
+                        CASE WHEN r.paused_at IS NULL THEN k.pause_reason ELSE r.pause_reason END AS pause_reason
+                   FROM ({gate}) s LEFT JOIN jobs.limit_rule r ON r.name = s.limit_name LEFT JOIN jobs.limit_key_rule k ON k.gate = s.gate
+                  WHERE r.is_strict IS NULL) l"
+    )
 }
 
 plans! {
@@ -205,20 +247,8 @@ plans! {
                 (SELECT LEAST(s.free_at, {latest_start}) FROM jobs.queue_start s WHERE s.queue = q.queue ORDER BY s.free_at LIMIT 1) AS free_at
            FROM jobs.queue q WHERE q.queue = $1",
         latest_start = latest_start("$2", "q.rate_period");
-    HELD_BY(INT8, AT, BOOL) =
-        "SELECT l.*, (SELECT count(*) FROM jobs.permit p WHERE p.gate = l.gate) AS taken,
-                ARRAY(SELECT p.job_id FROM jobs.permit p WHERE p.gate = l.gate ORDER BY p.n LIMIT 10) AS running,
-                (SELECT t.at + l.period FROM jobs.limit_start t WHERE t.gate = l.gate ORDER BY t.n DESC OFFSET l.rate - 1 LIMIT 1) AS free_at
-           FROM (SELECT s.gate, s.limit_name AS name, CASE WHEN $3 THEN s.limit_key::text END AS key,
-                        CASE WHEN k.is_override THEN k.concurrency ELSE r.concurrency END AS concurrency,
-                        CASE WHEN k.is_override THEN k.rate ELSE r.rate END AS rate,
-                        CASE WHEN k.is_override THEN k.rate_period ELSE r.rate_period END AS period,
-                        (extract(epoch FROM CASE WHEN k.is_override THEN k.rate_period ELSE r.rate_period END) * 1000000)::bigint AS rate_period,
-                        COALESCE(r.paused_at, k.paused_at) AS paused_at,
-                        CASE WHEN r.paused_at IS NULL THEN k.paused_by ELSE r.paused_by END AS paused_by,
-                        CASE WHEN r.paused_at IS NULL THEN k.pause_reason ELSE r.pause_reason END AS pause_reason
-                   FROM jobs.scheduled s LEFT JOIN jobs.limit_rule r ON r.name = s.limit_name LEFT JOIN jobs.limit_key_rule k ON k.gate = s.gate
-                  WHERE s.job_id = $1 AND s.gate IS NOT NULL AND r.is_strict IS NULL) l";
+    HELD_BY(INT8, BOOL) => limit("SELECT s.gate, s.limit_name, s.limit_key FROM jobs.scheduled s WHERE s.job_id = $1 AND s.gate IS NOT NULL");
+    LIMIT(INT8, BOOL, TEXT, TEXT) => limit("SELECT $1 AS gate, $3 AS limit_name, $4::jsonb AS limit_key");
     ORDER(INT8, BOOL) =
         "SELECT CASE WHEN $2 THEN s.limit_key::text END AS key, r.is_strict,
                 (SELECT t.job_id FROM jobs.turn t WHERE t.gate = s.gate AND t.is_blocked ORDER BY t.job_id LIMIT 1) AS blocked_by,

@@ -206,6 +206,39 @@ select * from pg_temp.why('g2');
 --> reason|detail|until|jobs
 --> limit|limit "keys" with key {"args": {"t": 7}} has reached its rate of 1 job in 1 h|later|~
 
+-- Before a fetch has the job held, too, in the same words.
+select jobs.define_limit('lane', '{"by_args": ["t"]}', '{lane}', concurrency => 1), jobs.define_limit('starts', queues => '{starts}', rate => 1, rate_period => '1 hour') \gset
+select count(*) from unnest('{lane,starts}'::text[]) q, lateral jobs.insert(q || 1, '{"t": 7}', queue => q, timeout => '-1 second'); --> 2
+select kind from jobs.fetch_any('{lane,starts}', 2, lease => '1 day') order by kind; --> lane1, starts1
+select a.state, b.state, c.state, d.state from jobs.insert('lane2', '{"t": 7}', queue => 'lane') a, jobs.insert('lane3', '{"t": 8}', queue => 'lane', priority => 0) b, jobs.insert('starts2', queue => 'starts') c, jobs.insert('starts3', queue => 'starts', scheduled_at => now() + interval '1 day') d;
+--> state|state|state|state: available|available|available|scheduled
+select count(*) from jobs.scheduled where gate is not null and queue in ('lane', 'starts'); --> 0
+select * from pg_temp.why('lane2');
+--> reason|detail|until|jobs
+--> limit|limit "lane" with key {"args": {"t": 7}} has 1 running job, and its concurrency is 1|~|{lane1}
+--> behind 1 jobs|jobs with a lower priority number or a longer wait come first in queue "lane"|~|{lane3}
+select * from pg_temp.why('lane3'); --> reason|detail|until|jobs: next|the next fetch from queue "lane" returns it|~|~
+select * from pg_temp.why('starts2'); --> reason|detail|until|jobs: limit|limit "starts" has reached its rate of 1 job in 1 h|later|{starts1}
+select * from pg_temp.why('starts3');
+--> reason|detail|until|jobs
+--> scheduled|due at TIME|later|~
+--> limit|limit "starts" has reached its rate of 1 job in 1 h|later|{starts1}
+select count(*) from jobs.fetch('starts'); --> 0
+select * from pg_temp.why('starts2'); --> reason|detail|until|jobs: limit|limit "starts" has reached its rate of 1 job in 1 h|later|{starts1}
+select jobs.pause_limit('lane', '8', 'unpaid') \gset
+select * from pg_temp.why('lane3');
+--> reason|detail|until|jobs
+--> limit paused|limit "lane" with key {"args": {"t": 8}} was paused at TIME by postgres (unpaid); jobs.resume_limit resumes it|~|~
+select jobs.resume_limit('lane', '8'), jobs.pause_limit('lane') \gset
+select * from pg_temp.why('lane3');
+--> reason|detail|until|jobs
+--> limit paused|limit "lane" with key {"args": {"t": 8}} was paused at TIME by postgres; jobs.resume_limit resumes it|~|~
+-- Of several limits, the first that has no room.
+select jobs.resume_limit('lane'), jobs.define_limit('all', queues => '{lane}', concurrency => 1) \gset
+select * from pg_temp.why('lane3'); --> reason|detail|until|jobs: limit|limit "all" has 1 running job, and its concurrency is 1|~|{lane1}
+select jobs.override_limit('lane', '7', concurrency => 2), jobs.drop_limit('all') \gset
+select reason from pg_temp.why('lane2'); --> behind 1 jobs
+
 -- kind not asked for: fetches ask for others.
 select count(*) from unnest('{left,taken,other}'::text[]) k, lateral jobs.insert(k, queue => 'k', timeout => '-1 second'); --> 3
 select kind from jobs.fetch('k', kinds => '{taken,none}', lease => '1 day'); --> taken

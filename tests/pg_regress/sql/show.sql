@@ -205,5 +205,13 @@ select substring(jobs.show(:held), 'Held: .*'); --> Held: limit "one" with key {
 set role jobs_show_viewer;
 select substring(jobs.show(:held), 'Held: .*'); --> Held: limit "one" has 1 running job, and its concurrency is 1.
 reset role;
+-- One in its lane, which the next fetch has held.
+select jobs.cancel(:held) \gset
+select id as lane from jobs.insert('k', '{"tenant": "acme"}', queue => 'held') \gset
+select count(*) from jobs.ready where job_id = :lane; --> 1
+select substring(jobs.show(:lane), 'Held: .*'); --> Held: limit "one" with key {"args": {"tenant": "acme"}} has 1 running job, and its concurrency is 1.
+set role jobs_show_viewer;
+select substring(jobs.show(:lane), 'Held: .*'); --> Held: limit "one" has 1 running job, and its concurrency is 1.
+reset role;
 drop owned by jobs_show_viewer;
 drop role jobs_show_viewer;
