@@ -145,7 +145,7 @@ SELECT c.queue,
 COMMENT ON VIEW jobs.queues IS
   'Queues that have jobs or settings. Up to 10,000 jobs of a group of states (available; scheduled, retryable and pending; running; final) are counted on each read. For more, the counts are from maintenance: estimated lists the states, counted_at is the time. With more than 10,000 queues, all counts and ages are from maintenance.';
 COMMENT ON COLUMN jobs.queues.queue IS 'Name of the queue.';
-COMMENT ON COLUMN jobs.queues.available IS 'Jobs that can be fetched now.';
+COMMENT ON COLUMN jobs.queues.available IS 'Available jobs, including held ones.';
 COMMENT ON COLUMN jobs.queues.scheduled IS 'Jobs that are due later.';
 COMMENT ON COLUMN jobs.queues.pending IS 'Jobs that wait for jobs.activate.';
 COMMENT ON COLUMN jobs.queues.running IS 'Jobs that workers hold.';
@@ -153,7 +153,7 @@ COMMENT ON COLUMN jobs.queues.retryable IS 'Failed jobs that wait for their next
 COMMENT ON COLUMN jobs.queues.completed IS 'Completed jobs that are not pruned.';
 COMMENT ON COLUMN jobs.queues.cancelled IS 'Cancelled jobs that are not pruned.';
 COMMENT ON COLUMN jobs.queues.discarded IS 'Discarded jobs that are not pruned.';
-COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has waited: when it was due, inserted, retried, activated or released, or its queue was resumed, whichever is latest; null: none is available.';
+COMMENT ON COLUMN jobs.queues.oldest_available_at IS 'Since when the oldest available job has waited: when it was due, inserted, retried, activated or released, or its queue resumed, whichever is latest. Considers up to 10,000 keys of held jobs. Null: none.';
 COMMENT ON COLUMN jobs.queues.paused IS 'Whether the queue is paused (jobs.pause_queue).';
 COMMENT ON COLUMN jobs.queues.paused_at IS 'When it was paused; null: it is not.';
 COMMENT ON COLUMN jobs.queues.paused_by IS 'Role that paused it.';

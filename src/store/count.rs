@@ -8,6 +8,7 @@ use jobs_core::state::State;
 use pgrx::pg_sys::Datum;
 
 use super::columns::parameters;
+use super::permits;
 use super::spi::{Plan, Snapshot, Tuples, big, column, plans, rows, text};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
@@ -218,10 +219,11 @@ fn sum(rows: &Tuples) -> Counts {
     counts
 }
 
-/// Since when the jobs wait that are next in their lanes, the oldest of each queue, as the calling
-/// statement sees it.
+/// Since when the jobs wait that are next in their lanes or held, the oldest of each queue, as the
+/// calling statement sees it.
 pub fn oldest_available() -> Vec<(String, i64)> {
-    OLDEST.list_as_of(Snapshot::Callers, &[], |rows, row| {
+    let oldest = if permits::are_here() { &OLDEST } else { &OLDEST_IN_LANES };
+    oldest.list_as_of(Snapshot::Callers, &[], |rows, row| {
         rows.get(row, "queue").zip(rows.get(row, "since"))
     })
 }
@@ -250,8 +252,10 @@ pub(super) fn waits_since(ready: &str, job: &str) -> String {
 
 // The job that is next in each lane, lane for lane along the index, and since when it waits; of the
 // first 10,000 lanes. Of many queues those are looked at whose oldest job waited longest when it
-// was counted, but for paused ones.
-pub(super) fn heads() -> String {
+// was counted, but for paused ones. And the first of each priority of a queue and kind that a gate
+// holds, of so many; the previous version's table has no gates.
+pub(super) fn heads(has_gates: bool) -> String {
+    let held = if has_gates { held_heads() } else { String::new() };
     format!(
         "WITH RECURSIVE lane AS (
            (SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
@@ -261,9 +265,9 @@ pub(super) fn heads() -> String {
              FROM lane l, LATERAL (
                SELECT r.queue, r.priority, r.job_id, r.scheduled_at, r.available_at FROM jobs.ready r
                 WHERE (r.queue, r.priority) > (l.queue, l.priority) ORDER BY r.queue, r.priority, r.seq LIMIT 1) n),
-         head AS (SELECT l.queue, l.job_id AS id, {} AS since FROM (SELECT * FROM lane LIMIT 10000) l JOIN jobs.job j ON j.id = l.job_id
-                  UNION ALL
-                  SELECT k.queue, h.id, h.since
+         head AS (SELECT l.queue, l.job_id AS id, {} AS since, NULL::bigint AS gate, NULL::text AS limit_name FROM (SELECT * FROM lane LIMIT 10000) l JOIN jobs.job j ON j.id = l.job_id
+                  UNION ALL{held}
+                  SELECT k.queue, h.id, h.since, NULL, NULL
                     FROM (SELECT k.queue FROM jobs.kept_queue k
                            WHERE k.available IS NOT NULL AND NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = k.queue AND q.paused_at IS NOT NULL)
                            ORDER BY k.oldest_available_at LIMIT 1000) k,
@@ -282,10 +286,30 @@ pub(super) fn heads() -> String {
     )
 }
 
+fn held_heads() -> String {
+    format!(
+        "
+                  (WITH RECURSIVE held AS (
+                     (SELECT s.* FROM jobs.scheduled s WHERE s.gate IS NOT NULL ORDER BY s.gate, s.queue, s.kind, s.priority, s.seq LIMIT 1)
+                     UNION ALL
+                     SELECT n.*
+                       FROM held h, LATERAL (
+                         SELECT s.* FROM jobs.scheduled s
+                          WHERE s.gate IS NOT NULL AND (s.gate, s.queue, s.kind, s.priority) > (h.gate, h.queue, h.kind, h.priority)
+                          ORDER BY s.gate, s.queue, s.kind, s.priority, s.seq LIMIT 1) n)
+                   SELECT h.queue, h.job_id, {}, h.gate, h.limit_name FROM (SELECT * FROM held LIMIT 10000) h JOIN jobs.job j ON j.id = h.job_id)
+                  UNION ALL",
+        waits_since("h", "j")
+    )
+}
+
+fn oldest(has_gates: bool) -> String {
+    heads(has_gates) + "SELECT h.queue, min(h.since) AS since FROM head h GROUP BY h.queue"
+}
+
 plans! {
-    OLDEST() =
-        "{heads}SELECT h.queue, min(h.since) AS since FROM head h GROUP BY h.queue",
-        heads = heads();
+    OLDEST() => oldest(true);
+    OLDEST_IN_LANES() => oldest(false);
 }
 
 fn is_long(table: &str) -> String {

@@ -227,11 +227,15 @@ fn latest(which: &str) -> String {
 }
 
 plans! {
+    // What a paused limit or a blocked key holds is another finding.
     OLDEST(AT) =
         "{heads}SELECT h.queue, min(h.since) AS since, (array_agg(h.id ORDER BY h.since))[1] AS id FROM head h
           WHERE NOT EXISTS (SELECT FROM jobs.queue q WHERE q.queue = h.queue AND q.paused_at IS NOT NULL)
+            AND NOT EXISTS (SELECT FROM jobs.limit_rule r WHERE r.name = h.limit_name AND r.paused_at IS NOT NULL)
+            AND NOT EXISTS (SELECT FROM jobs.limit_key_rule k WHERE k.gate = h.gate AND k.paused_at IS NOT NULL)
+            AND NOT EXISTS (SELECT FROM jobs.turn t WHERE t.gate = h.gate AND t.is_blocked)
           GROUP BY h.queue HAVING min(h.since) < $1 ORDER BY min(h.since)",
-        heads = heads();
+        heads = heads(true);
     DISCARDED() =
         "SELECT count(*)
            FROM (SELECT FROM jobs.finished f

@@ -28,6 +28,18 @@ select * from pg_temp.waits('due'); --> queues|top|metric|findings: 1|1|1|{no_wo
 select count(*) from jobs.fetch('due'); --> 1
 select * from pg_temp.waited('due'); --> history|metric: 1|1
 
+-- Held: by a limit, and by an order. What keeps jobs on purpose is another finding.
+select jobs.define_limit('one', queues => '{held}', concurrency => 1), jobs.order_queue('ordered', '{"by_args": ["t"]}', strict => true, on_discard => 'block') \gset
+select count(jobs.insert('k', queue => q, max_attempts => 1, timeout => '-1 second')) from unnest('{held,ordered}'::text[]) q, generate_series(1, 2); --> 4
+select count(*) from jobs.fetch_any('{held,ordered}', 4, lease => '1 day'); --> 2
+select count(*) from jobs.ready where queue <> 'long'; --> 0
+call pg_temp.later('3 hours');
+select * from pg_temp.waits('held'); --> queues|top|metric|findings: 3|3|3|{oldest_available}
+select * from pg_temp.waits('ordered'); --> queues|top|metric|findings: 3|3|3|{oldest_available}
+select jobs.pause_limit('one'), jobs.fail(id, token, 'no') from jobs.jobs where queue = 'ordered' and state = 'running' \gset
+select * from pg_temp.waits('held'); --> queues|top|metric|findings: 3|3|3|{}
+select * from pg_temp.waits('ordered'); --> queues|top|metric|findings: 3|3|3|{}
+
 -- Activated, retried, released, and given a time that has passed.
 select count(*) from unnest('{activated,retried,released,updated}'::text[]) q,
   lateral jobs.insert('k', queue => q, pending => q = 'activated', scheduled_at => now() - interval '2 hours'); --> 4
