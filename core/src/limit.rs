@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::Invalid;
 use crate::canonical::{Events, Listed, Writer, write};
 use crate::dimension::Dimension;
+use crate::error::shown;
 use crate::given::Given;
 use crate::key::{self, Key, Parts};
 use crate::paths;
@@ -91,7 +92,7 @@ impl By {
         write(&mut Listed::from(&whole), None, &mut out).map_err(|flaw| flaw.of("key"))?;
         match out.finish() == text {
             true => Ok(text),
-            false => Err(self.mismatch()),
+            false => Err(self.mismatch(key)),
         }
     }
 
@@ -123,7 +124,7 @@ impl By {
         (is_plain && paths.len() == 1).then(|| paths.remove(0))
     }
 
-    fn mismatch(&self) -> Invalid {
+    fn mismatch(&self, key: &Value) -> Invalid {
         let By(policy) = self;
         let mut form = Value::Null;
         for (member, names) in self.paths() {
@@ -140,9 +141,18 @@ impl By {
         }
         let rule = format!("A key must have the form {form}.");
         let invalid = Invalid::new("key", "key does not fit by", rule);
-        match self.only_path() {
-            Some(_) => invalid.hint("If the value is not an object, you can give it alone."),
-            None => invalid,
+        if self.only_path().is_some() {
+            return invalid.hint("If the value is not an object, you can give it alone.");
+        }
+        // A name may have been given in place of the object.
+        let members = form.as_object_mut().filter(|members| members.len() == 1);
+        let only = members.and_then(|members| members.values_mut().next());
+        match (only, key) {
+            (Some(only @ Value::String(_)), Value::String(name)) => {
+                *only = shown(name).into();
+                invalid.hint(format!("Did you mean {form}?"))
+            }
+            _ => invalid,
         }
     }
 }

@@ -78,6 +78,14 @@ select * from pg_temp.refusals('select jobs.override_limit(''both'', %L, 1)', ar
 --> {"args": [1]} | 22023: key does not fit by
 --> {"args": [1], "meta": {}, "queue": "q", "type": 1} | 22023: key does not fit by
 -->   A key must have the form {"args":{},"meta":{"m":".."},"queue":"..","type":".."}.
+select jobs.define_limit('kinds', '{"by_kind": true}', concurrency => 1), jobs.define_limit('queues', '{"by_queue": true}', concurrency => 1) \gset
+select * from pg_temp.refusals('select jobs.pause_limit(%s)', array['''kinds'', ''"k"''', '''queues'', ''"q"''', '''queues'', ''7''']);
+--> 'kinds', '"k"' | 22023: key does not fit by | Did you mean {"type":"k"}?
+-->   A key must have the form {"type":".."}.
+--> 'queues', '"q"' | 22023: key does not fit by | Did you mean {"queue":"q"}?
+--> 'queues', '7' | 22023: key does not fit by
+-->   A key must have the form {"queue":".."}.
+select jobs.drop_limit('kinds'), jobs.drop_limit('queues') \gset
 select * from pg_temp.refusals('select jobs.override_limit(%L, ''"acme"'', 1)', array['total', 'apo', 'queue/a']);
 --> total | 22023: limit "total" has no keys
 -->   A limit without by counts all of its jobs together.
@@ -100,7 +108,7 @@ select name, keys from jobs.limits order by name; --> name|keys: api|4, both|1, 
 -- As the others again.
 select jobs.override_limit('api', '"acme"'), jobs.override_limit('api', 'null'), jobs.override_limit('api', '{"args": {}}') \gset
 select key, concurrency, rate from jobs.limit_keys where name = 'api'; --> key|concurrency|rate: {"args": {"tenant": {"id": 1}}}|~|20
-select pg_temp.audited(); --> 11
+select pg_temp.audited(); --> 15
 
 -- Pauses: of a limit and of keys, each by itself; the first is kept.
 select jobs.pause_limit('api', reason => 'outage'), jobs.pause_limit('api'), jobs.pause_limit('api', '"acme"', 'unpaid'), jobs.pause_limit('api', '{"args": {"tenant": {"id": 1}}}'), jobs.pause_limit('api', '"acme"', 'again'), jobs.pause_limit('total') \gset
@@ -130,7 +138,7 @@ select key, concurrency, rate, paused_at is not null as paused from jobs.limit_k
 -- An override and a pause of one key do not need each other.
 select jobs.override_limit('api', '"acme"', 4), jobs.resume_limit('api', '"acme"') \gset
 select key, concurrency, paused_at from jobs.limit_keys where name = 'api' and key <> '{"args": {"tenant": {"id": 1}}}'; --> key|concurrency|paused_at: {"args": {"tenant": "acme"}}|4|~
-select pg_temp.audited(); --> 20
+select pg_temp.audited(); --> 24
 
 -- Defined again, a limit keeps what is said of its keys if these are made of the same.
 select jobs.pause_limit('api', '"acme"'), jobs.pause_limit('api', reason => 'kept'), jobs.define_limit('api', '{"by_args": ["tenant"]}', rate => 3, rate_period => '1 s') \gset
