@@ -61,7 +61,7 @@ impl Flaw {
                     "two members of one object in {parameter} are named {} in Unicode normal form C",
                     quoted(&name)
                 ),
-                "A unique key treats names that differ only in character encoding as the same.",
+                "A key treats names that differ only in character encoding as the same.",
             )
             .hint("Rename one of them, or leave it out."),
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::Invalid;
+use crate::canonical::{Listed, Writer, write};
 use crate::error::{quoted, shown};
 use crate::given::wrong_type;
 use crate::limit::By;
@@ -72,6 +73,8 @@ impl Weights {
             }
             read.extend(texts.into_iter().map(|text| (text, weight)));
         }
+        let mut out = Writer::new();
+        write(&mut Listed::from(weights), None, &mut out).map_err(|flaw| flaw.of("weights"))?;
         Ok(Weights(read))
     }
 
@@ -186,6 +189,11 @@ mod tests {
             (json!({"a": 0}), &tenant, "weight 0 of key \"a\" is out of range"),
             (json!({"a": 1001}), &tenant, "weight 1001 of key \"a\" is out of range"),
             (json!({"acme": 3}), &two, "key \"acme\" of weights does not fit by"),
+            (
+                json!({"e\u{301}": 1, "\u{e9}": 2}),
+                &tenant,
+                "two members of one object in weights are named \"\u{e9}\" in Unicode normal form C",
+            ),
         ] {
             assert_eq!(Weights::parse(&weights, by).unwrap_err().message, message);
         }

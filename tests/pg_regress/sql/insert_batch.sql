@@ -87,7 +87,7 @@ select pg_temp.refusals('select jobs.insert_batch(%s)', array_agg(call)) from (v
 --> 'k', '{}', retry => '1' | 22023: retry must not be a number | Use max_attempts to set the number of attempts.
 -->   retry must be "river", "oban", "faktory" or an object such as {"strategy": "exponential", "initial": 1, "max": "PT5M"}.
 --> 'k', array['{"\u00e9": 1}', '{"\u00e9": 1, "e\u0301": 2}']::jsonb[], '{"by_args": true}' | 22023: two members of one object in args are named "é" in Unicode normal form C | Rename one of them, or leave it out.
--->   Element 2: A unique key treats names that differ only in character encoding as the same.
+-->   Element 2: A key treats names that differ only in character encoding as the same.
 select count(*) from jobs.jobs where kind = 'k'; --> 4
 
 -- 10,000 unique jobs in one call take no more lock slots than one.

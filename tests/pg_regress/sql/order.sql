@@ -15,7 +15,7 @@ create function pg_temp.failed(name text, retryable boolean, retry_in interval d
 
 -- What is no order.
 select * from pg_temp.refusals('select jobs.order_queue(''o'', %s)', array['null, strict => true', 'null, weights => ''{}''', '''{"by_args": ["t"]}''', '''{"by_args": ["t"]}'', true, ''stop''', '''{"by_args": ["t"]}'', fair => true, on_discard => ''block''',
-  '''{"by_args": ["t"]}'', true, weights => ''{}''', '''{"by_args": ["t"]}'', fair => true, weights => ''{"a": 0}''', '''{"by_args": ["t"], "by_kind": true}'', fair => true, weights => ''{"a": 2}''', '''{}'', true', '''{"by_args": ["t"]}'', null']);
+  '''{"by_args": ["t"]}'', true, weights => ''{}''', '''{"by_args": ["t"]}'', fair => true, weights => ''{"a": 0}''', '''{"by_args": ["t"], "by_kind": true}'', fair => true, weights => ''{"a": 2}''', '''{"by_args": ["t"]}'', fair => true, weights => ''{"e\u0301": 1, "\u00e9": 2}''', '''{}'', true', '''{"by_args": ["t"]}'', null']);
 --> null, strict => true | 22023: by must not be null if the order has other settings | To remove the order, pass only the queue and by => null.
 --> null, weights => '{}' | 22023: by must not be null if the order has other settings | To remove the order, pass only the queue and by => null.
 -->   An order requires by, such as {"by_args": ["tenant"]}.
@@ -31,6 +31,8 @@ select * from pg_temp.refusals('select jobs.order_queue(''o'', %s)', array['null
 -->   A weight must be a number between 0.001 and 1000.
 --> '{"by_args": ["t"], "by_kind": true}', fair => true, weights => '{"a": 2}' | 22023: key "a" of weights does not fit by
 -->   A key must have the form {"args":{"t":".."},"type":".."}.
+--> '{"by_args": ["t"]}', fair => true, weights => '{"e\u0301": 1, "\u00e9": 2}' | 22023: two members of one object in weights are named "é" in Unicode normal form C | Rename one of them, or leave it out.
+-->   A key treats names that differ only in character encoding as the same.
 --> '{}', true | 22023: by must not be empty | To remove the order, pass by => null.
 -->   by must be an object of by_args, by_meta, by_kind or by_queue, such as {"by_args": ["tenant"]}.
 --> '{"by_args": ["t"]}', null | 22004: strict must not be null

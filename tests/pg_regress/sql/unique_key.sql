@@ -133,7 +133,7 @@ select pg_temp.refusals('select jobs.unique_key(%s)', array_agg(call)) from (val
 --> 'k', '{"\u00e9": 1, "e\u0301": 2}', '{"by_args": true}' | 22023: two members of one object in args are named "é" in Unicode normal form C | Rename one of them, or leave it out.
 --> 'k', '[{"x": {"\u00e9": 1, "e\u0301": 1}}]', '{"by_args": true}' | 22023: two members of one object in args are named "é" in Unicode normal form C | Rename one of them, or leave it out.
 --> 'k', '{"a": {"\u00e9": 1, "e\u0301": 2}}', '{"by_args": ["a"]}' | 22023: two members of one object in args are named "é" in Unicode normal form C | Rename one of them, or leave it out.
--->   A unique key treats names that differ only in character encoding as the same.
+-->   A key treats names that differ only in character encoding as the same.
 -- They are no matter where they are not part of the key.
 select jobs.unique_key('k', '{"\u00e9": 1, "e\u0301": 2}', '{"by_kind": true}') is not null as a, jobs.unique_key('k', '{"\u00e9": 1, "e\u0301": 2}') is null as b,
        jobs.unique_key('k', '{"x": 3, "\u00e9": 1, "e\u0301": 2}', '{"by_args": ["x"]}') = pg_temp.sha('{"args":{"x":3},"type":"k"}') as c; --> a|b|c: t|t|t
