@@ -47,8 +47,8 @@ pub mod upgrade;
 pub use cluster::{Builder, Cluster, Mode, free_port, scratch_directory};
 pub use helpers::{
     LEVELS, SOON, as_role, becomes, blocked, blocked_until, comes_true, count, every_task_worked,
-    flood, history_is_written, insert, is, move_cell, number, poll_until, promptly, quiet, returns,
-    rng, row_of, rows, rows_of, run, scalar, seconds, sqlstate, state, text, texts, with,
+    flood, history_is_written, insert, is, move_cell, mover, number, poll_until, promptly, quiet,
+    returns, rng, row_of, rows, rows_of, run, scalar, seconds, sqlstate, state, text, texts, with,
     work_for_every_task, worker_goes_on, workers, workers_become,
 };
 pub use jobs_cluster::{Postgres, as_owner, owned_directory, state_directory};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use jobs_tests::{
     Builder, Client, Cluster, MOVE_CELLS, Mode, SOON, blocked, comes_true, count, is, move_cell,
-    number, poll_until, quiet, row_of, rows_of, run, seconds, sqlstate, text, texts,
+    mover, number, poll_until, quiet, row_of, rows_of, run, seconds, sqlstate, text, texts,
 };
 use serde_json::Value;
 use tokio_postgres::error::SqlState;
@@ -187,6 +187,25 @@ async fn a_server_is_split_while_clients_insert() {
         let error = error.as_db_error().unwrap();
         let home = format!("{} dbname='{name}'", takes.place());
         assert!(error.hint().unwrap().contains(&home), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_cell_moves_to_a_standby_of_another_server() {
+    let (old, _new) = server_of_two().await;
+    let other = Cluster::builder().set("jobs.enabled", "off").make();
+    initialise(&other);
+    other.start_again();
+    let standby = other.standby();
+    let said = mover(MOVE_CELLS, &old, &standby, "two").output().await.unwrap();
+    assert!(!said.status.success(), "{said:?}");
+    let error = String::from_utf8_lossy(&said.stderr);
+    assert!(error.contains("NEW is not a standby of OLD"), "{error}");
+    assert!(is(&standby.connect("postgres").await, "pg_is_in_recovery()").await);
+    for name in ["one", "two"] {
+        let db = old.connect(name).await;
+        assert_eq!(count(&db, "jobs.audit where action = 'retire_cell'").await, 0);
+        run(&db, INSERT).await;
     }
 }
 

@@ -270,9 +270,21 @@ pub fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
 
 /// Moves a cell to a standby of its server, by ops/move-cells or another one.
 pub async fn move_cell(script: impl AsRef<OsStr>, old: &Cluster, new: &Cluster, database: &str) {
-    let path = std::env::var("PATH").unwrap();
-    let mut script = tokio::process::Command::new(script);
-    script.env("PATH", format!("{}:{path}", old.postgres().bindir.display()));
-    let said = script.args([&old.place(), &new.place(), database]).output().await.unwrap();
+    let said = mover(script, old, new, database).output().await.unwrap();
     assert!(said.status.success(), "{said:?}");
+}
+
+/// The command that moves a cell to a standby of its server, and that ends by signals which tests
+/// under nohup ignore.
+pub fn mover(
+    script: impl AsRef<OsStr>,
+    old: &Cluster,
+    new: &Cluster,
+    database: &str,
+) -> tokio::process::Command {
+    let path = std::env::var("PATH").unwrap();
+    let mut command = tokio::process::Command::new("env");
+    command.env("PATH", format!("{}:{path}", old.postgres().bindir.display()));
+    command.arg("--default-signal").arg(script).args([&old.place(), &new.place(), database]);
+    command
 }
