@@ -11,6 +11,7 @@ use jobs_tests::{
     mover, number, poll_until, quiet, row_of, rows_of, run, seconds, sqlstate, text, texts,
 };
 use serde_json::Value;
+use tokio::process::Command;
 use tokio_postgres::error::SqlState;
 
 use super::dump::programs::{create, dump, restore};
@@ -206,6 +207,61 @@ async fn no_cell_moves_to_a_standby_of_another_server() {
         let db = old.connect(name).await;
         assert_eq!(count(&db, "jobs.audit where action = 'retire_cell'").await, 0);
         run(&db, INSERT).await;
+    }
+}
+
+/// Two cells of a server, and its standby, which follows no more.
+async fn server_that_is_not_followed() -> (Cluster, Cluster) {
+    let (old, new) = server_of_two().await;
+    let replica = new.connect("postgres").await;
+    run(&replica, "alter system reset primary_conninfo").await;
+    new.reload();
+    comes_true(&old.connect("postgres").await, "count(*) = 0 from pg_stat_replication").await;
+    // Commits that wait for the standby wait for ever.
+    old.set("synchronous_standby_names", "*");
+    old.reload();
+    (old, new)
+}
+
+/// Both cells of a server were retired so often, and take writes again, although no standby
+/// confirms that.
+async fn both_are_reinstated(old: &Cluster, times: i64) {
+    for name in ["one", "two"] {
+        let db = old.connect(name).await;
+        for function in ["retire_cell", "reinstate_cell"] {
+            let calls = format!("jobs.audit where action = '{function}'");
+            assert_eq!(count(&db, &calls).await, times, "{name}");
+        }
+        run(&db, &format!("set synchronous_commit = local; {INSERT}")).await;
+    }
+}
+
+#[tokio::test]
+async fn cells_are_reinstated_if_the_standby_does_not_follow() {
+    let (old, new) = server_that_is_not_followed().await;
+    let mut mover = mover(MOVE_CELLS, &old, &new, "two");
+    let said = mover.env("MOVE_CELLS_WAIT", "1").output().await.unwrap();
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    let error = String::from_utf8_lossy(&said.stderr);
+    assert!(error.contains("NEW has not followed within 1 s"), "{error}");
+    both_are_reinstated(&old, 1).await;
+    assert!(is(&new.connect("postgres").await, "pg_is_in_recovery()").await);
+}
+
+#[tokio::test]
+async fn cells_are_reinstated_if_the_move_is_stopped() {
+    let (old, new) = server_that_is_not_followed().await;
+    for (times, signal) in (1..).zip(["HUP", "INT", "TERM"]) {
+        let mut mover = mover(MOVE_CELLS, &old, &new, "two");
+        let mut moving = mover.env("MOVE_CELLS_WAIT", "3600").spawn().unwrap();
+        for name in ["one", "two"] {
+            let db = old.connect(name).await;
+            comes_true(&db, "retired_at is not null from jobs.cells where is_self").await;
+        }
+        let pid = moving.id().unwrap().to_string();
+        Command::new("kill").args(["-s", signal, &pid]).status().await.unwrap();
+        assert_eq!(moving.wait().await.unwrap().code(), Some(1), "{signal}");
+        both_are_reinstated(&old, times).await;
     }
 }
 
