@@ -35,7 +35,7 @@ $$Spreads a queue over cells by one path of args or meta: {"by_args": ["tenant"]
 Inserts must have the path (null is a value), and unique policies must contain it.
 Errors:
 - 22023: by is not one path; cells is empty or lists a cell twice
-- 55000: this database has no cell number, the queue has a concurrency or rate, or a limit covers it without containing the path (jobs.define_limit), or its order does not contain it
+- 55000: this database has no cell number, the queue has a concurrency or rate, or its order, a limit that covers it (jobs.define_limit), a kind or a periodic job lacks the path
 - as jobs.place_queue$$;
 
 CREATE FUNCTION jobs.unplace_queue(

@@ -297,6 +297,16 @@ impl Error {
             .hint(hint)
     }
 
+    /// 55000: a queue cannot be spread whose kinds or periodic jobs would then be refused. `why`:
+    /// that refusal; `change`: the function that changes what has this name.
+    pub fn unfit_for_cells(queue: &str, what: &str, name: &str, why: Error, change: &str) -> Error {
+        let (queue, name) = (quoted(queue), quoted(name));
+        let message = format!("cannot spread queue {queue}: in {what} {name}, {why}");
+        let error = Error::new(Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+        Error { detail: why.detail, ..error }
+            .hint(format!("First change the {what} with {change}."))
+    }
+
     /// 55006: this cell has jobs that would live elsewhere. `queue`: of this one; `None`: of those
     /// that are named nowhere.
     pub fn cell_in_use(queue: Option<&str>, jobs: i64) -> Error {

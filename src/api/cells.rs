@@ -10,10 +10,12 @@ use super::{changed, configure, order};
 use crate::cell::{self, Home};
 use crate::check;
 use crate::error::{Error, Limiting, Result, or_raise};
+use crate::options::Options;
 use crate::pg::array::{self, Array};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
 use crate::store::cells::{self as store, OTHERS};
+use crate::store::periodic_schedule::{self, Definition};
 use crate::store::{config, config_cache};
 
 const LAST_CELL: i32 = 1023;
@@ -75,7 +77,8 @@ fn spread_queue(
         if store::is_limited(queue) {
             return Err(Error::limited_queue(queue, Limiting::Setting));
         }
-        cell::none_spans(queue, &by)
+        cell::none_spans(queue, &by)?;
+        all_fit(queue)
     })
 }
 
@@ -189,6 +192,23 @@ fn change(queue: &str, fcinfo: FunctionCallInfo, write: impl FnOnce() -> bool) -
         }
     }
     Ok(is_changed)
+}
+
+/// Refuses a spread queue, written by this transaction, if it would refuse the defaults of a kind
+/// or a periodic job.
+fn all_fit(queue: &str) -> Result<()> {
+    for kind in config::kinds_of(queue) {
+        Options::default()
+            .checked(&kind)
+            .map_err(|why| Error::unfit_for_cells(queue, "kind", &kind, why, "jobs.define_kind"))?;
+    }
+    for Definition { name, kind, args, options, .. } in periodic_schedule::of_queue(queue) {
+        let insert = options.checked(&kind).and_then(|checked| checked.candidate(args));
+        insert.map_err(|why| {
+            Error::unfit_for_cells(queue, "periodic job", &name, why, "jobs.schedule")
+        })?;
+    }
+    Ok(())
 }
 
 /// The number of this database.

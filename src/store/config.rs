@@ -147,6 +147,11 @@ pub fn tables() -> [Oid; 7] {
     [&KIND, &QUEUE, &COMMAND, cell, placement, limit, key].map(Name::oid)
 }
 
+/// The kinds whose jobs go to this queue unless an insert names another one.
+pub fn kinds_of(queue: &str) -> Vec<String> {
+    KINDS_OF.values(&[text(queue)])
+}
+
 /// Writes the defaults of a kind. Waits for a concurrent change of them. Returns true if they are
 /// others than before.
 pub fn set_kind(name: &str, defaults: &Kind) -> bool {
@@ -217,6 +222,7 @@ fn is_set() -> String {
 plans! {
     KIND(TEXT) => Kind::select();
     LOCK_KIND(TEXT) => Kind::select() + " FOR UPDATE";
+    KINDS_OF(TEXT) = "SELECT kind FROM jobs.kind WHERE queue = $1";
     QUEUE(TEXT) => QueueSettings::select();
     LOCK_QUEUE(TEXT) => QueueSettings::select() + " FOR UPDATE";
     SOME_RETENTION() =

@@ -151,6 +151,12 @@ pub fn names() -> Vec<String> {
     NAMES.values(&[])
 }
 
+/// The definitions that name this queue, or leave it to the defaults of their kind.
+pub fn of_queue(queue: &str) -> Vec<Definition> {
+    let found = OF_QUEUE.rows(&[text(queue)]);
+    found.into_iter().map(|found: Periodic| found.definition).collect()
+}
+
 /// Definitions whose time has come, locked, but for those that another session has locked, and
 /// these.
 pub fn due(now: i64, limit: i64, but: &[&str]) -> Vec<Periodic> {
@@ -219,6 +225,9 @@ plans! {
         "UPDATE jobs.periodic_schedule SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, next_run_at = $2 WHERE name = $1";
     FIND(TEXT) = "{select} WHERE name = $1", select = select();
     NAMES() = "SELECT name FROM jobs.periodic_schedule";
+    OF_QUEUE(TEXT) =
+        "{select} p WHERE COALESCE(p.queue, (SELECT k.queue FROM jobs.kind k WHERE k.kind = p.kind), 'default') = $1",
+        select = select();
     REMOVE(TEXT) = "DELETE FROM jobs.periodic_schedule WHERE name = $1";
     LOCK(TEXT) = "{select} WHERE name = $1 FOR UPDATE", select = select();
     LOCK_FREE(TEXT) = "{select} WHERE name = $1 FOR UPDATE SKIP LOCKED", select = select();

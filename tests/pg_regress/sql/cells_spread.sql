@@ -61,6 +61,33 @@ select pg_temp.try($$select jobs.spread_queue('l', '{"by_args": ["t"]}', '{1}')$
 --> 55000: cannot spread queue "l": it has a concurrency or rate | Remove the limit with jobs.configure_queue.
 -->   A limit or order of the queue would span cells.
 
+-- Nor a kind or a periodic job whose inserts would be refused, be the queue its own or its kind's.
+select jobs.place_queue('f', 1), jobs.place_queue('default', 1) \gset
+select * from pg_temp.refusals('select jobs.%s; select jobs.spread_queue(''f'', ''{"by_args": ["t"]}'', ''{1}'')', array[
+  $$define_kind('e', queue => 'f', unique_opts => '{"by_queue": true, "by_args": ["u"]}')$$,
+  $$define_kind('e', queue => 'f', unique_opts => '{"by_queue": true}'), jobs.schedule('p', '@daily', 'e', '{"t": 1}')$$,
+  $$schedule('p', '@daily', 'k', '{"t": 1}', queue => 'f', unique_opts => '{"by_queue": true}')$$,
+  $$define_kind('e', queue => 'f'), jobs.schedule('p', '@daily', 'e', '{"t": 1}', unique_opts => '{"by_queue": true}')$$,
+  $$schedule('p', '@daily', 'k', '{"u": 1}', queue => 'f')$$,
+  $$define_kind('e', queue => 'f'), jobs.schedule('p', '@daily', 'e', '{"u": 1}')$$,
+  $$schedule('p', '@daily', 'k', queue => 'f'), jobs.pause_periodic('p')$$]);
+--> define_kind('e', queue => 'f', unique_opts => '{"by_queue": true, "by_args": ["u"]}') | 55000: cannot spread queue "f": in kind "e", unique_opts do not contain by_args ["t"] | First change the kind with jobs.define_kind.
+--> define_kind('e', queue => 'f', unique_opts => '{"by_queue": true}'), jobs.schedule('p', '@daily', 'e', '{"t": 1}') | 55000: cannot spread queue "f": in kind "e", unique_opts do not contain by_args ["t"] | First change the kind with jobs.define_kind.
+--> schedule('p', '@daily', 'k', '{"t": 1}', queue => 'f', unique_opts => '{"by_queue": true}') | 55000: cannot spread queue "f": in periodic job "p", unique_opts do not contain by_args ["t"] | First change the periodic job with jobs.schedule.
+--> define_kind('e', queue => 'f'), jobs.schedule('p', '@daily', 'e', '{"t": 1}', unique_opts => '{"by_queue": true}') | 55000: cannot spread queue "f": in periodic job "p", unique_opts do not contain by_args ["t"] | First change the periodic job with jobs.schedule.
+-->   The queue is spread by this path, so unique keys must contain it: no key may span cells.
+--> schedule('p', '@daily', 'k', '{"u": 1}', queue => 'f') | 55000: cannot spread queue "f": in periodic job "p", by_args path "t" matches nothing in args | First change the periodic job with jobs.schedule.
+--> define_kind('e', queue => 'f'), jobs.schedule('p', '@daily', 'e', '{"u": 1}') | 55000: cannot spread queue "f": in periodic job "p", by_args path "t" matches nothing in args | First change the periodic job with jobs.schedule.
+--> schedule('p', '@daily', 'k', queue => 'f'), jobs.pause_periodic('p') | 55000: cannot spread queue "f": in periodic job "p", by_args path "t" matches nothing in args | First change the periodic job with jobs.schedule.
+-->   Every job of a spread queue must have the path by which it is spread.
+select pg_temp.try($$select jobs.schedule('p', '@daily', 'k', meta => '{"n": 1}'); select jobs.spread_queue('default', '{"by_meta": ["m"]}', '{1}')$$);
+--> 55000: cannot spread queue "default": in periodic job "p", by_meta path "m" matches nothing in meta | First change the periodic job with jobs.schedule.
+-->   Every job of a spread queue must have the path by which it is spread.
+-- Those that fit, and those of other queues.
+select jobs.define_kind('e', queue => 'f', unique_opts => '{"by_queue": true, "by_args": ["t"]}'), jobs.schedule('p', '@daily', 'e', '{"t": 1}'),
+       jobs.define_kind('g', queue => 'g', unique_opts => '{"by_queue": true}'), jobs.schedule('q', '@daily', 'e', queue => 'default', unique_opts => '{"by_queue": true}') \gset
+select pg_temp.code($$select jobs.spread_queue('f', '{"by_args": ["t"]}', '{1}')$$); --> ok
+
 -- Its cells change only while no job would live elsewhere, or lacks the path.
 select pg_temp.ask($$select jobs.spread_queue('s', '{"by_args": ["tenant"]}', '{2,3}')$$) ~ '^55006 [0-9]+ jobs, final ones included.$' as all_jobs,
        pg_temp.ask($$select jobs.spread_queue('s', '{"by_args": ["other"]}', '{1,2,3}')$$) ~ '^55006 ' as lacks, pg_temp.code($$select jobs.spread_queue('s', '{"by_args": ["tenant"]}', '{1}')$$) as only_here, pg_temp.code($$select jobs.place_queue('s', 1)$$) as placed;
