@@ -337,6 +337,9 @@ class Case:
                 await self.driver.log.take(wanted)
             case {"unlogged": unwanted}:
                 self.driver.log.refuse(unwanted, self.driver.log.left)
+            case {"role": role}:
+                there = "exception when duplicate_object or unique_violation then null"
+                await self.query(f"do $$ begin create role {role}; {there}; end $$")
             case {"sql": sql}:
                 for url in urls:
                     await self.query(sql, url=url)
