@@ -277,8 +277,8 @@ pub fn hand_over(places: &BTreeMap<i64, i64>) {
     }
 }
 
-/// Jobs start that count for rates: where one has room for the next that it holds before the worker
-/// would look, the worker finds out when that is.
+/// Jobs start that count for rates. If a rate that holds jobs has room again before the worker
+/// would look, the worker finds out when.
 pub fn started(rules: &[Rule], starts: &[Start]) {
     let is_soon = |start: &&Start| {
         let rule = rules.iter().find(|rule| rule.name == start.name);
@@ -394,7 +394,7 @@ fn promote(rules: &[Rule], gate: i64, name: &str, most: i64) -> (usize, Option<i
         rule.and_then(|rule| rule.setting_of(gate).concurrency).and_then(|limit| big(limit.into())),
     ];
     let promoted = moved(&PROMOTE, &args);
-    // Nobody says when those that are in their lanes have started.
+    // If the lane has jobs for all the room, looking again is of no use before they start.
     (promoted, free_at.filter(|_| promoted > 0))
 }
 
@@ -440,7 +440,7 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
         }
         let (mut promoted, free_at) = promote(&rules, *gate, name, most);
         next = free_at.map_or(next, |at| next.min(at));
-        // What an order takes out of the lane again leaves room there.
+        // Jobs that an order takes out of the lane again leave room there.
         let mut more = if has_orders { promoted } else { 0 };
         while more > 0 && (promoted as i64) < most {
             (more, _) = promote(&rules, *gate, name, most);

@@ -133,8 +133,8 @@ pub struct Start<'a> {
 /// How many more jobs may start under a gate.
 pub struct Room {
     pub left: usize,
-    /// When the oldest start no longer counts for the rate, where nothing but that limits the room;
-    /// if none counts, a period from now.
+    /// When the oldest start no longer counts for the rate, or a period from now if none counts.
+    /// `None` without a rate, or if something else leaves no room.
     pub free_at: Option<i64>,
     /// Whether a start that is dated ahead of the clock uses the room up: the clock was set back.
     pub is_ahead: bool,
