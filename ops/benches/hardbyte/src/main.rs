@@ -48,6 +48,8 @@ async fn work(
     environment: Arc<Environment>,
     samples: Arc<Samples>,
 ) -> Result<(), Error> {
+    // Until the next look, so that the producer need not wait for that.
+    samples.depth.fetch_sub(1, Relaxed);
     let args = Args::deserialize(&job.args)?;
     let waited = job.attempted_at - job.created_at;
     samples.claim.record(waited.num_microseconds());
