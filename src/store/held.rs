@@ -441,7 +441,8 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
         let (mut promoted, free_at) = promote(&rules, *gate, name, most);
         next = free_at.map_or(next, |at| next.min(at));
         // Jobs that an order takes out of the lane again leave room there.
-        let mut more = if has_orders { promoted } else { 0 };
+        let is_limit = rules.iter().any(|rule| rule.name == *name && rule.order.is_none());
+        let mut more = if has_orders && is_limit { promoted } else { 0 };
         while more > 0 && (promoted as i64) < most {
             (more, _) = promote(&rules, *gate, name, most);
             promoted += more;
@@ -505,7 +506,7 @@ rows! {
 }
 
 /// The position of a held job in its lane. A turn that it had is over.
-const POSITION: &str = "CASE WHEN f.seq < 0 THEN f.job_id ELSE f.seq END";
+pub(super) const POSITION: &str = "CASE WHEN f.seq < 0 THEN f.job_id ELSE f.seq END";
 
 plans! {
     HOLD(INT8S, ATS, INT4S, TEXTS, INT8S, INT8S, ATS, ATS, INT4S, TEXTS, TEXTS, TEXTS) =

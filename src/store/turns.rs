@@ -15,7 +15,7 @@ use jobs_core::order;
 use super::direct::permits::Waiting;
 use super::direct::turns::{LookAtPlaces, LookAtTaken, Places, Taken};
 use super::fetch::Picked;
-use super::held::{self, Held, Judged, Known};
+use super::held::{self, Held, Judged, Known, POSITION};
 use super::permits::{self, Covered, Gate};
 use super::queue::Queue;
 use super::rules::{self, Rule, WINDOW};
@@ -465,7 +465,7 @@ plans! {
            DELETE FROM jobs.scheduled WHERE queue = $1 AND gate IS NOT NULL
            RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, queue)
          INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue)
-         SELECT CASE WHEN f.seq < 0 THEN f.job_id ELSE f.seq END, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, j.priority, f.queue
+         SELECT {POSITION}, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, j.priority, f.queue
            FROM free f JOIN jobs.job j ON j.id = f.job_id";
     STARTED(TEXT) =
         "SELECT j.id, j.queue, j.kind, j.priority, j.expires_at, j.args, j.meta, w.is_running
