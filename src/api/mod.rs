@@ -36,6 +36,6 @@ use crate::store::{audit, config_cache};
 /// Has every session and the worker go by what was changed, and notes who did it.
 fn changed(call: FunctionCallInfo) {
     config_cache::changed();
-    commit::wake_worker(Work::Held);
+    commit::wake_worker(Work::MayBeDue);
     audit::note(call, None);
 }

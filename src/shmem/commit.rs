@@ -24,7 +24,7 @@ pub enum Work {
     Available,
     /// Something may be due earlier than everything before.
     MayBeDue,
-    /// A limit holds jobs back that may be able to start by the commit, or settings have changed.
+    /// A limit holds jobs back that may be able to start by the commit.
     Held,
 }
 
