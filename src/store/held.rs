@@ -17,7 +17,7 @@ use super::effects::{self, Told};
 use super::job::NewJob;
 use super::permits::{self, Gate, Gates, Room, Start, Subject};
 use super::queue::Queue;
-use super::rules::{Order, Rule, WINDOW};
+use super::rules::{Order, Rule};
 use super::spi::{Arg, Plan, Value, big, column, plans, rows, text};
 use super::turns::{self, Turns};
 use super::types::*;
@@ -299,6 +299,8 @@ pub struct Way<'a> {
     gate: i64,
     name: String,
     pub order: Option<&'a Order>,
+    /// See [`Rule::least`].
+    pub least: usize,
     /// What share of the starts its key has.
     weight: f64,
 }
@@ -307,14 +309,6 @@ impl Way<'_> {
     /// How many jobs may be in a lane now.
     pub fn room(&self) -> usize {
         room(self.rules, self.gate, &self.name).map_or(usize::MAX, |room| room.left)
-    }
-
-    /// Fewer than these are not worth their while.
-    pub fn least(&self) -> usize {
-        match self.order.is_some_and(|order| !order.is_strict) {
-            true => WINDOW / 2,
-            false => 1,
-        }
     }
 
     /// Their positions in a lane, if they do not have those that they had.
@@ -333,7 +327,8 @@ fn way<'a>(rules: &'a [Rule], gate: i64, name: &str, key: Option<Jsonb>) -> Way<
         let key = rule.by.as_ref()?.given(&key.to_value("key").ok()?).ok()?;
         Some(weights.of(&key))
     });
-    Way { rules, gate, name: name.to_string(), order, weight: weight.unwrap_or(1.0) }
+    let (least, weight) = (rule.map_or(1, Rule::least), weight.unwrap_or(1.0));
+    Way { rules, gate, name: name.to_string(), order, least, weight }
 }
 
 fn hand_over_at(gate: i64, count: i64) {
@@ -392,6 +387,7 @@ fn promote(rules: &[Rule], gate: i64, name: &str, most: i64) -> (usize, Option<i
         Some(rule.is_some_and(Rule::is_strict).into()),
         latest.and_then(big),
         rule.and_then(|rule| rule.setting_of(gate).concurrency).and_then(|limit| big(limit.into())),
+        big(rule.map_or(1, Rule::least) as i64),
     ];
     let promoted = moved(&PROMOTE, &args);
     // If the lane has jobs for all the room, looking again is of no use before they start.
@@ -546,7 +542,7 @@ plans! {
     // Walks from class to class along the index. A strict order passes over no job that is locked.
     // $3 is the room at an earlier look. A job that has started since is no longer in the lane, but
     // it has a permit, a start or a turn.
-    PROMOTE(INT8, INT8, INT8, BOOL, INT8, INT8) =
+    PROMOTE(INT8, INT8, INT8, BOOL, INT8, INT8, INT8) =
         "WITH RECURSIVE room AS (
            SELECT LEAST($3 - (SELECT count(*) FROM jobs.limit_start s WHERE s.gate = $1 AND s.n > $5),
                         $6 - (SELECT count(*) FROM jobs.permit p WHERE p.gate = $1),
@@ -566,7 +562,7 @@ plans! {
                          ON l.queue = c.queue AND c.kind IN (l.kind, '') GROUP BY c.queue, c.kind) c,
                     LATERAL (SELECT s.ctid FROM jobs.scheduled s WHERE s.gate = $1 AND s.queue = c.queue AND s.kind = c.kind
                                 AND (NOT $4 OR s.seq = (SELECT m.seq FROM jobs.scheduled m WHERE m.gate = $1 ORDER BY m.queue, m.kind, m.priority, m.seq LIMIT 1))
-                              ORDER BY s.priority, s.seq LIMIT LEAST($2, c.free) FOR UPDATE SKIP LOCKED) f))
+                              ORDER BY s.priority, s.seq LIMIT CASE WHEN c.free < $7 THEN 0 ELSE LEAST($2, c.free) END FOR UPDATE SKIP LOCKED) f))
            RETURNING job_id, seq, scheduled_at, available_at, expires_at, attempt, priority, queue)
          INSERT INTO jobs.ready (seq, job_id, scheduled_at, available_at, expires_at, attempt, priority, queue, gate)
          SELECT {POSITION}, f.job_id, f.scheduled_at, f.available_at, f.expires_at, f.attempt, COALESCE(j.priority, f.priority), f.queue, $1

@@ -128,6 +128,15 @@ impl Rule {
         }
     }
 
+    /// Held jobs return to the lane of a gate when it has room for so many. Those of a fair order
+    /// return many at a time: a key would have no turn while a few are not committed.
+    pub fn least(&self) -> usize {
+        match &self.order {
+            Some(order) if !order.is_strict => WINDOW / 2,
+            _ => 1,
+        }
+    }
+
     /// The periods within which starts count.
     pub fn periods(&self) -> impl Iterator<Item = Interval> {
         let of_keys = self.keys.values().filter_map(|key| key.setting.as_ref());

@@ -99,6 +99,20 @@ async fn keys_share_the_starts_by_weight() {
     assert_eq!(count(&db, "jobs.check()").await, 0);
 }
 
+/// Jobs that return to their lane hide from fetches until that commits, so maintenance leaves them to
+/// fetches while their key has others there.
+#[tokio::test]
+async fn maintenance_takes_no_turn_from_a_key() {
+    let cluster = Cluster::quiet();
+    let db = cluster.database("lane").await;
+    run(&db, r#"select jobs.order_queue('q', '{"by_args": ["t"]}', fair => true), jobs.insert_batch('k', array_fill('{"t": 1}'::jsonb, array[300]), queue => 'q')"#).await;
+    for (fetched, in_lane) in [(20, 80), (29, 51), (1, 100)] {
+        run(&db, &format!("select jobs.fetch('q', {fetched})")).await;
+        run(&db, "select jobs.maintain()").await;
+        assert_eq!(count(&db, "jobs.ready").await, in_lane);
+    }
+}
+
 /// A job joins the order of its key when its insert commits.
 #[tokio::test]
 async fn no_key_waits_for_an_insert_that_is_open() {

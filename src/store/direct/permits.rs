@@ -232,7 +232,7 @@ pub fn promote<'a>(
         // rather than not at all.
         let in_lanes = in_lanes_of(&lanes, gate, &class.0);
         let mut free = way.room().saturating_sub(in_lanes);
-        free = if free < way.least() { 0 } else { free.min(most) };
+        free = if free < way.least { 0 } else { free.min(most) };
         let mut turns = None;
         while free > 0
             && let Some(row) = next.take()
