@@ -364,8 +364,11 @@ class Case:
             case {"cut": True}:
                 # The server keeps 63 bytes of the name.
                 cut = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = left(%s, 63)"
-                if not await self.query(cut, self.worker):
-                    raise Failed("it has no connection")
+                end = time.monotonic() + PATIENCE
+                while not await self.query(cut, self.worker):  # it waits before it connects again
+                    if time.monotonic() > end:
+                        raise Failed("it has no connection")
+                    await asyncio.sleep(0.01)
             case {"silence": True}:
                 if self.network.fall_silent() == 0:
                     raise Failed("it has no connection")
