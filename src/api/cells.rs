@@ -10,13 +10,13 @@ use super::{changed, configure, order};
 use crate::cell::{self, Home};
 use crate::check;
 use crate::error::{Error, Limiting, Result, or_raise};
-use crate::options::Options;
 use crate::pg::array::{self, Array};
-use crate::pg::jsonb::Jsonb;
+use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::time;
 use crate::store::cells::{self as store, OTHERS};
 use crate::store::periodic_schedule::{self, Definition};
 use crate::store::{config, config_cache};
+use crate::unique::policy;
 
 const LAST_CELL: i32 = 1023;
 
@@ -73,7 +73,8 @@ fn spread_queue(
         }
         numbered("spread a queue")?;
         change(queue, fcinfo, || store::place(queue, Some(&by.to_json().to_string()), &cells))?;
-        // Who configures the queue, or defines a limit, waits for this transaction.
+        // Who configures the queue, or defines a limit, kind or periodic job, waits for this
+        // transaction.
         if store::is_limited(queue) {
             return Err(Error::limited_queue(queue, Limiting::Setting));
         }
@@ -197,9 +198,9 @@ fn change(queue: &str, fcinfo: FunctionCallInfo, write: impl FnOnce() -> bool) -
 /// Refuses a spread queue, written by this transaction, if it would refuse the defaults of a kind
 /// or a periodic job.
 fn all_fit(queue: &str) -> Result<()> {
-    for kind in config::kinds_of(queue) {
-        Options::default()
-            .checked(&kind)
+    for (kind, unique_opts) in config::kinds_of(queue) {
+        let policy = policy::parse(unique_opts.as_ref().map(OwnedJsonb::get))?;
+        cell::of_kind(Some(queue), policy.as_deref())
             .map_err(|why| Error::unfit_for_cells(queue, "kind", &kind, why, "jobs.define_kind"))?;
     }
     for Definition { name, kind, args, options, .. } in periodic_schedule::of_queue(queue) {

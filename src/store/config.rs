@@ -147,9 +147,12 @@ pub fn tables() -> [Oid; 7] {
     [&KIND, &QUEUE, &COMMAND, cell, placement, limit, key].map(Name::oid)
 }
 
-/// The kinds whose jobs go to this queue unless an insert names another one.
-pub fn kinds_of(queue: &str) -> Vec<String> {
-    KINDS_OF.values(&[text(queue)])
+/// The kinds whose jobs go to this queue unless an insert names another one, with their default
+/// uniqueness.
+pub fn kinds_of(queue: &str) -> Vec<(String, Option<OwnedJsonb>)> {
+    KINDS_OF.list_as_of(Snapshot::Latest, &[text(queue)], |rows, row| {
+        Some((rows.get(row, "kind")?, rows.get(row, "unique_opts")))
+    })
 }
 
 /// Writes the defaults of a kind. Waits for a concurrent change of them. Returns true if they are
@@ -222,7 +225,7 @@ fn is_set() -> String {
 plans! {
     KIND(TEXT) => Kind::select();
     LOCK_KIND(TEXT) => Kind::select() + " FOR UPDATE";
-    KINDS_OF(TEXT) = "SELECT kind FROM jobs.kind WHERE queue = $1";
+    KINDS_OF(TEXT) = "SELECT kind, unique_opts FROM jobs.kind WHERE queue = $1";
     QUEUE(TEXT) => QueueSettings::select();
     LOCK_QUEUE(TEXT) => QueueSettings::select() + " FOR UPDATE";
     SOME_RETENTION() =

@@ -5,7 +5,7 @@ use pgrx::pg_sys::Datum;
 
 use super::columns::columns;
 use super::config::Options;
-use super::spi::{Row, Tuples, big, plans, text, texts};
+use super::spi::{Row, Snapshot, Tuples, big, plans, text, texts};
 use super::types::*;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::time;
@@ -153,7 +153,7 @@ pub fn names() -> Vec<String> {
 
 /// The definitions that name this queue, or leave it to the defaults of their kind.
 pub fn of_queue(queue: &str) -> Vec<Definition> {
-    let found = OF_QUEUE.rows(&[text(queue)]);
+    let found = OF_QUEUE.rows_as_of(Snapshot::Latest, &[text(queue)]);
     found.into_iter().map(|found: Periodic| found.definition).collect()
 }
 

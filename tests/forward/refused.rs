@@ -111,7 +111,11 @@ async fn a_row_that_waits_for_anothers_key_does_not_hold_up_the_others() {
     let forwarder = pair.forward();
     let others = pair.jobs().await;
     arrive(&others, 4).await;
-    comes_true(&outbox, "count(*) = 1 and count(*) filter (where sqlstate = '55P03') = 1 from jobs.outbox").await;
+    comes_true(
+        &outbox,
+        "count(*) = 1 and count(*) filter (where sqlstate = '55P03') = 1 from jobs.outbox",
+    )
+    .await;
     run(&jobs, "commit").await;
     comes_true(&outbox, "count(*) = 0 from jobs.outbox").await;
     drop(forwarder);
