@@ -22,15 +22,15 @@ impl Row {
 
 /// Prints columns as wide as their content, with numbers right-aligned. Estimates have a ~.
 pub(crate) fn table(columns: &[&str], rows: &[Row]) {
-    let is_number = |name: &str| rows.iter().any(|row| row.value(name).is_number());
     let mut lines = vec![String::new(); rows.len() + 1];
     for name in columns {
+        let is_number = rows.iter().any(|row| row.value(name).is_number());
         let cells: Vec<String> = rows.iter().map(|row| cell(row, name)).collect();
         let width = cells.iter().map(|cell| cell.chars().count()).max();
         let width = width.unwrap_or_default().max(name.len());
         let texts = [*name].into_iter().chain(cells.iter().map(String::as_str));
         for (line, cell) in lines.iter_mut().zip(texts) {
-            *line += &match is_number(name) {
+            *line += &match is_number {
                 true => format!("{cell:>width$}  "),
                 false => format!("{cell:width$}  "),
             };
