@@ -98,7 +98,7 @@ SELECT e.job_id, e.attempt, e.at, e.error, e.details, e.worker, (SELECT j.kind F
   FROM jobs.error e;
 COMMENT ON VIEW jobs.errors IS 'Every failed attempt.';
 COMMENT ON COLUMN jobs.errors.job_id IS 'Id of the job.';
-COMMENT ON COLUMN jobs.errors.attempt IS 'Number of the attempt, from 1.';
+COMMENT ON COLUMN jobs.errors.attempt IS 'Number of attempts made.';
 COMMENT ON COLUMN jobs.errors.at IS 'When it failed.';
 COMMENT ON COLUMN jobs.errors.error IS 'Text of the error, from the worker or the rescue.';
 COMMENT ON COLUMN jobs.errors.details IS 'Details from the worker, such as type, code and trace. Without a worker, type is timeout, lease_expired, expired or too_long.';

@@ -167,6 +167,17 @@ pub enum Snapshot {
     Latest,
 }
 
+impl Snapshot {
+    /// [`Latest`](Snapshot::Latest) where that can be had: the processes of a parallel query share
+    /// one snapshot, and none of them writes.
+    pub fn latest() -> Snapshot {
+        match transaction::is_parallel() {
+            true => Snapshot::Own,
+            false => Snapshot::Latest,
+        }
+    }
+}
+
 /// A statement that is planned once a session, generically.
 pub struct Plan {
     /// Makes its text.

@@ -72,7 +72,7 @@ impl Queue {
 
     /// Its settings now.
     pub fn settings_now(&self) -> Rc<QueueSettings> {
-        self.settings_as_of(Snapshot::Latest)
+        self.settings_as_of(Snapshot::latest())
     }
 
     fn settings_as_of(&self, seen: Snapshot) -> Rc<QueueSettings> {
@@ -93,31 +93,29 @@ impl Queue {
 
 /// Whether some queue has this now.
 pub fn some(what: Rare) -> bool {
+    let seen = Snapshot::latest();
     look_up(
-        Snapshot::Latest,
+        seen,
         |known| known.some[what as usize],
-        || config::some(what, Snapshot::Latest),
+        || config::some(what, seen),
         |known, some| known.some[what as usize] = Some(some),
     )
 }
 
 /// The limits that hold now, by name.
 pub fn rules() -> Rc<Vec<Rule>> {
+    let seen = Snapshot::latest();
     look_up(
-        Snapshot::Latest,
+        seen,
         |known| known.rules.clone(),
-        || Rc::new(rules::all(Snapshot::Latest)),
+        || Rc::new(rules::all(seen)),
         |known, rules| known.rules = Some(rules),
     )
 }
 
 /// The cell that this database is now; `None`: it has no number.
 pub fn here() -> Option<Rc<Here>> {
-    // No parallel worker gets a snapshot of its own, and none writes.
-    let seen = match transaction::is_parallel() {
-        true => Snapshot::Own,
-        false => Snapshot::Latest,
-    };
+    let seen = Snapshot::latest();
     look_up(
         seen,
         |known| known.here.clone(),

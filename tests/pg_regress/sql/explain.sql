@@ -376,3 +376,11 @@ select * from pg_temp.why('a');
 --> reason|detail|until|jobs
 --> behind 1 jobs|jobs with a lower priority number or a longer wait come first in queue "q"|~|{urgent}
 commit;
+
+-- The first call of a session can be in a parallel query.
+\c -
+set parallel_setup_cost = 0;
+set parallel_tuple_cost = 0;
+set min_parallel_table_scan_size = 0;
+select reason from jobs.jobs, jobs.explain(id) where kind = 'z2'; --> no worker, next
+select jobs.show(id) ~ 'kind z2' from jobs.jobs where kind = 'z2'; --> t
