@@ -99,8 +99,8 @@ async fn keys_share_the_starts_by_weight() {
     assert_eq!(count(&db, "jobs.check()").await, 0);
 }
 
-/// Jobs that return to their lane hide from fetches until that commits, so maintenance leaves them to
-/// fetches while their key has others there.
+/// Jobs that return to their lane hide from fetches until that commits, so maintenance leaves them
+/// to fetches while their key has others there.
 #[tokio::test]
 async fn maintenance_takes_no_turn_from_a_key() {
     let cluster = Cluster::quiet();
