@@ -56,6 +56,8 @@ export class Link {
   #connection?: Connection;
   #last: Promise<unknown> = Promise.resolve();
   #isPreparing = true;
+  /** How many calls in a row have failed. */
+  #failures = 0;
   /** Whether the latest call failed and is being repeated. */
   isFailing = false;
   /** Whether the latest call is a wait. */
@@ -94,7 +96,7 @@ export class Link {
   }
 
   async #rows(text: string, values: Value[], patience: number, isRepeated: boolean): Promise<any[]> {
-    for (let failures = 0; ; ) {
+    for (;;) {
       this.closed.throwIfAborted();
       try {
         this.#connection ??= await this.connect();
@@ -103,6 +105,7 @@ export class Link {
         const found = await atMost(patience, this.#connection.query(text, values, name));
         if (!found) throw new Error(`no answer from the database within ${patience} s`);
         this.isFailing = false;
+        this.#failures = 0;
         this.#hasWorked ||= text !== ABOUT; // for which no rights are needed
         return found.map(({ row }) => fromJson(row));
       } catch (error) {
@@ -119,7 +122,7 @@ export class Link {
         if (!KEEPS_CONNECTION.test(code ?? "") && !isWrongCell) await this.close();
         this.closed.throwIfAborted();
         this.logger.warn("call failed, retrying", { error: lineOf(error) });
-        failures = await pause(failures + 1, this.hurried, this.closed);
+        this.#failures = await pause(this.#failures + 1, this.hurried, this.closed);
         if (!isRepeated) return [];
       }
     }

@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { createRequire } from "node:module";
+import { createRequire, syncBuiltinESMExports } from "node:module";
 import { connect as connectSocket, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
+import timers, { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Cancel, connectPg, connectPostgres, Discard, insert, Producer, RetryIn, Snooze, waitFor, Worker } from "postgres-jobs";
 import { url, withDatabase } from "./database.mjs";
@@ -531,6 +531,33 @@ test("a call that fails is logged in one line", async () => {
   };
   await assert.rejects(new Link(connect, closed.signal, closed.signal, logger).rows("select", []), { name: "AbortError" });
   assert.deepEqual(lines, [["warn", "call failed, retrying", { error: "no connection" }]]);
+});
+
+test("pauses double up to 10 s while calls fail, whichever they are", async (t) => {
+  const { Link } = await import("../dist/esm/connection.js");
+  const pauses = [];
+  t.mock.method(Math, "random", () => 0.5);
+  t.mock.method(timers, "setTimeout", async (ms) => void pauses.push(ms));
+  syncBuiltinESMExports();
+  t.after(() => (t.mock.restoreAll(), syncBuiltinESMExports()));
+  let isDown = true;
+  const query = async () => [{ row: "1" }];
+  const connect = async () => {
+    if (isDown) throw new Error("refused");
+    return { query, cancel: async () => {}, close: async () => {} };
+  };
+  const { signal } = new AbortController();
+  const link = new Link(connect, signal, signal, quiet);
+  const wait = () => link.rows("call jobs.wait_any()", [], 60, true);
+  const fetchOnce = () => link.rows("select jobs.fetch_any()", [], 60, false, false);
+  for (let times = 0; times < 5; times++) assert.deepEqual([await wait(), await fetchOnce()], [[], []]);
+  assert.deepEqual(pauses.splice(0), [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]);
+  isDown = false;
+  assert.deepEqual(await fetchOnce(), [1]);
+  await link.close();
+  isDown = true;
+  await wait();
+  assert.deepEqual(pauses, [100]);
 });
 
 test("the default logger writes lines of text", async (t) => {
