@@ -29,8 +29,9 @@ const KEEPS_CONNECTION = /^(40P01|40001|55P03|57014)$/;
 // A pooler sent the statement to another session than the one that prepared it. It has not run.
 const NOT_PREPARED = /^(26000|42P05)$/;
 
-// Neither driver is installed, or the URL is invalid: connecting again does not help.
-const NEVER_CONNECTS = /MODULE_NOT_FOUND|ERR_INVALID_URL/;
+// Neither driver is installed, or the driver or the server refuses the URL or a parameter of it:
+// connecting again does not help.
+const NEVER_CONNECTS = /MODULE_NOT_FOUND|ERR_INVALID_URL|ERR_SOCKET_BAD_PORT|URIError|^(22023|42601|42704|55P02)$/;
 
 // Seconds. The network itself can take much longer to detect a dead peer.
 export const PATIENCE = 120;
@@ -109,7 +110,7 @@ export class Link {
         this.#hasWorked ||= text !== ABOUT; // for which no rights are needed
         return found.map(({ row }) => fromJson(row));
       } catch (error) {
-        const { code } = error as { code?: string };
+        const { code, name } = error as { code?: string; name?: string };
         if (this.#isPreparing && NOT_PREPARED.test(code ?? "")) {
           this.#isPreparing = false;
           continue;
@@ -117,7 +118,7 @@ export class Link {
         const hint = this.isVital && !this.#hasWorked ? firstHint(error, this.role) : undefined;
         if (hint !== undefined) throw new Unusable(hinted(error, hint));
         const isWrongCell = this.isToCell && code === WRONG_CELL;
-        if (this.#connection ? refusal(error) && !isWrongCell : NEVER_CONNECTS.test(code ?? "")) throw error;
+        if (this.#connection ? refusal(error) && !isWrongCell : NEVER_CONNECTS.test(code ?? name ?? "")) throw error;
         this.isFailing = true;
         if (!KEEPS_CONNECTION.test(code ?? "") && !isWrongCell) await this.close();
         this.closed.throwIfAborted();

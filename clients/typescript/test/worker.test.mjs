@@ -500,11 +500,16 @@ test("a delay below zero counts as zero, one that is no number is refused", asyn
   }
 });
 
-test("a worker whose driver is not installed, or whose URL is none, does not start", async () => {
+test("a worker whose driver is not installed, or whose URL is invalid, does not start", { timeout: 60_000 }, async () => {
   const missing = async () => import("not-installed");
   const worker = (database) => new Worker(database, { logger: quiet }).kind("k", () => {});
   await assert.rejects(worker({ connect: missing }).start(), /not-installed/);
   await assert.rejects(worker("http:// /").start(), { code: "ERR_INVALID_URL" });
+  await assert.rejects(worker({ connect: connectPostgres("postgresql://u:p%ss@127.0.0.1/d") }).start(), { name: "URIError" });
+  for (const code of ["22023", "42601", "42704", "55P02"]) { // of a parameter in the URL
+    const refused = async () => { throw Object.assign(new Error("no such parameter"), { severity: "FATAL", code }); };
+    await assert.rejects(worker({ connect: refused }).start(), { code });
+  }
 });
 
 test("a failure has the text and the trace of its causes", async () => {
