@@ -21,6 +21,8 @@ export interface BatchOptions extends KindOptions {
   linger?: number;
 }
 
+const KIND_OPTIONS = ["timeout", "concurrency"];
+
 /** How the jobs of a kind are handled. */
 export interface Handling extends KindOptions {
   handler: Handler<any>;
@@ -39,7 +41,8 @@ export class Handlers {
     const { name, defaults } = toKind(given ?? "");
     const kind = given === null ? null : asKept(name);
     const shown = shownKind(kind);
-    check(kind !== "", "kind", kind, "be a name");
+    if (kind !== null) checkName("kind", kind);
+    checkKnown(options, isBatch ? [...KIND_OPTIONS, "size", "linger"] : KIND_OPTIONS);
     if (this.#of.has(kind)) throw new RangeError(`${shown} already has a handler`);
     const handling: Handling = { timeout: defaults.timeout, ...defined(options), handler: toHandler(`the handler of ${shown}`, handler, !isBatch) };
     const { concurrency, size = 100, linger = 0 } = options;
@@ -108,6 +111,14 @@ const shownKind = (kind: string | null): string => (kind === null ? "every other
 export function check(isRight: boolean, option: string, value: unknown, rule: string): void {
   if (!isRight) throw new RangeError(`${option} must ${rule}, not ${inspect(value)}`);
 }
+
+export function checkKnown(options: object, known: string[]): void {
+  for (const option of Object.keys(options)) if (!known.includes(option)) throw new RangeError(`unknown option ${option}`);
+}
+
+/** Checks the name of a queue, kind or worker as the database does. */
+export const checkName = (what: string, name: string): void =>
+  check(/^[^\p{Cc}\p{Cs}]{1,127}$/u.test(asKept(name)), what, name, "have 1 to 127 characters and no control characters");
 
 export const isCount = (value: unknown): boolean => Number.isInteger(value) && (value as number) > 0;
 

@@ -5,6 +5,8 @@ export interface Logger {
   error(message: string, fields?: object): void;
 }
 
+export const LEVELS = ["info", "warn", "error"] as const;
+
 /** The logger of a worker that has none: lines of text, by `console`. */
 export const textLogger: Logger = {
   info: (message, fields) => console.info(asText(message, fields)),

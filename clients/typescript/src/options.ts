@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { completion } from "./attempt.js";
-import { check, checkTimeout, isCount } from "./handlers.js";
+import { check, checkKnown, checkName, checkTimeout, isCount } from "./handlers.js";
 import { asKept, defined } from "./kind.js";
-import { textLogger, type Logger } from "./log.js";
+import { LEVELS, textLogger, type Logger } from "./log.js";
 import type { Middleware } from "./middleware.js";
 import type { Hook } from "./reports.js";
 
@@ -35,6 +35,9 @@ export interface WorkerOptions {
   logger?: Logger;
 }
 
+// Seconds: the longest duration in the database, 1,000 years.
+const LONGEST = 1000 * 360 * 86_400;
+
 /** The options of a worker with their defaults, checked. */
 export function settled(options: WorkerOptions) {
   const name = `${hostname().slice(0, 60)}:${process.pid}:${randomBytes(4).toString("hex")}`;
@@ -42,24 +45,33 @@ export function settled(options: WorkerOptions) {
     queues: ["default"], concurrency: 10, lease: 30, grace: 10, name, info: {}, prefetch: 0, middleware: [], logger: textLogger,
     timeout: undefined, onError: undefined, onDiscarded: undefined,
   };
-  for (const option of Object.keys(options)) if (!(option in defaults)) throw new RangeError(`unknown option ${option}`);
+  checkKnown(options, Object.keys(defaults));
   const all: Required<Omit<WorkerOptions, "timeout" | "onError" | "onDiscarded">> & WorkerOptions = { ...defaults, ...defined(options) };
-  const { queues, concurrency, timeout, lease, grace, info, prefetch, onError, onDiscarded } = all;
+  const { queues, concurrency, timeout, lease, grace, info, prefetch, middleware, logger, onError, onDiscarded } = all;
   const given: [string, number][] = Array.isArray(queues) ? queues.map((queue) => [queue, 1]) : Object.entries(queues);
   const weights = new Map(given.map(([queue, weight]): [string, number] => [asKept(queue), weight]));
   check(typeof queues === "object", "queues", queues, "be a list of names, or names with weights");
   check(weights.size > 0, "queues", queues, "name at least one queue");
-  check(!weights.has(""), "queues", queues, "have names that are not empty");
+  for (const queue of weights.keys()) checkName("a name in queues", queue);
   check(given.length === weights.size, "queues", queues, "name each queue once");
   check([...weights.values()].every((weight) => weight > 0 && weight < Infinity), "queues", queues, "have positive weights");
   check(isCount(concurrency), "concurrency", concurrency, "be an integer of at least 1");
   check(prefetch === 0 || isCount(prefetch), "prefetch", prefetch, "be an integer of at least 0");
-  check(lease > 0, "lease", lease, "be positive");
+  check(lease >= 1e-6 && lease <= LONGEST, "lease", lease, `be positive and at most ${LONGEST}`);
   check(grace >= 0, "grace", grace, "be at least 0");
   checkTimeout(timeout);
-  check(completion(info).do === "complete", "info", info, "be JSON that the database can store");
+  checkName("name", all.name);
+  check(isStorable(info), "info", info, "be JSON that the database can store");
+  check(Array.isArray(middleware), "middleware", middleware, "be a list");
+  check(LEVELS.every((level) => typeof logger?.[level] === "function"), "logger", logger, `have the methods ${LEVELS.join(", ")}`);
   for (const [hook, value] of Object.entries({ onError, onDiscarded })) {
     check(value === undefined || typeof value === "function", hook, value, "be a function");
   }
   return { ...all, weights };
+}
+
+function isStorable(info: unknown): boolean {
+  const result = completion(info);
+  // A NUL or a lone surrogate, and not a text of a backslash and "u0000".
+  return result.do === "complete" && !/\\u(0000|d)/.test(result.output?.replaceAll("\\\\", "") ?? "");
 }

@@ -590,7 +590,7 @@ test("what is no handler, and no args, is refused at once", async () => {
   }
 });
 
-test("what is no database, no queues or no info is refused and said, without what it holds", () => {
+test("options that are invalid are refused and said, without what a database holds", () => {
   const refused = (message, ...given) => assert.throws(() => new Worker(...given), { name: "RangeError", message });
   refused("database must be a URL, or have a function connect, not undefined", process.env.NOT_SET);
   refused("database must be a URL, or have a function connect, not 'object'", { host: "db", password: "secret" });
@@ -599,7 +599,29 @@ test("what is no database, no queues or no info is refused and said, without wha
   const info = { commit: "a1" };
   refused("info must be JSON that the database can store, not <ref *1> { commit: 'a1', itself: [Circular *1] }", "postgresql://", { info: Object.assign(info, { itself: info }) });
   refused("info must be JSON that the database can store, not { load: NaN }", "postgresql://", { info: { load: NaN } });
+  refused("info must be JSON that the database can store, not { text: '\\x00' }", "postgresql://", { info: { text: "\0" } });
+  refused(/^info must be JSON that the database can store/, "postgresql://", { info: { text: "\ud800" } });
+  new Worker("postgresql://", { info: { text: "\\u0000" }, name: "ä".repeat(127) });
   refused("unknown option queue", "postgresql://", { queue: "mail" });
+  for (const lease of [0, 1e-7, 1e12, Infinity, NaN]) {
+    refused(`lease must be positive and at most 31104000000, not ${lease}`, "postgresql://", { lease });
+  }
+  refused("middleware must be a list, not 3", "postgresql://", { middleware: 3 });
+  refused("logger must have the methods info, warn, error, not {}", "postgresql://", { logger: {} });
+  const long = "a".repeat(128);
+  for (const [name, shown] of [["", "''"], ["\n", "'\\n'"], [long, `'${long}'`]]) {
+    const rule = `must have 1 to 127 characters and no control characters, not ${shown}`;
+    refused(`name ${rule}`, "postgresql://", { name });
+    refused(`a name in queues ${rule}`, "postgresql://", { queues: [name] });
+    assert.throws(() => new Worker("postgresql://").kind(name, () => {}), { name: "RangeError", message: `kind ${rule}` });
+  }
+  for (const set of [
+    (worker, options) => worker.kind("k", () => {}, options),
+    (worker, options) => worker.batch("k", () => {}, options),
+    (worker, options) => worker.otherwise(() => {}, options),
+  ]) {
+    assert.throws(() => set(new Worker("postgresql://"), { timout: 3 }), { name: "RangeError", message: "unknown option timout" });
+  }
 });
 
 test("a fetch that is never answered is given up", { timeout: 60_000 }, async () => {
