@@ -57,6 +57,9 @@ export async function workAll(transaction: Database, worker: Worker): Promise<Wo
   const worked: Worked[] = [];
   const { queues, kinds } = worker;
   const values = [toArray(queues), kinds && toArray(kinds)];
+  // Fails outside of a transaction, before a job is taken.
+  await run(transaction, "savepoint before_handlers", []);
+  await run(transaction, "release before_handlers", []);
   for (;;) {
     const [row]: JobRow[] = await rows(transaction, FETCH, values);
     if (!row) return worked;

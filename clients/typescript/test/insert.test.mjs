@@ -135,3 +135,10 @@ for (const [name, open] of Object.entries(libraries)) {
     }),
   );
 }
+
+withDatabase("workAll takes no job outside of a transaction", async (client, queue) => {
+  const { id } = await insert(client, "k", {}, { queue });
+  await assert.rejects(workAll(client, new Worker(url, { queues: [queue] }).kind("k", () => {})), { code: "25P01" });
+  const { rows } = await client.query("select state from jobs.jobs where id = $1", [id]);
+  assert.deepEqual(rows, [{ state: "available" }]);
+});
