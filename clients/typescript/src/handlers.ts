@@ -3,7 +3,7 @@ import type { Handler } from "./attempt.js";
 import { Batch, type BatchHandler } from "./batch.js";
 import type { Job } from "./job.js";
 import { asKept, defined, toKind, type Kind } from "./kind.js";
-import { inThread } from "./threads.js";
+import { inThread, isFound } from "./threads.js";
 
 /** Options of a kind's handler. */
 export interface KindOptions {
@@ -101,7 +101,10 @@ export interface Group {
 }
 
 function toHandler(whose: string, handler: any, canBeInThread: boolean): Handler<any> {
-  if (canBeInThread && (typeof handler?.thread === "string" || handler?.thread instanceof URL)) return inThread(handler);
+  if (canBeInThread && (typeof handler?.thread === "string" || handler?.thread instanceof URL)) {
+    check(isFound(handler), whose, handler.thread, "be in a file that exists");
+    return inThread(handler);
+  }
   check(typeof handler === "function", whose, handler, canBeInThread ? "be a function, or have a thread" : "be a function");
   return handler;
 }

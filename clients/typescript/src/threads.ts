@@ -1,5 +1,6 @@
+import { existsSync } from "node:fs";
 import { resolve as toPath } from "node:path";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { Worker as NodeWorker } from "node:worker_threads";
 import type { Handler, Reason } from "./attempt.js";
 import { outcomeOf, type Result } from "./endings.js";
@@ -9,7 +10,10 @@ import { THREAD } from "./place.cjs";
 
 /** A handler in threads of its own: the default export of a module, which gets the job and its signal. */
 export interface InThread {
-  /** A path, from the working directory, or a URL: `new URL("./resize.js", import.meta.url)`. */
+  /**
+   * A path, from the working directory, or a URL: `new URL("./resize.js", import.meta.url)`. Before
+   * Node 22, the module must be JavaScript, since tsx has no effect in threads.
+   */
   thread: string | URL;
 }
 
@@ -38,9 +42,20 @@ type FromThread = { question: Question; result?: undefined } | { question?: unde
 
 const LEAVING = 1000; // milliseconds that a handler has after a cancel
 
+const toUrl = ({ thread }: InThread): string =>
+  String(thread instanceof URL || thread.startsWith("file:") ? thread : pathToFileURL(toPath(thread)));
+
+/** Whether the module is there, or the source that a loader of TypeScript takes in its place. */
+export function isFound(given: InThread): boolean {
+  const url = toUrl(given);
+  if (!url.startsWith("file:")) return true;
+  const path = fileURLToPath(url);
+  return existsSync(path) || existsSync(path.replace(/js$/, "ts"));
+}
+
 /** A handler that runs that of a module, in a thread for each job that runs at once. Threads are reused. */
-export function inThread({ thread }: InThread): Handler<any> {
-  const url = String(thread instanceof URL || thread.startsWith("file:") ? thread : pathToFileURL(toPath(thread)));
+export function inThread(given: InThread): Handler<any> {
+  const url = toUrl(given);
   const idle: NodeWorker[] = [];
   return async (job, signal) => {
     const worker = idle.pop() ?? new NodeWorker(THREAD, { workerData: url });

@@ -584,6 +584,8 @@ test("what is no handler, and no args, is refused at once", async () => {
   const told = (message) => ({ name: "RangeError", message });
   assert.throws(() => worker.kind("k"), told("the handler of kind 'k' must be a function, or have a thread, not undefined"));
   assert.throws(() => worker.kind("k", { timeout: 5 }), told("the handler of kind 'k' must be a function, or have a thread, not { timeout: 5 }"));
+  assert.throws(() => worker.kind("k", { thread: "none.js" }), told("the handler of kind 'k' must be in a file that exists, not 'none.js'"));
+  assert.throws(() => worker.kind("k", { thread: new URL("./none.js", import.meta.url) }), /must be in a file that exists/);
   assert.throws(() => worker.otherwise(), told("the handler of every other kind must be a function, or have a thread, not undefined"));
   for (const args of [undefined, () => {}]) {
     await assert.rejects(insert({}, "k", args), { name: "TypeError", message: `args must be JSON, not ${typeof args}; pass {} for none` });

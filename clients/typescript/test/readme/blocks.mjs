@@ -32,6 +32,8 @@ export function write(name, text) {
 // The module that a block imports: in both languages.
 for (const name of ["worker.ts", "worker.js"]) write(name, "const given = worker;\nexport { given as worker };\n");
 
+write("resize.js", ""); // the module of a thread
+
 /** A block as a whole module. A line `..` in it stands for the rest of a program. */
 function moduleOf(block) {
   const names = [...block.matchAll(/^(?:const|(?:async )?function) (\w+)/gm)].map(([, name]) => name);
