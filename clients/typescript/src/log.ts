@@ -1,4 +1,7 @@
-/** A worker's logger. Most loggers of others are one, and so is `console`. */
+/**
+ * A worker's logger, such as `console` or one of winston. Pino takes the fields first: pass
+ * `{ info: (message, fields) => log.info(fields, message), .. }`, with all three methods.
+ */
 export interface Logger {
   info(message: string, fields?: object): void;
   warn(message: string, fields?: object): void;
