@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 use crate::database::Database;
 use crate::failed::Failed;
 use crate::filter::{Condition, Filter};
-use crate::selected::SelectedByError;
+use crate::selected::{SelectedByError, text};
 use crate::table::{Row, table};
 use crate::terminal::{print, tell};
 use crate::times;
@@ -32,16 +32,16 @@ pub(crate) struct List {
     #[arg(long = "id", value_name = "ID")]
     ids: Vec<i64>,
     /// Worker
-    #[arg(long)]
+    #[arg(long, value_parser = text())]
     worker: Option<String>,
     /// JSON that args contain, for roles that can see args
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", value_parser = text())]
     args: Option<String>,
     /// Inserted at or after this Postgres timestamp, or '10 minutes ago'
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = text())]
     after: Option<String>,
     /// Inserted before
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = text())]
     before: Option<String>,
     /// Maximum number of jobs
     #[arg(short, long, default_value_t = 50, value_parser = value_parser!(i64).range(1..=10_000))]

@@ -1,11 +1,17 @@
 //! Options that select jobs.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use tokio_postgres::Client;
 
 use crate::failed::Failed;
 use crate::filter::{Filter, STATES};
 use crate::times;
+
+/// Reads the value of an option that selects jobs: an empty field of a [`Filter`] matches any job.
+pub(crate) fn text() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
+}
 
 #[derive(Args)]
 #[command(next_help_heading = "Jobs")]
@@ -14,13 +20,13 @@ pub(crate) struct Selected {
     #[arg(short, long, value_parser = STATES)]
     state: Option<String>,
     /// Queue
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = text())]
     queue: Option<String>,
     /// Kind
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = text())]
     kind: Option<String>,
     /// Tag
-    #[arg(long)]
+    #[arg(long, value_parser = text())]
     tag: Option<String>,
 }
 
@@ -30,13 +36,13 @@ pub(crate) struct SelectedByError {
     #[command(flatten)]
     of: Selected,
     /// Text that the latest error contains
-    #[arg(long, value_name = "TEXT", conflicts_with = "error_like")]
+    #[arg(long, value_name = "TEXT", value_parser = text(), conflicts_with = "error_like")]
     error: Option<String>,
     /// LIKE pattern of the latest error
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = text())]
     error_like: Option<String>,
     /// The latest error came after this Postgres timestamp, or '10 minutes ago'
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = text())]
     failed_after: Option<String>,
 }
 

@@ -208,6 +208,24 @@ fn a_list_has_filters() {
 }
 
 #[test]
+fn an_empty_value_selects_no_jobs() {
+    let program = Program { url: NOWHERE.into(), queue: String::new() };
+    let all = ["--state", "--queue", "--kind", "--tag"];
+    let by_error = ["--error", "--error-like", "--failed-after"];
+    let of_list = ["--worker", "--args", "--after", "--before"];
+    for (command, options) in [
+        ("cancel", all.to_vec()),
+        ("retry", [&all[..], &by_error].concat()),
+        ("list", [&all[..], &by_error, &of_list].concat()),
+    ] {
+        for option in options {
+            let (code, said) = program.said(&[command, option, ""]);
+            assert!(code == 2 && said.contains(&format!("'{option} ")), "{command}: {said}");
+        }
+    }
+}
+
+#[test]
 fn pages_of_a_list_have_each_job_once() {
     let program = Program::new("pages");
     let list = ["list", "-q", &program.queue, "--limit", "2"];
