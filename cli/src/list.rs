@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
 use crate::database::Database;
-use crate::failed::Failed;
+use crate::failed::{Failed, REFUSED};
 use crate::filter::{Condition, Filter};
 use crate::selected::{SelectedByError, text};
 use crate::table::{Row, table};
@@ -59,11 +59,19 @@ const SHOWN: &str = "jsonb_build_object('id', id, 'state', state, 'queue', queue
     'inserted', to_char(created_at, 'YYYY-MM-DD HH24:MI:SS'),
     'error', left(split_part(last_error, E'\\n', 1), 60))";
 
+/// Args are null for any other role.
+const SEES_ARGS: &str = "select has_table_privilege('jobs.job', 'select')";
+
 impl List {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
         let args = self.args.clone().unwrap_or_default();
         Filter { args: args.clone(), ..Filter::default() }.condition()?;
         let client = database.connect().await?;
+        if self.args.is_some() && !client.query_one(SEES_ARGS, &[]).await?.try_get::<_, bool>(0)? {
+            let hint = "The role needs SELECT on jobs.job.";
+            let failed = Failed::new(REFUSED, "permission denied for args of jobs");
+            return Err(Failed { hint: Some(hint.into()), ..failed });
+        }
         let filter = Filter {
             worker: self.worker.clone().unwrap_or_default(),
             args,

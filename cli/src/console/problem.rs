@@ -68,6 +68,12 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "Not allowed", message).hint(hint)
     }
 
+    /// The role does not see a payload column.
+    pub(crate) fn no_payload(name: &str) -> Self {
+        let message = format!("Your role may not see the {name} of jobs.");
+        Self::forbidden(message, "It needs SELECT on jobs.job.")
+    }
+
     /// What may be there again after so many seconds.
     fn unavailable(retry_after: u16, title: &'static str, message: impl Into<String>) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, title, message);

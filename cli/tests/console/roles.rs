@@ -69,6 +69,8 @@ fn a_viewer_sees_no_args() {
             assert_eq!(answer.body.contains("swordfish"), sees, "{role} {name}: {}", answer.text());
         }
         assert_eq!(page.body.contains("trout"), sees, "{role}");
+        let found = person.get("/jobs?args=%7B%22secret%22%3A%22swordfish%22%7D");
+        assert_eq!(found.status, if sees { 200 } else { 403 }, "{role}: {}", found.text());
     }
 }
 

@@ -164,6 +164,21 @@ fn a_fault_of_the_connection_or_its_rights_has_a_hint() {
     }
 }
 
+#[test]
+fn a_role_that_sees_no_args_cannot_search_them() {
+    let program = Program::new("args");
+    let role = format!("viewer_{}", std::process::id());
+    program.change(&format!("create role {role} login; select jobs.grant_viewer('{role}')"));
+    let viewer = program.url.replacen("//postgres@", &format!("//{role}@"), 1);
+    let list = ["list", "-d", &viewer, "-q", &program.queue];
+    let (code, _) = program.said(&list);
+    let searched = program.said(&[&list[..], &["--args", "{}"]].concat());
+    program.change(&format!("select jobs.revoke('{role}'); drop role {role}"));
+    let said = "pgjobs: permission denied for args of jobs\n\
+        HINT: The role needs SELECT on jobs.job.\n";
+    assert_eq!((code, searched), (0, (1, said.into())));
+}
+
 /// The ids of jobs.
 fn ids(jobs: &[Value]) -> Vec<i64> {
     jobs.iter().map(|job| job["id"].as_i64().unwrap()).collect()

@@ -81,10 +81,7 @@ pub(crate) async fn raw(
     let found: Option<Only<Option<String>>> = visit.row(&sql, &[&id]).await?;
     match found {
         None => Err(Problem::not_found(&format!("Job {id}"))),
-        Some(Only(None)) if !visit.sees_payload() => Err(Problem::forbidden(
-            format!("Your role may not see the {name} of jobs."),
-            "It needs SELECT on jobs.job.",
-        )),
+        Some(Only(None)) if !visit.sees_payload() => Err(Problem::no_payload(name)),
         Some(Only(text)) => {
             let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
             Ok((kind, text.unwrap_or_default()).into_response())

@@ -43,6 +43,9 @@ pub(crate) async fn list(
         return to_job(&visit, id);
     }
     let filter = &asked.filter;
+    if !filter.args.is_empty() && !visit.sees_payload() {
+        return Err(Problem::no_payload("args"));
+    }
     let counts = jobs_find::counts(&visit, &filter.queue).await?;
     let mut cursor = match (asked.from, asked.to) {
         (Some(id), _) => Cursor::Below(id),
