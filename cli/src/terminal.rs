@@ -37,7 +37,8 @@ pub(crate) fn tell(line: impl Display) {
 
 /// Writes a line to the log. No text of a visitor can begin another line or command a terminal.
 pub(crate) fn log(line: impl Display) {
-    tell(format_args!("{}: {}", name(), visible::line(&line.to_string())));
+    let line = line.to_string().replace('\n', " ");
+    tell(format_args!("{}: {}", name(), visible::line(&line)));
 }
 
 /// Shows progress on a line of a terminal, in place of the previous one.

@@ -311,7 +311,7 @@ impl Forwarder {
             if self.once && is_last || fault.is_wrong && !self.has_worked {
                 return Err(fault.failed);
             }
-            let message = fault.failed.to_string().replace('\n', " ");
+            let message = fault.failed.to_string();
             if self.told.as_ref() != Some(&message) {
                 log(format_args!("{message}; retrying"));
                 self.told = Some(message);
@@ -554,8 +554,7 @@ impl Forwarder {
     fn refuse(&mut self, row: &Row, refusal: Refusal, batch: &mut Batch) {
         let is_full = refusal.cause == Cause::FullQueue;
         if !is_full || self.fills(row) {
-            let error = refusal.error.replace('\n', " ");
-            log(format_args!("row {} of the outbox was refused: {error}", row.id));
+            log(format_args!("row {} of the outbox was refused: {}", row.id, refusal.error));
         }
         if is_full {
             batch.full.insert(row.lane.clone());

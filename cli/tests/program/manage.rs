@@ -179,6 +179,15 @@ fn a_role_that_sees_no_args_cannot_search_them() {
     assert_eq!((code, searched), (0, (1, said.into())));
 }
 
+#[test]
+fn each_fault_of_a_forwarder_is_one_line_of_its_log() {
+    let program = Program::new("log line");
+    let to = ["--to", &program.url];
+    let (code, said) =
+        program.said(&[&["forward", "--once", "--from", &program.url], &to[..], &to].concat());
+    assert!(code == 1 && said.contains(" HINT: ") && !said.contains("\\n"), "{said}");
+}
+
 /// The ids of jobs.
 fn ids(jobs: &[Value]) -> Vec<i64> {
     jobs.iter().map(|job| job["id"].as_i64().unwrap()).collect()
