@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::database::Database;
+use crate::explain::{Reason, reasons};
 use crate::failed::{Failed, NOT_FOUND};
 use crate::terminal::print;
 use crate::visible;
@@ -27,7 +28,7 @@ pub(crate) struct Show {
 const JOB: &str = "
 select (to_jsonb(j) - 'token' || jsonb_build_object('errors', (
     select coalesce(jsonb_agg(to_jsonb(e) - '{job_id,job_kind}'::text[] order by e.attempt, e.at), '[]')
-        from jobs.errors e where e.job_id = j.id)))::text
+        from jobs.errors e where e.job_id = j.id)))::text, j.state::text
     from jobs.jobs j where j.id = $1";
 
 /// A failed attempt.
@@ -48,9 +49,17 @@ impl Show {
                 continue;
             };
             let text: String = row.try_get(0)?;
-            match json {
-                true => print(text),
-                false => show(&text)?,
+            if json {
+                print(text);
+                continue;
+            }
+            show(&text)?;
+            let state: String = row.try_get(1)?;
+            if state == "available" {
+                for reason in reasons(&client, id).await? {
+                    let said = serde_json::from_str::<Reason>(&reason)?.said();
+                    print(format!("  {said}"));
+                }
             }
         }
         match missing[..] {

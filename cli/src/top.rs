@@ -34,7 +34,9 @@ const QUEUES: &str = "
 select coalesce(jsonb_agg(to_jsonb(q) || jsonb_build_object('waits',
     extract(epoch from clock_timestamp() - q.oldest_available_at)::bigint)
     order by q.running + q.available desc, q.queue), '[]')::text
-    from (select * from jobs.queues q order by q.running + q.available desc, q.queue limit 1000) q";
+    from (select q.*, t.note from jobs.queues q
+              left join jobs.top() t on t.queue = q.queue and t.note <> ''
+           order by q.running + q.available desc, q.queue limit 1000) q";
 const WORKERS: &str = "
 select coalesce(jsonb_agg(to_jsonb(w) order by w.worker), '[]')::text
     from jobs.workers w where w.status is distinct from 'lost' or w.running > 0";
@@ -68,6 +70,7 @@ impl Top {
                     "completed",
                     "discarded",
                     "waits",
+                    "note",
                 ];
                 table(&columns, &serde_json::from_str::<Vec<Row>>(&queues)?);
                 print("");

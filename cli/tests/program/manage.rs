@@ -37,6 +37,20 @@ fn why_a_job_does_not_run_is_explained() {
 }
 
 #[test]
+fn a_job_that_a_limit_holds_is_shown_with_it() {
+    let program = Program::new("held");
+    let queue = program.queue.as_str();
+    program.change(&format!(
+        "select jobs.define_limit('{queue}', queues => array['{queue}'], concurrency => 1)"
+    ));
+    let ids = ["a", "b"].map(|kind| program.insert(kind, &[]).0["id"].to_string());
+    program.change(&format!("select jobs.fetch('{queue}')"));
+    let output = program.run(&["show", &ids[1]], "");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\n  limit: "), "{text}");
+}
+
+#[test]
 fn states_are_those_of_the_database() {
     let program = Program::new("states");
     let states = "select array_to_string(enum_range(null::jobs.state), ', ') where $1 <> ''";
@@ -55,6 +69,12 @@ fn a_paused_queue_gives_no_jobs_until_it_is_resumed() {
     let paused = json!({ "queue": program.queue, "paused": true });
     assert_eq!(program.lines(&pause), (vec![paused], 0));
     assert_eq!(reason(&inserted["id"]), "queue paused");
+    let (top, _) = program.json(&["top"]);
+    let queues = top["queues"].as_array().unwrap();
+    let ours = queues.iter().find(|queue| queue["queue"] == program.queue).unwrap();
+    assert!(ours["note"].as_str().unwrap().starts_with("paused"), "{ours}");
+    let output = program.run(&["top", "--once"], "");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("  paused"), "{output:?}");
     let why: String = program.ask("select pause_reason from jobs.queues where queue = $1");
     assert_eq!(why, "mail server is down");
     assert_eq!(program.said(&["resume", &program.queue]).0, 0);
