@@ -369,15 +369,21 @@ impl Apply {
         check(&targets, &settings.cells)?;
         let identity = |target: &Target| Some((target.cell?, target.identity.clone()));
         let identities: Vec<_> = targets.iter().filter_map(identity).collect();
-        let (mut faults, mut changes) = (Vec::new(), 0);
+        let (mut faults, mut differences, mut changes) = (Vec::new(), Vec::new(), 0);
         for target in &mut targets {
             match target.bring(&self, &settings, &identities).await {
                 Ok(brought) => {
                     changes += brought.difference.changes.len() as i64;
-                    brought.difference.print(brought.database, brought.cell, false, json);
                     brought.transaction.rollback().await?;
+                    differences.push((brought.database, brought.cell, brought.difference));
                 }
                 Err(failed) => faults.push(failed),
+            }
+        }
+        // With --yes, the JSON says what was applied.
+        if !json || !self.yes || changes == 0 || !faults.is_empty() {
+            for (database, cell, difference) in &differences {
+                difference.print(database, *cell, false, json);
             }
         }
         if let Some(failed) = faults.pop() {
