@@ -90,6 +90,10 @@ const SETTINGS: &[(&str, &str, Use)] = &[
     ("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION", Refused),
 ];
 
+/// Environment variables of libpq with the settings of the session that they set.
+const SESSION: [(&str, &str); 3] =
+    [("PGDATESTYLE", "datestyle"), ("PGTZ", "timezone"), ("PGGEQO", "geqo")];
+
 impl Database {
     /// A name, URL or connection string. The environment supplies the rest.
     pub(crate) fn named(text: &str) -> Self {
@@ -178,6 +182,15 @@ impl Database {
             };
             if let (true, Some(value)) = (is_told, variable(name)) {
                 settings.entry((*key).into()).or_insert(value);
+            }
+        }
+        // The server applies them after the options.
+        for (name, setting) in SESSION {
+            let value = variable(name).filter(|value| !value.eq_ignore_ascii_case("default"));
+            if let Some(value) = value {
+                let value = value.replace('\\', r"\\").replace(' ', r"\ ");
+                let options = settings.entry("options".into()).or_default();
+                *options += &format!(" -c {setting}={value}");
             }
         }
         if !["host", "hostaddr"].iter().any(|key| settings.contains_key(*key)) {
@@ -501,6 +514,12 @@ mod tests {
                 ["", ""],
                 &[("PGOPTIONS", "-c a=b"), ("PGAPPNAME", "n"), ("PGCONNECT_TIMEOUT", "3")],
                 "application_name=n connect_timeout=3 host=h options=-c a=b",
+            ),
+            (
+                "host=h options='-c timezone=UTC'",
+                ["", ""],
+                &[("PGTZ", "Europe/Paris"), ("PGDATESTYLE", "ISO, DMY"), ("PGGEQO", "default")],
+                r"host=h options=-c timezone=UTC -c datestyle=ISO,\ DMY -c timezone=Europe/Paris",
             ),
             (
                 "host=h",
