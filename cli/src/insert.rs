@@ -96,7 +96,8 @@ impl Insert {
         if self.lines {
             return self.lines(&mut client, job, json).await;
         }
-        let inserted = self.insert(&client, &[job]).await?.remove(0);
+        let inserted = self.insert(&client, &[job]).await;
+        let inserted = inserted.map_err(|failed| placed(failed, None))?.remove(0);
         match self.wait {
             Some(time) => wait(&client, &inserted, time, json).await,
             None => {
@@ -181,8 +182,9 @@ impl Insert {
             if batch.is_empty() {
                 break;
             }
+            let inserted = self.insert(&transaction, &batch).await;
+            let inserted = inserted.map_err(|failed| placed(failed, Some(number)))?;
             number += batch.len();
-            let inserted = self.insert(&transaction, &batch).await?;
             duplicates += inserted.iter().filter(|one| one.is_duplicate).count();
             show_progress(plural(number as i64, "job"));
         }
@@ -199,6 +201,23 @@ impl Insert {
         }
         Ok(())
     }
+}
+
+/// Names the line of an element of a call, after so many lines of earlier calls, or nothing for a
+/// job by itself.
+fn placed(mut failed: Failed, before: Option<usize>) -> Failed {
+    if let Some((message, detail)) = failed.message.split_once("\nDETAIL: Element ") {
+        let (number, rule) = detail.split_once([':', '.']).unwrap_or((detail, ""));
+        let line = before
+            .zip(number.parse().ok())
+            .map(|(before, number): (usize, usize)| format!("line {}: ", before + number));
+        let rule = match rule.trim_start() {
+            "" => String::new(),
+            rule => format!("\nDETAIL: {rule}"),
+        };
+        failed.message = format!("{}{message}{rule}", line.unwrap_or_default());
+    }
+    failed
 }
 
 fn parsed<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T, Failed> {

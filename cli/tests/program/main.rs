@@ -367,6 +367,9 @@ fn lines_are_inserted_all_or_none() {
     let output = program.run(&insert, "{}\n{\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("line 2"), "{output:?}");
+    let output = program.run(&[&insert[..], &["--priority", "99999"]].concat(), "{}\n");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("pgjobs: line 1: ") && !said.contains("Element"), "{said}");
     let output = program.run(&insert, &"{}\n".repeat(1001));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"duplicates\":0,\"inserted\":1001}\n");
     let top = program.run(&["top", "--json"], "");
@@ -379,6 +382,8 @@ fn lines_are_inserted_all_or_none() {
 fn exit_codes_are_those_of_the_help() {
     let program = Program::new("exit");
     let code = |arguments: &[&str]| program.run(arguments, "").status.code();
+    let (code_of_priority, said) = program.said(&["insert", "k", "--priority", "99999"]);
+    assert!(code_of_priority == 1 && !said.contains("Element"), "{said}");
     assert_eq!(code(&["insert", ""]), Some(1));
     assert_eq!(code(&["work", "--", "no such program"]), Some(1));
     for wrong in [
