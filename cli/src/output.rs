@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use crate::visible;
+
 /// The size of the buffer in bytes.
 const CAPACITY: usize = 8 << 20;
 /// How many bytes are written at once: a pipe has room for them once that many were read.
@@ -124,9 +126,12 @@ impl Output {
     }
 }
 
+/// Takes whole lines of the log, and escapes the line ends and controls within them.
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        self.say(bytes);
+        let text = String::from_utf8_lossy(bytes);
+        let line = visible::line(text.strip_suffix('\n').unwrap_or(&text));
+        self.say(format!("{line}\n").as_bytes());
         Ok(bytes.len())
     }
 

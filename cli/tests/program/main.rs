@@ -572,7 +572,8 @@ fn a_worker_reports_each_attempt_as_json() {
 #[test]
 fn a_worker_says_each_thing_once() {
     let program = Program::new("log");
-    let script = "[ $JOBS_KIND = good ] || { echo where; echo why >&2; exit 3; }";
+    let script =
+        r#"[ $JOBS_KIND = good ] || { echo where; printf 'why\033[2J\nand how\n' >&2; exit 3; }"#;
     let mut worker = program.work_into(&[], script, Stdio::null(), Stdio::piped());
     let mut stderr = worker.0.stderr.take().unwrap();
     for kind in ["good", "bad"] {
@@ -594,6 +595,7 @@ fn a_worker_says_each_thing_once() {
         assert_eq!(about(once), 1, "{once}: {said}");
     }
     assert_eq!((about("good"), about("why"), about("where")), (1, 3, 1), "{said}");
+    assert_eq!(about(r"why\x1b[2J\nand how"), 2, "{said}");
 }
 
 #[test]
