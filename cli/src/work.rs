@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::io::{stderr, stdout};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -19,7 +21,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
-use tracing::{Level, Metadata, info};
+use tracing::{Level, info};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -98,21 +100,23 @@ impl Work {
     pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
         let program = Path::new(&self.command[0]);
         let paths = std::env::var_os("PATH").unwrap_or_default();
-        let is_there = match program.components().count() {
-            1 => std::env::split_paths(&paths).any(|path| path.join(program).is_file()),
-            _ => program.is_file(),
+        let places: Vec<_> = match program.components().count() {
+            1 => std::env::split_paths(&paths).map(|path| path.join(program)).collect(),
+            _ => vec![program.into()],
         };
-        if !is_there {
-            return Err(Failed::new(
-                REFUSED,
-                format!("program \"{}\" not found", program.display()),
-            ));
+        let files = places.iter().filter_map(|place| place.metadata().ok());
+        let mut files = files.filter(Metadata::is_file).peekable();
+        let is_found = files.peek().is_some();
+        if !files.any(|file| file.permissions().mode() & 0o111 != 0) {
+            let fault = if is_found { "is not executable" } else { "not found" };
+            let message = format!("program \"{}\" {fault}", program.display());
+            return Err(Failed::new(REFUSED, message));
         }
         let reports = Output::new("stdout", stdout());
         let log = Output::new("stderr", stderr());
         let traced = log.clone();
         let lines = fmt::layer().with_writer(move || traced.clone()).with_target(false);
-        let is_shown = |line: &Metadata<'_>| line.is_event() && !is_returned(line);
+        let is_shown = |line: &tracing::Metadata<'_>| line.is_event() && !is_returned(line);
         let filter = filter_fn(move |line| *line.level() <= Level::INFO && is_shown(line));
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
         let groups = Groups::default();
@@ -277,7 +281,7 @@ fn failed(fault: ClientError) -> Failed {
 }
 
 /// Whether the library logs what [`Worker::run`] returns as an error.
-fn is_returned(line: &Metadata<'_>) -> bool {
+fn is_returned(line: &tracing::Metadata<'_>) -> bool {
     line.target() == "postgres_jobs::handle" && *line.level() == Level::ERROR
 }
 

@@ -385,7 +385,10 @@ fn exit_codes_are_those_of_the_help() {
     let (code_of_priority, said) = program.said(&["insert", "k", "--priority", "99999"]);
     assert!(code_of_priority == 1 && !said.contains("Element"), "{said}");
     assert_eq!(code(&["insert", ""]), Some(1));
-    assert_eq!(code(&["work", "--", "no such program"]), Some(1));
+    for (file, fault) in [("no such program", "not found"), ("/etc/passwd", "is not executable")] {
+        let said = format!("pgjobs: program \"{file}\" {fault}\n");
+        assert_eq!(program.said(&["work", "--", file]), (1, said));
+    }
     for wrong in [
         &["insert"][..],
         &["insert", "k", "{"],
