@@ -261,9 +261,9 @@ fn of_sqlstate(code: &str) -> (StatusCode, &'static str) {
         "57014" => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
         _ => match &code[..2] {
             "22" | "23" | "54" | "55" => (StatusCode::UNPROCESSABLE_ENTITY, "Request rejected"),
-            "08" | "53" | "57" => (StatusCode::SERVICE_UNAVAILABLE, "Database unavailable"),
+            "08" | "3D" | "53" | "57" => (StatusCode::SERVICE_UNAVAILABLE, "Database unavailable"),
             "25" => (StatusCode::CONFLICT, "Database read-only"),
-            "28" | "3D" => (StatusCode::FORBIDDEN, "Login refused"),
+            "28" => (StatusCode::FORBIDDEN, "Login refused"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "Database error"),
         },
     }
@@ -285,5 +285,16 @@ impl IntoResponse for Problem {
         }
         response.extensions_mut().insert(Arc::new(self));
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_role_is_refused_a_login() {
+        assert_eq!(of_sqlstate("28P01").1, "Login refused");
+        assert_eq!(of_sqlstate("3D000"), (StatusCode::SERVICE_UNAVAILABLE, "Database unavailable"));
     }
 }
