@@ -317,7 +317,10 @@ fn pages_of_cells(cells: &Cells) -> Router<Arc<App>> {
         .route("/healthz", get(monitor::health_of_cells))
         .route("/metrics", get(monitor::metrics_of_cells));
     cells.iter().fold(all, |all, app| {
-        all.nest_service(&format!("{}/", app.place()), pages(app).with_state(app.clone()))
+        let overview = app.url("/");
+        let to_overview = async move || http::see_other(&overview);
+        all.route(app.place(), get(to_overview))
+            .nest_service(&format!("{}/", app.place()), pages(app).with_state(app.clone()))
     })
 }
 

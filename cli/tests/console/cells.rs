@@ -82,6 +82,8 @@ fn monitors_are_told_of_all_cells_and_which_is_down() {
     insert(&one, "reports");
     let both = Console::start_of(&[&one, &two], &["--prefix", "/jobs"]);
     assert_eq!(both.get("/jobs/healthz").status, 200);
+    let overview = both.get("/jobs/db2");
+    assert_eq!((overview.status, overview.header("location")), (303, "/jobs/db2/"));
     let console = Console::start_of(&[&one, &two, DOWN], &[]);
     let health = console.get("/healthz");
     assert_eq!(health.status, 503);
