@@ -146,7 +146,7 @@ async fn main() -> ExitCode {
         Command::Cells(cells) => cells.run(json).await,
         Command::Apply(apply) => apply.run(&database, json).await,
         Command::Top(top) => top.run(&database, json).await,
-        Command::Console(console) => console.run(&database).await,
+        Command::Console(console) => console.run(&database, json).await,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "pgjobs", &mut script);

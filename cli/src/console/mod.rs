@@ -44,6 +44,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use clap::{Args, value_parser};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::Config;
@@ -121,7 +122,7 @@ fn prefix(text: &str) -> Result<String, String> {
 }
 
 impl Console {
-    pub(crate) async fn run(self, database: &Database) -> Result<(), Failed> {
+    pub(crate) async fn run(self, database: &Database, json: bool) -> Result<(), Failed> {
         let databases = match &self.databases[..] {
             [] => vec![database.clone()],
             several => several.iter().map(|one| database.at(one)).collect::<Result<_, _>>()?,
@@ -170,11 +171,20 @@ impl Console {
         let cells: Cells = configs.into_iter().enumerate().map(app).collect();
         let mut names: Vec<_> = cells.iter().filter_map(|cell| cell.process.as_ref()).collect();
         names.dedup_by_key(|role| &*role.name);
-        let names: Vec<_> = names.iter().map(|role| visible::line(&role.name)).collect();
-        let who =
-            if self.login { "with login".into() } else { format!("as role {}", names.join(", ")) };
-        let read_only = if is_read_only { ", read-only" } else { "" };
-        print(format!("http://{address}{} {who}{read_only}", cells[0].home()));
+        let names: Vec<_> = names.iter().map(|role| &*role.name).collect();
+        let url = format!("http://{address}{}", cells[0].home());
+        if json {
+            let login = self.login;
+            print(json!({ "url": url, "login": login, "roles": names, "read_only": is_read_only }));
+        } else {
+            let who = if self.login {
+                "with login".into()
+            } else {
+                format!("as role {}", names.join(", "))
+            };
+            let read_only = if is_read_only { ", read-only" } else { "" };
+            print(format_args!("{url} {}{read_only}", visible::line(&who)));
+        }
         if self.login && !is_loopback {
             log("passwords and pages are sent unencrypted unless a proxy in front uses https");
         }

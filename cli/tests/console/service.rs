@@ -1,6 +1,6 @@
 //! How it starts, says that it is well, and ends.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Console, SOON, as_role, run, run_at, url, url_as, value, wait_for};
 
@@ -168,6 +168,18 @@ fn an_address_that_is_taken_is_an_error() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(&console.address), "{said}");
+}
+
+#[test]
+fn its_address_is_told_as_json() {
+    let mut console = Console::command(&url_as("viewer"), &["--json"]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(console.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    console.kill().unwrap();
+    console.wait().unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    assert!(said["url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{line}");
+    assert_eq!(said["roles"], json!(["viewer"]));
 }
 
 #[test]
