@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use postgres_jobs::{
-    Blocking, ClientError, Error, Handling, Job, Middleware, Options, Queue, Reason, Worker,
+    Blocking, ClientError, Error, Handling, Job, JobInfo, Middleware, Options, Queue, Reason,
+    Worker,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Deserializer, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
@@ -45,8 +46,8 @@ const EXAMPLES: &str = "Examples:
 /// The program gets the job's args as JSON on stdin, and JOBS_ID, JOBS_KIND, JOBS_QUEUE,
 /// JOBS_ATTEMPT and JOBS_MAX_ATTEMPTS in its environment.
 ///
-/// Exit code 0 completes the job. Its output is stdout: JSON as it is, any other text as
-/// {"text": ...}. Text beyond 64 kB goes to stderr. Any other code, usually 75
+/// Exit code 0 completes the job. Its output is stdout: a valid jsonb as it is, any other
+/// text as {"text": ...}. Text beyond 64 kB goes to stderr. Any other code, usually 75
 /// (EX_TEMPFAIL), fails the attempt with the end of stderr as the error, and the retry policy
 /// applies; stdout goes to stderr. A code given with --discard discards the job. For retry
 /// policies, the type of the error is exit_CODE or signal_NUMBER.
@@ -121,7 +122,16 @@ impl Work {
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
         let groups = Groups::default();
         let worker = self.worker(database, &log, &groups)?;
-        let worker = worker.middleware(Report(json.then(|| reports.clone())));
+        let mut worker = worker.middleware(Report(json.then(|| reports.clone())));
+        if json {
+            let reports = reports.clone();
+            // Its attempt was reported as completed.
+            worker = worker.on_error(move |job, error| {
+                if error.details()["type"] == "invalid_output" {
+                    report(&reports, job, None, Some(error.to_string()));
+                }
+            });
+        }
         hang_up::terminates()?;
         let ended = worker.run().await;
         // Their jobs have been released.
@@ -251,6 +261,46 @@ impl Work {
 /// The maximum length of a text as output.
 const LONGEST_TEXT: usize = 65_536;
 
+/// The deepest JSON that is stored as such: Postgres' stack depth has room for it.
+const DEEPEST: usize = 1_000;
+/// The digits of a number that a jsonb has, with those that its exponent stands for.
+const DIGITS: usize = 16_000;
+
+/// Whether a jsonb can have this JSON: no NUL, no lone surrogate, and no boundless number or depth.
+fn is_storable(json: &str) -> bool {
+    let (mut rest, mut depth) = (json, 0_usize);
+    while let Some(first) = rest.bytes().next() {
+        let mut length = 1;
+        match first {
+            b'"' => {
+                let mut texts = Deserializer::from_str(rest).into_iter::<String>();
+                if !matches!(texts.next(), Some(Ok(text)) if !text.contains('\0')) {
+                    return false;
+                }
+                length = texts.byte_offset();
+            }
+            b'-' | b'0'..=b'9' => {
+                let is_over = |one: char| !one.is_ascii_digit() && !"+-.eE".contains(one);
+                length = rest.find(is_over).unwrap_or(rest.len());
+                let exponent = rest[..length].split(['e', 'E']).nth(1).unwrap_or("0");
+                let exponent =
+                    exponent.parse::<i32>().map_or(DIGITS, |by| by.unsigned_abs() as usize);
+                if length + exponent > DIGITS {
+                    return false;
+                }
+            }
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        if depth > DEEPEST {
+            return false;
+        }
+        rest = &rest[length..];
+    }
+    true
+}
+
 /// The output of a program that printed this: its JSON, or its text, of which the log gets what is
 /// too long.
 fn of_stdout(printed: &[u8], log: &Output) -> Result<Box<RawValue>, Error> {
@@ -259,7 +309,9 @@ fn of_stdout(printed: &[u8], log: &Output) -> Result<Box<RawValue>, Error> {
     if text.trim_ascii().is_empty() {
         return Ok(to_raw_value(&())?);
     }
-    if let Ok(json) = RawValue::from_string(text.trim_ascii_start().into()) {
+    if let Ok(json) = RawValue::from_string(text.trim_ascii_start().into())
+        && is_storable(json.get())
+    {
         return Ok(json);
     }
     let (kept, rest) = text.split_at(text.floor_char_boundary(LONGEST_TEXT));
@@ -344,6 +396,14 @@ async fn read_output(from: Option<ChildStdout>, kept: &mut Vec<u8>) {
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
 }
 
+/// Reports an attempt as JSON.
+fn report(to: &Output, job: &JobInfo, seconds: Option<f64>, error: Option<String>) {
+    let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
+    let line =
+        json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error });
+    to.say(format!("{line}\n").as_bytes());
+}
+
 /// Reports each attempt: as JSON, or in the log, which has the library's report of failed ones.
 struct Report(Option<Output>);
 
@@ -354,13 +414,12 @@ impl Middleware for Report {
             let began = Instant::now();
             let result = handling.await;
             let seconds = began.elapsed().as_secs_f64();
-            let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
             let error = result.as_ref().err().map(ToString::to_string);
             if let Some(reports) = reports {
-                let line = json!({ "id": id, "kind": kind, "attempt": attempt, "seconds": seconds, "error": error });
-                reports.say(format!("{line}\n").as_bytes());
+                report(&reports, &job, Some(seconds), error);
                 return result;
             }
+            let (id, kind, attempt) = (job.id, &job.kind, job.attempt);
             let seconds = format_args!("{seconds:.1}");
             match (error, job.cancelled_because()) {
                 (None, _) => info!(job = id, kind, attempt, %seconds, "job completed"),
@@ -371,5 +430,34 @@ impl Middleware for Report {
             }
             result
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_jsonb_can_have_is_stored_as_json() {
+        let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        for json in [
+            r#"{"a\\u0000": ["\u00e9 \ud83d\ude00", -1.5e-300, 0, null, true]}"#,
+            "1e15000",
+            &nested(DEEPEST),
+        ] {
+            assert!(is_storable(json), "{json}");
+        }
+        for json in [
+            r#"["a\u0000"]"#,
+            r#"{"\u0000": 1}"#,
+            r#""\ud800""#,
+            r#""\ude00\ud83d""#,
+            "[1e400000]",
+            "1E-99999999999",
+            &"1".repeat(DIGITS + 1),
+            &nested(DEEPEST + 1),
+        ] {
+            assert!(!is_storable(json), "{json}");
+        }
     }
 }
