@@ -216,23 +216,20 @@ fn an_output_that_is_no_json_is_kept_as_text() {
 #[test]
 fn an_output_that_no_jsonb_can_have_is_kept_as_text() {
     let program = Program::new("unstorable");
-    let script = r#"case $JOBS_KIND in
-        large) printf '"'; head -c 68000000 /dev/zero | tr '\0' x; printf '"';;
-        *) printf %s "$JOBS_KIND";;
-        esac"#;
+    let script = r#"printf %s "$JOBS_KIND""#;
     let mut worker = program.work_into(&["--json"], script, Stdio::piped(), Stdio::null());
     let mut lines = BufReader::new(worker.0.stdout.take().unwrap()).lines();
-    for output in [r#""a\u0000b""#, r#""\ud800""#, "1e400000"] {
+    for output in [r#""a\u0000b""#, r#""\ud800""#] {
         let (result, code) = program.insert(output, &["--wait", "60", "--max-attempts", "1"]);
         assert_eq!((code, &result["output"]), (0, &json!({ "text": output })), "{result}");
         let report: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         assert_eq!((&report["id"], &report["error"]), (&result["id"], &Value::Null));
     }
-    // What the database refuses for another reason is told once it is known.
-    let (inserted, _) = program.insert("large", &["--max-attempts", "1"]);
+    // What the database refuses is told once it is known.
+    let (inserted, _) = program.insert("1e400000", &["--max-attempts", "1"]);
     program.job(&inserted["id"], "discarded");
     let last = lines.nth(1).unwrap().unwrap();
-    assert!(last.contains("jobs.max_payload"), "{last}");
+    assert!(last.contains("overflows"), "{last}");
 }
 
 #[test]
