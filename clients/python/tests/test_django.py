@@ -1,5 +1,6 @@
 """Django's command and backend, in a project of its own."""
 
+import json
 import os
 import signal
 import subprocess
@@ -36,6 +37,17 @@ elif sys.argv[1] == "results":
     found = [tasks.add.get_backend().get_result(id) for id in sys.argv[2:]]
     shown = [[one.status, one._return_value, [error.exception_class.__name__ for error in one.errors]] for one in found]
     print(json.dumps(shown))
+elif sys.argv[1] == "work_all":
+    from django.db import connection, transaction
+    from postgres_jobs import insert, testing
+    from postgres_jobs.django import worker
+    from shop import jobs, tasks
+    with transaction.atomic():
+        insert(connection, "ask", {"n": 1}, queue=queue)
+        tasks.add.enqueue(1, 2)
+        worked = testing.work_all(connection, worker)
+        transaction.set_rollback(True)
+    print(json.dumps([[one.kind, one.output, one.error] for one in worked]))
 else:
     from django.core.management import execute_from_command_line
     execute_from_command_line(sys.argv)
@@ -87,8 +99,6 @@ def manage(url, queue, tmp_path):
 
 
 def test_the_command_works_tasks_and_jobs(url, queue, look, manage):
-    import json
-
     from postgres_jobs import insert, wait_for
 
     ids = json.loads(manage("enqueue").communicate()[0])
@@ -110,3 +120,8 @@ def test_the_command_works_tasks_and_jobs(url, queue, look, manage):
     assert seen == [["SUCCESSFUL", 3, []], ["SUCCESSFUL", 1, []], ["FAILED", None, ["LookupError"]]]
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 0
+
+
+def test_work_all_keeps_the_connection_of_a_test(manage):
+    worked = json.loads(manage("work_all").communicate()[0])
+    assert worked == [["ask", 2, None], ["shop.tasks.add", 3, None]]

@@ -54,7 +54,7 @@ class Engine:
         self.thread = threading.get_ident()
         link = partial(Link, dsn, worker.name, passing=[WRONG_CELL] if worker.has_cells else [])
         self.fetch_link, self.finish_link = link(can_end=True), link()
-        self.threads = Threads()
+        self.threads = Threads(worker._call_in_thread)
         self.failures = Failures(self.threads, worker.on_error, worker.on_discarded)
         self.finisher = Finisher(self.finish_link, self.failures, self._told)
         self.control = Control(worker, self, link(can_end=True))

@@ -15,7 +15,9 @@ class Threads:
     """Threads that are reused for the next call. They are daemons: unlike an executor's threads, a
     handler that does not stop must not keep the program from exiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: Callable[..., Any]) -> None:
+        """`call` is given each function and its arguments."""
+        self.call = call
         self.calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
         # Counts threads that wait for a call, or are about to.
         self.idle = threading.Semaphore(0)
@@ -36,7 +38,7 @@ class Threads:
             context, function, args, ended = call
             value = error = None
             try:
-                value = context.run(function, *args)
+                value = context.run(self.call, function, *args)
             except BaseException as raised:
                 error = raised
             self.idle.release()

@@ -243,6 +243,10 @@ class Worker:
         """The kinds to fetch, or None for all."""
         return None if None in self.handlers else list(self.handlers)
 
+    def _call_in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Calls a blocking handler or hook in a thread of the worker."""
+        return function(*args)
+
     def _handler(self, job: Job[Any]) -> Handler:
         return self.handlers.get(job.kind) or self.handlers[None]
 

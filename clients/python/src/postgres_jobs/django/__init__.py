@@ -12,8 +12,6 @@ backend of `django.tasks`.
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -31,25 +29,12 @@ class DjangoWorker(Worker):
     """A worker whose blocking handlers begin without Django's old connections: threads are reused
     with their connections, even broken ones."""
 
-    def _register(self, kind: Any, *args: Any, **options: Any) -> Callable[[Any], Any]:
-        register = super()._register(kind, *args, **options)
-
-        def register_with_connections(function: Callable[..., Any]) -> Callable[..., Any]:
-            if inspect.iscoroutinefunction(function):
-                return register(function)
-
-            @functools.wraps(function)
-            def handle(job: Any) -> Any:
-                close_old_connections()
-                try:
-                    return function(job)
-                finally:
-                    close_old_connections()
-
-            register(handle)
-            return function
-
-        return register_with_connections
+    def _call_in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        close_old_connections()
+        try:
+            return function(*args)
+        finally:
+            close_old_connections()
 
 
 def dsn(database: str = "default") -> str:
