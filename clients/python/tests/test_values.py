@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Annotated, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import pydantic
 import pydantic.dataclasses
@@ -232,6 +232,26 @@ CAT = Cat(livesLeft=9, bornAt=ORDER.at, id=ORDER.id)
 def test_what_pydantic_builds_comes_back_as_it_went(wanted, value):
     check_type(wanted)
     assert read(wanted, encode(value)) == value
+
+
+@dataclass
+class Price:
+    amount: Decimal
+    rate: float = 0
+    dog: Dog | None = None
+    rest: dict = field(default_factory=dict)
+    many: list[Any] = field(default_factory=list)
+
+
+def test_a_decimal_has_every_digit():
+    long = "12345678901234567890.12345678901234567890"
+    for text in ("19.99", "7", long):
+        assert read(Price, f'{{"amount": {text}}}') == Price(Decimal(text))
+        assert read(dict[str, Decimal], f'{{"a": {text}}}') == {"a": Decimal(text)}
+        assert read(Decimal, text) == Decimal(text)
+    price = read(Price, '{"amount": "0.10", "rate": 0.1, "dog": {"price": 0.1}, "rest": {"a": [0.1]}, "many": [0.1]}')
+    assert price == Price(Decimal("0.10"), 0.1, Dog(price="0.1"), {"a": [0.1]}, [0.1])
+    assert all(type(one) is float for one in (price.rate, *price.rest["a"], *price.many))
 
 
 def test_a_type_that_cannot_be_built_is_refused_when_the_handler_is_registered(monkeypatch):

@@ -71,11 +71,12 @@ def build(wanted: Any, value: Any, name: str = "args") -> Any:
             _check(origin, value, name)
         adapter = _adapter(wanted)
         if adapter:
-            return adapter.validate_json(encode(value))
-        return build(parts[0], value, name) if origin is Annotated else value
+            return adapter.validate_json(encode(_inexact(value)))
+        return build(parts[0], value, name) if origin is Annotated else _inexact(value)
     if origin in (Union, types.UnionType):
         return None if value is None else build(_optional(parts), value, name)
     is_dataclass = dataclasses.is_dataclass(origin)
+    value = float(value) if isinstance(value, Decimal) and origin is not Decimal else value
     # A producer that divides sends 5.0, and Postgres keeps it.
     value = int(value) if origin is int and type(value) is float and value.is_integer() else value
     _check(origin, value, name)
@@ -90,12 +91,21 @@ def build(wanted: Any, value: Any, name: str = "args") -> Any:
     if parts and origin is dict:
         return {key: build(parts[1], one, name) for key, one in value.items()}
     if not isinstance(origin, type):
-        return value
+        return _inexact(value)
     if issubclass(origin, (date, time)):
         return origin.fromisoformat(value[:-1] + "+00:00" if value.endswith("Z") else value)
     if issubclass(origin, timedelta):
         return timedelta(seconds=value)
-    return origin(value) if issubclass(origin, (UUID, Decimal, Enum)) else value
+    return origin(value) if issubclass(origin, (UUID, Decimal, Enum)) else _inexact(value)
+
+
+def _inexact(value: Any) -> Any:
+    """The value with floats in place of exact numbers."""
+    if isinstance(value, list):
+        return [_inexact(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _inexact(one) for key, one in value.items()}
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def _check(origin: Any, value: object, name: str) -> None:
@@ -201,4 +211,6 @@ def args_type(handler: Callable[..., Any]) -> Any:
 def read(wanted: Any, text: str) -> Any:
     """Converts JSON to the type that is wanted."""
     adapter = None if _is_known(wanted) or dataclasses.is_dataclass(wanted) else _adapter(wanted)
-    return adapter.validate_json(text) if adapter else build(wanted, json.loads(text))
+    if adapter:
+        return adapter.validate_json(text)
+    return build(wanted, json.loads(text, parse_float=None if wanted is Any else Decimal))
