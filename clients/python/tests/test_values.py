@@ -309,10 +309,16 @@ def test_the_annotation_says_the_type():
 
 
 def test_what_is_no_json_is_refused():
-    for bad in (float("nan"), "\ud800", object(), {1, 2}, b"x"):
+    for bad in (float("nan"), "\ud800", object(), {object()}, b"x"):
         with pytest.raises((ValueError, TypeError)):
             encode(bad)
     assert encode({"d": timedelta(seconds=90)}) == '{"d":90.0}'
+
+
+def test_a_set_comes_back_as_it_went():
+    value = {Colour.RED, "a", frozenset({2, 1})}
+    assert encode(value) == '["a","red",[1,2]]' == encode(set(reversed(list(value))))
+    assert read(set[date], encode({date(2030, 1, 2)})) == {date(2030, 1, 2)}
 
 
 def test_outcomes_are_no_exceptions():

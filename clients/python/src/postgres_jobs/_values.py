@@ -52,6 +52,8 @@ def _plain(value: Any) -> object:
         return str(value)
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=encode)  # always the same, for unique jobs
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
