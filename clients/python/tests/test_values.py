@@ -7,7 +7,7 @@ import json
 import sys
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
@@ -313,6 +313,46 @@ def test_what_is_no_json_is_refused():
         with pytest.raises((ValueError, TypeError)):
             encode(bad)
     assert encode({"d": timedelta(seconds=90)}) == '{"d":90.0}'
+
+
+class Size(enum.IntEnum):
+    NONE = 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "key", "name"),
+    [
+        (str, "1", "1"),
+        (int, 1, "1"),
+        (int | None, 1, "1"),
+        (float, 1.5, "1.5"),
+        (bool, True, "true"),
+        (Decimal, Decimal("1.10"), "1.10"),
+        (uuid.UUID, ORDER.id, str(ORDER.id)),
+        (date, date(2030, 1, 2), "2030-01-02"),
+        (datetime, ORDER.at, "2030-01-02T00:00:00+00:00"),
+        (timedelta, timedelta(seconds=90), "90.0"),
+        (Colour, Colour.RED, "red"),
+        (Size, Size.NONE, "0"),
+        (Literal["a"], "a", "a"),
+        (Any, "1", "1"),
+    ],
+)
+def test_a_key_comes_back_as_it_went(wanted, key, name):
+    Nested = make_dataclass("Nested", [("all", list[dict[wanted, list[int]]])])
+    for kind, value in [(dict[wanted, list[int]], {key: [1]}), (Nested, Nested([{key: [1]}]))]:
+        check_type(kind)
+        assert f'{{"{name}":[1]}}' in encode(value)
+        assert read(kind, encode(value)) == value
+
+
+def test_a_key_that_does_not_fit_is_an_error():
+    for wanted in (int, bool, timedelta):
+        with pytest.raises(TypeError, match="args must be .*, not 'a'"):
+            read(dict[wanted, int], '{"a": 1}')
+    for wanted in (Line, list[int], tuple[int, int], frozenset[int]):
+        with pytest.raises(TypeError, match="its keys must be strings, numbers"):
+            check_type(list[dict[wanted, int]])
 
 
 def test_a_set_comes_back_as_it_went():

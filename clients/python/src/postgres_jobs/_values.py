@@ -31,9 +31,16 @@ def as_kept(name: str) -> str:
 def encode(value: object) -> str:
     """The value as JSON. Raises what json raises, and ValueError for values that the database
     cannot store: NaN, infinity and lone surrogates."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    text = json.dumps(_named(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
     text.encode()
     return text
+
+
+def _named(value: Any) -> Any:
+    """The value with keys of dicts that JSON can carry."""
+    if isinstance(value, dict):
+        return {key if isinstance(key, _NAMES) else _plain(key): _named(one) for key, one in value.items()}
+    return [_named(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _plain(value: Any) -> object:
@@ -43,7 +50,7 @@ def _plain(value: Any) -> object:
     if _is_pydantic(type(value)):
         return _adapter(type(value)).dump_python(value, mode="json", by_alias=True)
     if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {field.name: _named(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, (date, time)):
@@ -57,6 +64,8 @@ def _plain(value: Any) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
+# The types of keys that json writes.
+_NAMES = (str, int, float, bool, type(None))
 # The exact types that json returns for a type's JSON form: a bool is not an int.
 _READ: dict[Any, tuple[type, ...]] = {one: (one,) for one in (str, int, bool, list, dict)}
 _READ |= dict.fromkeys((float, timedelta), (int, float)) | dict.fromkeys((set, frozenset), (list,))
@@ -91,7 +100,7 @@ def build(wanted: Any, value: Any, name: str = "args") -> Any:
     if origin in (list, set, frozenset):
         return origin(build(parts[0] if parts else Any, one, name) for one in value)
     if parts and origin is dict:
-        return {key: build(parts[1], one, name) for key, one in value.items()}
+        return {_build_key(parts[0], key, name): build(parts[1], one, name) for key, one in value.items()}
     if not isinstance(origin, type):
         return _inexact(value)
     if issubclass(origin, (date, time)):
@@ -99,6 +108,19 @@ def build(wanted: Any, value: Any, name: str = "args") -> Any:
     if issubclass(origin, timedelta):
         return timedelta(seconds=value)
     return origin(value) if issubclass(origin, (UUID, Decimal, Enum)) else _inexact(value)
+
+
+def _build_key(wanted: Any, key: Any, name: str) -> Any:
+    """Converts the name of a JSON object's member to the key that is wanted."""
+    if get_origin(wanted) in (Union, types.UnionType):
+        wanted = _optional(get_args(wanted)) or wanted
+    is_type = isinstance(wanted, type)
+    if is_type and issubclass(wanted, Enum):
+        key = {str(one.value): one for one in wanted}.get(key, key)
+    elif is_type and str not in _READ.get(wanted, (str,)):
+        with suppress(ValueError):
+            key = json.loads(key)
+    return build(wanted, key, name)
 
 
 def _inexact(value: Any) -> Any:
@@ -171,6 +193,11 @@ def check_type(wanted: Any, seen: tuple[Any, ...] = ()) -> None:
         if dataclasses.is_dataclass(origin):
             with suppress(NameError):  # of a class that is defined later
                 parts = tuple(get_type_hints(origin, include_extras=True).values())
+        if origin is dict and parts:
+            key = get_origin(parts[0]) or parts[0]
+            if key in (dict, list, set, frozenset, tuple) or dataclasses.is_dataclass(key):
+                rule = "its keys must be strings, numbers, dates, UUIDs or enums"
+                raise TypeError(f"{wanted} cannot be built from JSON: {rule}")
         for part in parts:
             check_type(part, (*seen, wanted))
         return
