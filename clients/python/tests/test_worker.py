@@ -852,6 +852,29 @@ def test_a_database_that_is_none_is_refused_with_what_to_do():
         assert "secret" not in str(refused.value)
 
 
+def test_a_malformed_connection_string_is_refused_without_its_password():
+    malformed = {
+        "postgresql://me:sec%ret@localhost/shop": 'invalid percent-encoded token: ".."',
+        "postgresql://me:secret@localhost/shop?schema=public": 'invalid URI query parameter: "schema"',
+        "postgresql://me:secret@[::1]x/shop": "unexpected character",
+        "me:secret@localhost": 'missing "=" after ".." in connection info string',
+    }
+    for dsn, reason in malformed.items():
+        with pytest.raises(ValueError, match=f"dsn is malformed: {reason}") as refused:
+            Worker(["", dsn])
+        assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://127.0.0.1:5432:x/shop", "port=99999", "sslmode=x", "connect_timeout=x"])
+async def test_a_connection_string_that_no_connection_takes_ends_the_worker(dsn, caplog):
+    worker = Worker(dsn)
+    worker.kind("run")(lambda job: None)
+    await worker.start()
+    with pytest.raises(psycopg.Error):
+        await asyncio.wait_for(worker.ended(), 60)
+    assert "worker failed" in caplog.text and "Check the URL." in caplog.text
+
+
 async def test_the_log_names_the_job_whose_tasks_block_the_event_loop(url, queue, caplog):
     worker = Worker(url, queues=[queue])
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar, cast, overload
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from ._database import AsyncTransaction, Later
 from ._engine import CANCEL, GRACE, Engine
@@ -96,6 +97,7 @@ class Worker:
         for one in (dsn or (None,)) if self.has_cells else (dsn,):
             is_url = isinstance(one, str) and not re.match(r"\w+\+\w+://", one)
             _check(is_url, "dsn", re.sub("//.*@", "//..@", one) if isinstance(one, str) else one, rule)
+            _check_syntax(one)
         self._set(queues, concurrency)
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
@@ -347,8 +349,8 @@ class Worker:
         dsns = [self.dsn] if isinstance(self.dsn, str) else self.dsn
         engines: list[Engine] = []
         self._engines = engines
-        engines += [Engine(self, dsn, engines) for dsn in dsns]
         try:
+            engines += [Engine(self, dsn, engines) for dsn in dsns]
             for start in self.starts:
                 await _call(start)
             is_all_sent = await _serve_all(engines)
@@ -403,6 +405,15 @@ def _is_whole(value: object, least: int) -> bool:
 def _check(is_right: bool, option: str, value: object, rule: str) -> None:
     if not is_right:
         raise ValueError(f"{option} must be {rule}, not {value!r}")
+
+
+def _check_syntax(dsn: str) -> None:
+    try:
+        conninfo_to_dict(dsn)
+    except psycopg.Error as error:
+        # What libpq quotes may have the password, unless it is the name of a parameter.
+        reason = re.sub('(?<!parameter: )(?<= )"[^"]{2,}"', '".."', shown(error))
+        raise ValueError(f"dsn is malformed: {reason}") from None
 
 
 def _is_storable(value: object) -> bool:
