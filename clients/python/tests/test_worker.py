@@ -85,10 +85,10 @@ async def test_middleware_is_around_handlers_in_order(url, queue):
     current = contextvars.ContextVar("current")
 
     def named(name):
-        async def around(job, handler):
+        async def around(job, call_next):
             current.set(name)
             said.append(f"{name} before")
-            output = await handler(job)
+            output = await call_next(job)
             said.append(f"{name} after")
             return [output]
 

@@ -1,7 +1,7 @@
 """What type checkers say of a program that uses the library: mypy --strict, and basedpyright, whose
 rules are those of pyright."""
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,18 @@ from sqlalchemy.orm import Session
 from typing_extensions import assert_type
 
 from postgres_jobs import AsyncCells, Cells, CertainJob, Inserted, Job, Kind, NewJob, Unique, Worker
-from postgres_jobs import insert, insert_many, insert_middleware, testing, wait_for
+from postgres_jobs import insert, insert_many, insert_middleware, opentelemetry, testing, wait_for
 
-worker = Worker("", queues={"a": 3, "b": 1})
+
+async def around(job: Job[Any], call_next: Callable[[Job[Any]], Awaitable[Any]]) -> Any:
+    return await call_next(job)
+
+
+async def around_nothing(job: Job[Any]) -> Any: ...
+
+
+worker = Worker("", queues={"a": 3, "b": 1}, middleware=[around, opentelemetry.around_work])
+Worker("", middleware=[around_nothing])  # type: ignore[list-item]  # pyright: ignore
 
 
 @worker.kind("typed", timeout=30)

@@ -42,7 +42,8 @@ T = TypeVar("T")
 Plain = TypeVar("Plain", bound=Callable[[], Any])
 Several = TypeVar("Several", bound=Callable[[list[Job[Any]]], Any])
 SIGNALS = signal.SIGTERM, signal.SIGINT
-Middleware = Callable[..., Awaitable[Any]]
+Handle = Callable[[Job[Any]], Awaitable[Any]]
+Middleware = Callable[[Job[Any], Handle], Awaitable[Any]]
 """`async def around(job, handler)`, which returns what `await handler(job)` returns."""
 
 
@@ -97,7 +98,7 @@ class Worker:
         for one in (dsn or (None,)) if self.has_cells else (dsn,):
             is_url = isinstance(one, str) and not re.match(r"\w+\+\w+://", one)
             _check(is_url, "dsn", re.sub("//.*@", "//..@", one) if isinstance(one, str) else one, rule)
-            _check_syntax(one)
+            _check_syntax(cast(str, one))
         self._set(queues, concurrency)
         _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
@@ -252,7 +253,7 @@ class Worker:
     def _handler(self, job: Job[Any]) -> Handler:
         return self.handlers.get(job.kind) or self.handlers[None]
 
-    async def _handle(self, job: Job[Any], innermost: Callable[[Job[Any]], Awaitable[Any]]) -> Any:
+    async def _handle(self, job: Job[Any], innermost: Handle) -> Any:
         """Runs the job's handler within the middleware. Raises what it raises, or if the args do
         not fit its type."""
         call, text = innermost, cast(str, job.args)
@@ -262,7 +263,7 @@ class Worker:
         except Exception as error:  # which middleware sees
             job.args, call = json.loads(text), partial(_refuse, error)
         for around in reversed(self.middleware):
-            call = partial(around, handler=call)
+            call = _within(around, call)
         return await call(job)
 
     def run(self) -> None:
@@ -387,6 +388,10 @@ async def _serve_all(engines: list[Engine]) -> bool:
             engine.stop(GRACE)
         await asyncio.wait(serving)
         raise
+
+
+def _within(around: Middleware, handler: Handle) -> Handle:
+    return lambda job: around(job, handler)
 
 
 async def _refuse(error: Exception, job: Job[Any]) -> NoReturn:
