@@ -852,6 +852,27 @@ def test_a_database_that_is_none_is_refused_with_what_to_do():
         assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("serve", [Worker.run, lambda worker: asyncio.run(worker.serve())])
+def test_a_signal_ends_a_worker_that_is_starting(url, queue, serve):
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: None)
+    said = []
+
+    @worker.on_start
+    async def wait_for_a_service():
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:  # a second signal skips what this takes
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(60)
+
+    worker.on_start(lambda: said.append("started"))
+    worker.on_stop(lambda: said.append("stopped"))
+    serve(worker)
+    assert said == ["stopped"] and not worker.ready.is_set()
+
+
 def test_a_malformed_connection_string_is_refused_without_its_password():
     malformed = {
         "postgresql://me:sec%ret@localhost/shop": 'invalid percent-encoded token: ".."',

@@ -21,7 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from ._database import AsyncTransaction, Later
-from ._engine import CANCEL, GRACE, Engine
+from ._engine import CANCEL, GRACE, RUN, Engine
 from ._errors import shown
 from ._failures import Hook
 from ._handler import Handler
@@ -122,6 +122,8 @@ class Worker:
         """One for each cell."""
         self._maps: dict[Engine, Map] = {}
         self._serving: asyncio.Task[bool] | None = None
+        self._starting: asyncio.Task[Any] | None = None
+        """Runs the functions of `on_start`. A stop cancels it."""
 
     def _set(self, queues: Sequence[str] | Mapping[str, float] | None = None, concurrency: int | None = None) -> None:
         """Changes these options of a worker that does not run."""
@@ -336,13 +338,18 @@ class Worker:
         await self._stop(CANCEL)
 
     async def _stop(self, stage: int) -> None:
-        for engine in self._engines:
-            engine.stop(stage)
+        self._stop_engines(stage)
         await self.ended()
 
     def _signal(self) -> None:
+        is_second = any(engine.stage >= GRACE for engine in self._engines)
+        self._stop_engines(CANCEL if is_second else GRACE)
+
+    def _stop_engines(self, stage: int) -> None:
         for engine in self._engines:
-            engine.stop(CANCEL if engine.stage >= GRACE else GRACE)
+            engine.stop(stage)
+        if self._starting:
+            self._starting.cancel()
 
     async def _serve(self) -> bool:
         if not self.handlers:
@@ -352,9 +359,8 @@ class Worker:
         self._engines = engines
         try:
             engines += [Engine(self, dsn, engines) for dsn in dsns]
-            for start in self.starts:
-                await _call(start)
-            is_all_sent = await _serve_all(engines)
+            await self._call_starts()
+            is_all_sent = engines[0].stage > RUN or await _serve_all(engines)
             log.info("worker stopped: %s", self.name)
             return is_all_sent
         except Exception as error:
@@ -368,6 +374,18 @@ class Worker:
                     log.exception("hook failed: on_stop: %r", error)
             self.ready.clear()
             self._engines, self._maps = [], {}
+
+    async def _call_starts(self) -> None:
+        self._starting = asyncio.current_task()
+        try:
+            for start in self.starts:
+                if self._engines[0].stage == RUN:
+                    await _call(start)
+        except asyncio.CancelledError:
+            if self._engines[0].stage == RUN:
+                raise
+        finally:
+            self._starting = None
 
 
 def _show_log() -> None:
