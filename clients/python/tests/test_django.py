@@ -37,6 +37,20 @@ elif sys.argv[1] == "results":
     found = [tasks.add.get_backend().get_result(id) for id in sys.argv[2:]]
     shown = [[one.status, one._return_value, [error.exception_class.__name__ for error in one.errors]] for one in found]
     print(json.dumps(shown))
+elif sys.argv[1] == "missing":
+    import uuid
+    from django.db import connection, transaction
+    from postgres_jobs import insert
+    from shop import tasks
+    backend = tasks.add.get_backend()
+    with transaction.atomic():
+        others = [insert(connection, kind, queue=queue).id for kind in ("ask", "email.send", "json.dumps")]
+        for id in ["abc", uuid.uuid4(), "1_0", 10**30, *map(str, others)]:
+            try:
+                backend.get_result(id)
+            except Exception as error:
+                print(type(error).__name__)
+        transaction.set_rollback(True)
 elif sys.argv[1] == "work_all":
     from django.db import connection, transaction
     from postgres_jobs import insert, testing
@@ -125,3 +139,7 @@ def test_the_command_works_tasks_and_jobs(url, queue, look, manage):
 def test_work_all_keeps_the_connection_of_a_test(manage):
     worked = json.loads(manage("work_all").communicate()[0])
     assert worked == [["ask", 2, None], ["shop.tasks.add", 3, None]]
+
+
+def test_a_result_that_is_of_no_task_does_not_exist(manage):
+    assert manage("missing").communicate()[0].split() == ["TaskResultDoesNotExist"] * 7

@@ -102,13 +102,21 @@ class JobsBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
+        if not re.fullmatch("[0-9]{1,19}", str(result_id)):
+            raise TaskResultDoesNotExist(result_id)
         with connections[self.database].cursor() as cursor:
-            cursor.execute(_FOUND, [result_id])
+            cursor.execute(_FOUND, [int(result_id)])
             rows = cursor.fetchall()
         if not rows:
             raise TaskResultDoesNotExist(result_id)
         ((kind, queue, state, args, priority, attempt, created, began, ended, output, errors),) = rows
-        task = import_string(kind).using(queue_name=queue, priority=1 - priority)
+        try:
+            task = import_string(kind)
+        except ImportError as error:
+            raise TaskResultDoesNotExist(result_id) from error
+        if not isinstance(task, Task):
+            raise TaskResultDoesNotExist(result_id)
+        task = task.using(queue_name=queue, priority=1 - priority)
         times = {"enqueued_at": created, "started_at": began, "last_attempted_at": began, "finished_at": ended}
         given = json.loads(args)
         result = self.result(task, result_id, given, _STATUS.get(state, "READY"), attempt, **times)
