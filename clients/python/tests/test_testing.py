@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import sys
 from datetime import datetime, timedelta, timezone
 
 import psycopg
 import pytest
-from test_transactions import BLOCKING
+from test_transactions import BLOCKING, IN_AUTOCOMMIT
 
-from postgres_jobs import Discard, Job, Snooze, Worker, insert, testing
+from postgres_jobs import Discard, Job, Snooze, Worker, insert, insert_many, testing
 
 
 def test_work_all_in_a_transaction(url, queue):
@@ -132,6 +133,82 @@ def test_an_error_that_a_handler_swallows_fails_its_attempt(url, queue):
         (worked,) = testing.work_all(connection, worker)
         assert worked.state == "discarded" and "aborted" in worked.error
         connection.rollback()
+
+
+@pytest.mark.parametrize("error", [SystemExit("ends"), asyncio.CancelledError("ends")])
+def test_a_handler_that_raises_what_ends_programs_fails_its_attempt(url, queue, error):
+    worker = Worker(url, queues=[queue])
+
+    def blocking(job):
+        raise error
+
+    async def later(job):
+        raise error
+
+    worker.kind("blocking")(blocking)
+    worker.kind("later")(later)
+    jobs = [{"kind": kind, "queue": queue, "max_attempts": 1} for kind in worker.handlers]
+
+    async def work_all():
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            await insert_many(connection, jobs)
+            worked = await testing.work_all(connection, worker)
+            await connection.rollback()
+            return worked
+
+    with psycopg.connect(url) as connection:
+        insert_many(connection, jobs)
+        worked = testing.work_all(connection, worker)
+        connection.rollback()
+    if sys.version_info >= (3, 11) or isinstance(error, SystemExit):
+        worked += asyncio.run(work_all())
+    assert {(one.state, one.error) for one in worked} == {("discarded", "ends")}
+
+
+async def test_a_cancel_of_a_test_ends_work_all(url, queue):
+    worker = Worker(url, queues=[queue])
+    begun = asyncio.Event()
+
+    @worker.kind("run")
+    async def run(job):
+        begun.set()
+        await asyncio.sleep(60)
+
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await insert(connection, "run", queue=queue)
+        working = asyncio.create_task(testing.work_all(connection, worker))
+        await begun.wait()
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        await connection.rollback()
+
+
+def test_writes_are_rolled_back_if_the_output_is_no_json(url, queue):
+    worker = Worker(url, queues=[queue])
+
+    @worker.otherwise()
+    def write(job):
+        insert(connection, "written", queue=f"{queue} written")
+        return {"encoded": object(), "stored": "\0"}[job.kind]
+
+    with psycopg.connect(url) as connection:
+        insert_many(connection, [{"kind": kind, "queue": queue, "max_attempts": 1} for kind in ("encoded", "stored")])
+        worked = testing.work_all(connection, worker)
+        assert ["the output cannot be stored as JSON" in one.error for one in worked] == [True, True]
+        assert connection.execute("select from jobs.jobs where queue = %s", [f"{queue} written"]).fetchall() == []
+        connection.rollback()
+
+
+@pytest.mark.parametrize("library", IN_AUTOCOMMIT)
+def test_work_all_needs_a_transaction(library, url, queue, look):
+    worker = Worker(url, queues=[queue])
+    worker.kind("run")(lambda job: None)
+    for connection in library(url):
+        insert(connection, "run", queue=queue)
+        with pytest.raises(RuntimeError, match="work_all needs a transaction: begin one"):
+            testing.work_all(connection, worker)
+        assert look("select cast(state as text) from jobs.jobs where queue = %s", queue) == [("available",)]
 
 
 async def test_a_job_for_unit_tests():

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import Any, TypeVar, overload
 
 from ._database import JSONB, AsyncTransaction, Execute, Later, converse, is_async
+from ._errors import code_of
 from ._values import Duration, encode, seconds
 from .job import COLUMNS, Job, Nothing, job_of
 from .outcomes import Finish, Outcome, completion, failure, invalid_output, is_of_value, wire
@@ -134,6 +135,13 @@ async def _work_all(execute: Execute, worker: Worker, may_wait: bool) -> list[Wo
         " case asked->'kinds' when 'null' then null else array(select jsonb_array_elements_text(asked->'kinds')) end)"
     )
     asked = encode({"queues": list(worker.queues), "kinds": worker._kinds()})
+    try:
+        await execute("savepoint work_all")
+        await execute("release savepoint work_all")
+    except Exception as error:
+        if code_of(error) != "25P01":  # no active transaction
+            raise
+        raise RuntimeError("work_all needs a transaction: begin one, and roll it back after the test") from error
     worked: list[Worked] = []
     while rows := await execute(sql, asked):
         if len(worked) == MOST_ATTEMPTS:
@@ -167,16 +175,26 @@ async def _work(execute: Execute, worker: Worker, job: Job[Any], may_wait: bool)
         output = asyncio.run(handling) if is_waiting and not may_wait else await handling
         told = _refused
         await _finish(execute, job, None if job._is_completed else completion(output))
-    except (Exception, Outcome) as error:
+    except (Exception, Outcome, SystemExit, asyncio.CancelledError) as error:
+        if may_wait and isinstance(error, asyncio.CancelledError) and _is_told_to_end():
+            raise
         await execute("rollback to savepoint before_handler")
         await _finish(execute, job, told(error))
 
 
 async def _finish(execute: Execute, job: Job[Any], finish: Finish | None) -> None:
     if finish:
-        element, _, _ = wire(job.id, job.token, finish)
+        element, _, refused = wire(job.id, job.token, finish)
+        if refused:
+            raise refused
         await execute(f"select 1 from jobs.finish_many({JSONB})", f"[{element}]")
     await execute("release savepoint before_handler")
+
+
+def _is_told_to_end() -> bool:
+    """Whether the task of the test is cancelled. Before Python 3.11 a cancel of the handler's own
+    looks the same."""
+    return bool(getattr(asyncio.current_task(), "cancelling", lambda: 1)())
 
 
 def _runs_loop() -> bool:
