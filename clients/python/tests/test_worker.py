@@ -200,6 +200,8 @@ def test_options_that_are_wrong_are_refused(url):
     wrong = [("queues", "mail"), ("queues", {}), ("concurrency", 0), ("concurrency", 2.5), ("concurrency", "3")]
     wrong += [("info", {"since": bad}) for bad in (float("nan"), "\ud800", "a\0b", "\\\0", object(), {b"x"})]
     wrong += [(name, bad) for name in ("lease", "grace", "timeout") for bad in (timedelta(seconds=-2), float("nan"))]
+    wrong += [("lease", 1e12), ("queues", ["a" * 128]), ("queues", ["a\n"]), ("queues", {"": 1})]
+    wrong += [("on_error", 3), ("on_discarded", "log"), ("middleware", [None])]
     for name, value in wrong:
         with pytest.raises(ValueError, match=f"{name} must be .*, not {re.escape(repr(value))}"):
             Worker(url, **{name: value})
@@ -209,6 +211,12 @@ def test_options_that_are_wrong_are_refused(url):
     worker.otherwise()(lambda job: None)
     with pytest.raises(ValueError, match="must be a name, as in @worker.kind"):
         worker.kind(lambda job: None)
+    for bad in ("k" * 128, "k\0"):
+        with pytest.raises(ValueError, match="kind must be of 1 to 127 characters, none a control character, not"):
+            worker.kind(bad)
+    for hook in (worker.on_start, worker.on_stop):
+        with pytest.raises(ValueError, match="must be a function, not 3"):
+            hook(3)
     with pytest.raises(ValueError, match="every other kind"):
         worker.otherwise()(lambda job: None)
 

@@ -28,6 +28,14 @@ def as_kept(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
+NAME = "of 1 to 127 characters, none a control character"
+
+
+def is_name(name: str) -> bool:
+    """Whether the database takes the name of a queue or kind."""
+    return 0 < len(name) <= 127 and not any(unicodedata.category(one) == "Cc" for one in name)
+
+
 def encode(value: object) -> str:
     """The value as JSON. Raises what json raises, and ValueError for values that the database
     cannot store: NaN, infinity and lone surrogates."""

@@ -26,7 +26,7 @@ from ._errors import shown
 from ._failures import Hook
 from ._handler import Handler
 from ._sync import Change, Periodic, ScheduleOptions, sync
-from ._values import Duration, args_type, as_kept, check_type, encode, read, seconds
+from ._values import NAME, Duration, args_type, as_kept, check_type, encode, is_name, read, seconds
 from ._version import __version__
 from .cells import Map
 from .job import Job, log
@@ -41,6 +41,7 @@ Single = TypeVar("Single", bound=Callable[[Job[Any]], Any])
 T = TypeVar("T")
 Plain = TypeVar("Plain", bound=Callable[[], Any])
 Several = TypeVar("Several", bound=Callable[[list[Job[Any]]], Any])
+LONGEST_LEASE = 1000 * 360 * 86400  # seconds of 1000 years of 360 days, as the server counts
 SIGNALS = signal.SIGTERM, signal.SIGINT
 Handle = Callable[[Job[Any]], Awaitable[Any]]
 Middleware = Callable[[Job[Any], Handle], Awaitable[Any]]
@@ -100,17 +101,21 @@ class Worker:
             _check(is_url, "dsn", re.sub("//.*@", "//..@", one) if isinstance(one, str) else one, rule)
             _check_syntax(cast(str, one))
         self._set(queues, concurrency)
-        _check(0 < seconds(lease) < math.inf, "lease", lease, "positive")
+        _check(0 < seconds(lease) <= LONGEST_LEASE, "lease", lease, "positive and at most 1000 years")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
         _check(_is_whole(prefetch, 0), "prefetch", prefetch, "an integer of at least 0")
         self.dsn, self.prefetch, self.timeout = dsn, prefetch, _timeout("timeout", timeout)
+        for option, hook in [("on_error", on_error), ("on_discarded", on_discarded)]:
+            _check(hook is None or callable(hook), option, hook, "a function, as in def hook(job, error)")
         self.on_error, self.on_discarded = on_error, on_discarded
         self.lease, self.grace = seconds(lease), seconds(grace)
         self.is_named = name is not None
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
         _check(_is_storable(self.info), "info", info, "JSON that the database can store")
+        rule = "functions, as in async def around(job, handler)"
         self.middleware = list(middleware)
+        _check(all(map(callable, self.middleware)), "middleware", middleware, rule)
         self.handlers: dict[str | None, Handler] = {}
         """By kind. None is the handler of every other kind."""
         self.periodics: dict[str, Periodic] = {}
@@ -131,8 +136,8 @@ class Worker:
             weights = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 1.0)
             self.queues = {as_kept(queue): weight for queue, weight in weights.items()}
             is_list = not isinstance(queues, str) and 0 < len(queues) == len(self.queues)
-            is_named = "" not in self.queues
-            _check(is_list and is_named, "queues", queues, "distinct names, or names with weights, and none empty")
+            rule = f"distinct names, or names with weights, each {NAME}"
+            _check(is_list and all(map(is_name, self.queues)), "queues", queues, rule)
             for queue, weight in self.queues.items():
                 _check(0 < weight < math.inf, f"the weight of queue {queue!r}", weight, "a positive number")
         if concurrency is not None:
@@ -189,6 +194,7 @@ class Worker:
             _check(seconds(batch[1]) >= 0, f"the linger of {shown}", batch[1], "at least 0")
             batch = batch[0], seconds(batch[1])
         name = name and as_kept(name)
+        _check(name is None or is_name(name), "kind", kind, NAME)
 
         def register(function: Function) -> Function:
             if name in self.handlers:
@@ -236,11 +242,13 @@ class Worker:
     def on_start(self, function: Plain) -> Plain:
         """Runs the decorated function, which may be async, in the worker's event loop before the
         worker begins, such as to open a pool. If it raises, the worker does not start."""
+        _check(callable(function), "on_start", function, "a function")
         self.starts.append(function)
         return function
 
     def on_stop(self, function: Plain) -> Plain:
         """Runs the decorated function after the worker has ended, the last one first."""
+        _check(callable(function), "on_stop", function, "a function")
         self.stops.append(function)
         return function
 
