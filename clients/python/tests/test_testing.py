@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from test_transactions import BLOCKING, IN_AUTOCOMMIT
 
-from postgres_jobs import Discard, Job, Snooze, Worker, insert, insert_many, testing
+from postgres_jobs import Discard, Job, Kind, Snooze, Worker, insert, insert_many, testing
 
 
 def test_work_all_in_a_transaction(url, queue):
@@ -209,6 +209,18 @@ def test_work_all_needs_a_transaction(library, url, queue, look):
         with pytest.raises(RuntimeError, match="work_all needs a transaction: begin one"):
             testing.work_all(connection, worker)
         assert look("select cast(state as text) from jobs.jobs where queue = %s", queue) == [("available",)]
+
+
+def test_a_kind_stands_for_its_name(url, queue):
+    kind = Kind("run", dict[str, int], queue=queue, priority=2)
+    with psycopg.connect(url) as connection:
+        insert(connection, kind, {"a": 1}, priority=None)
+        insert_many(connection, [{"kind": kind, "args": {"a": 2}, "priority": 3}, {"kind": kind}])
+        found = testing.assert_inserted(connection, kind, {"a": 1})
+        assert (found.kind, found.queue, found.args) == ("run", queue, {"a": 1})
+        rows = connection.execute("select priority, args from jobs.jobs where queue = %s order by id", [queue]).fetchall()
+        assert rows == [(2, {"a": 1}), (3, {"a": 2}), (2, {})]
+        connection.rollback()
 
 
 async def test_a_job_for_unit_tests():

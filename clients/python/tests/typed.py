@@ -112,6 +112,8 @@ def produce_blocking(connection: psycopg.Connection, session: Session, job: Job[
     uncertain = SendEmail.job(Email("me"), unique_opts=Unique(by_args=True, wait=False))
     assert_type(insert_many(connection, [uncertain])[0].id, int | None)
     SendEmail.insert(connection, {"to": "me"})  # type: ignore[call-overload]  # pyright: ignore
+    assert_type(insert(connection, SendEmail, Email("me")).id, int)
+    assert_type(testing.assert_inserted(connection, SendEmail).id, int)
     assert_type(testing.job(Email("me"), attempt=2).args, Email)
     assert_type(insert(connection, "k"), Inserted)
     assert_type(insert(connection.cursor(), "k"), Inserted)

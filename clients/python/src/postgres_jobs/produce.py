@@ -160,17 +160,21 @@ copies; dataclasses and models are the caller's own."""
 # With a wait of False, or a mapping, which may have one, there may be no id.
 @overload
 def insert(
-    connection: AsyncTransaction, kind: str, args: Any = ..., **options: Unpack[CertainOptions]
+    connection: AsyncTransaction, kind: str | Kind[Any], args: Any = ..., **options: Unpack[CertainOptions]
 ) -> Later[Inserted[int]]: ...
 @overload
 def insert(
-    connection: AsyncTransaction, kind: str, args: Any = ..., **options: Unpack[Options]
+    connection: AsyncTransaction, kind: str | Kind[Any], args: Any = ..., **options: Unpack[Options]
 ) -> Later[Inserted[int | None]]: ...
 @overload
-def insert(connection: Any, kind: str, args: Any = ..., **options: Unpack[CertainOptions]) -> Inserted[int]: ...
+def insert(
+    connection: Any, kind: str | Kind[Any], args: Any = ..., **options: Unpack[CertainOptions]
+) -> Inserted[int]: ...
 @overload
-def insert(connection: Any, kind: str, args: Any = ..., **options: Unpack[Options]) -> Inserted[int | None]: ...
-def insert(connection: Any, kind: str, args: Any = {}, **options: Any) -> Any:
+def insert(
+    connection: Any, kind: str | Kind[Any], args: Any = ..., **options: Unpack[Options]
+) -> Inserted[int | None]: ...
+def insert(connection: Any, kind: str | Kind[Any], args: Any = {}, **options: Any) -> Any:
     """Inserts a job on the caller's connection, as part of its transaction. Args are any JSON
     value, a dataclass or a pydantic model.
 
@@ -260,12 +264,21 @@ async def _insert_one(execute: Execute, job: NewJob) -> Inserted[Any]:
 async def _insert(execute: Execute, jobs: Iterable[NewJob]) -> list[Inserted[Any]]:
     # Middleware changes copies.
     copy: Callable[[Any], Any] = _copy if insert_middleware else dict
-    given = [copy({**job, "meta": dict(job.get("meta") or {})}) for job in jobs]
+    given = [copy({**job, "meta": dict(job.get("meta") or {})}) for job in map(_of_kind, jobs)]
     with ExitStack() as stack:
         for around in insert_middleware:
             stack.enter_context(around(given))
         rows = await execute(INSERT, encode([member_values(job) for job in given]))
         return [Inserted(*row) for row in rows]
+
+
+def _of_kind(job: Any) -> Any:
+    """The job, with the name and defaults of a Kind that is its kind."""
+    kind = job.get("kind")
+    if not isinstance(kind, Kind):
+        return job
+    options = {name: value for name, value in job.items() if name not in ("kind", "args")}
+    return kind.job(job.get("args", {}), **options)
 
 
 def _copy(value: Any) -> Any:

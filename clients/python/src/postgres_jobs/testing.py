@@ -16,7 +16,7 @@ from ._errors import code_of
 from ._values import Duration, encode, seconds
 from .job import COLUMNS, Job, Nothing, job_of
 from .outcomes import Finish, Outcome, completion, failure, invalid_output, is_of_value, wire
-from .produce import results_of
+from .produce import Kind, results_of
 from .worker import Worker
 
 A = TypeVar("A")
@@ -74,13 +74,14 @@ def job(args: A, **fields: Any) -> UnitJob[A]:
 
 
 @overload
-def assert_inserted(transaction: AsyncTransaction, kind: str, args: object = ...) -> Later[Found]: ...
+def assert_inserted(transaction: AsyncTransaction, kind: str | Kind[Any], args: object = ...) -> Later[Found]: ...
 @overload
-def assert_inserted(transaction: Any, kind: str, args: object = ...) -> Found: ...
-def assert_inserted(transaction: Any, kind: str, args: object = {}) -> Any:
+def assert_inserted(transaction: Any, kind: str | Kind[Any], args: object = ...) -> Found: ...
+def assert_inserted(transaction: Any, kind: str | Kind[Any], args: object = {}) -> Any:
     """Returns the newest job of the kind with at least these args. Raises AssertionError if there
     is none, with the args of the newest jobs of the kind."""
-    return converse(transaction, _assert_inserted, kind, args, grant="grant_application")
+    name = kind.name if isinstance(kind, Kind) else kind
+    return converse(transaction, _assert_inserted, name, args, grant="grant_application")
 
 
 @overload
