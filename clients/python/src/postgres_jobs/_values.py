@@ -39,7 +39,11 @@ def is_name(name: str) -> bool:
 def encode(value: object) -> str:
     """The value as JSON. Raises what json raises, and ValueError for values that the database
     cannot store: NaN, infinity and lone surrogates."""
-    text = json.dumps(_named(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    dump = functools.partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    try:
+        text = dump(value)
+    except TypeError:  # perhaps of a key
+        text = dump(_named(value))
     text.encode()
     return text
 
