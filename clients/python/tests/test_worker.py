@@ -212,7 +212,7 @@ def test_options_that_are_wrong_are_refused(url):
     with pytest.raises(ValueError, match="must be a name, as in @worker.kind"):
         worker.kind(lambda job: None)
     for bad in ("k" * 128, "k\0"):
-        with pytest.raises(ValueError, match="kind must be of 1 to 127 characters, none a control character, not"):
+        with pytest.raises(ValueError, match="kind must be 1 to 127 characters without control characters, not"):
             worker.kind(bad)
     for hook in (worker.on_start, worker.on_stop):
         with pytest.raises(ValueError, match="must be a function, not 3"):
@@ -884,7 +884,9 @@ def test_a_signal_ends_a_worker_that_is_starting(url, queue, serve):
 def test_a_malformed_connection_string_is_refused_without_its_password():
     malformed = {
         "postgresql://me:sec%ret@localhost/shop": 'invalid percent-encoded token: ".."',
-        "postgresql://me:secret@localhost/shop?schema=public": 'invalid URI query parameter: "schema"',
+        "postgresql://me:secret@localhost/shop?schema=public": 'invalid URI query parameter: ".."',
+        "postgresql://me:pa/x?secret@localhost/db": 'separator "=" in URI query parameter: ".."',
+        'me:"secret"more@localhost': 'missing "=" after ".."',
         "postgresql://me:secret@[::1]x/shop": "unexpected character",
         "me:secret@localhost": 'missing "=" after ".." in connection info string',
     }

@@ -28,12 +28,12 @@ def as_kept(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-NAME = "of 1 to 127 characters, none a control character"
+NAME = "1 to 127 characters without control characters"
 
 
 def is_name(name: str) -> bool:
-    """Whether the database takes the name of a queue or kind."""
-    return 0 < len(name) <= 127 and not any(unicodedata.category(one) == "Cc" for one in name)
+    """Whether the database takes the name of a queue, kind or worker."""
+    return 0 < len(name) <= 127 and not any(unicodedata.category(one) in ("Cc", "Cs") for one in name)
 
 
 def encode(value: object) -> str:
@@ -51,8 +51,14 @@ def encode(value: object) -> str:
 def _named(value: Any) -> Any:
     """The value with keys of dicts that JSON can carry."""
     if isinstance(value, dict):
-        return {key if isinstance(key, _NAMES) else _plain(key): _named(one) for key, one in value.items()}
+        return {_name(key): _named(one) for key, one in value.items()}
     return [_named(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _name(key: Any) -> Any:
+    while not isinstance(key, _NAMES):
+        key = _plain(key)
+    return key
 
 
 def _plain(value: Any) -> object:
@@ -127,9 +133,10 @@ def _build_key(wanted: Any, key: Any, name: str) -> Any:
     if get_origin(wanted) in (Union, types.UnionType):
         wanted = _optional(get_args(wanted)) or wanted
     is_type = isinstance(wanted, type)
-    if is_type and issubclass(wanted, Enum):
-        key = {str(one.value): one for one in wanted}.get(key, key)
-    elif is_type and str not in _READ.get(wanted, (str,)):
+    is_enum = is_type and issubclass(wanted, Enum)
+    if is_enum and key in (named := {name: one for one in wanted for name in json.loads(encode({one: 0}))}):
+        return named[key]
+    if is_enum or is_type and str not in _READ.get(wanted, (str,)):
         with suppress(ValueError):
             key = json.loads(key)
     return build(wanted, key, name)

@@ -102,7 +102,7 @@ class JobsBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        if not re.fullmatch("[0-9]{1,19}", str(result_id)):
+        if not re.fullmatch("[0-9]{1,16}", str(result_id)):
             raise TaskResultDoesNotExist(result_id)
         with connections[self.database].cursor() as cursor:
             cursor.execute(_FOUND, [int(result_id)])
@@ -112,7 +112,7 @@ class JobsBackend(BaseTaskBackend):
         ((kind, queue, state, args, priority, attempt, created, began, ended, output, errors),) = rows
         try:
             task = import_string(kind)
-        except ImportError as error:
+        except (ImportError, TypeError, ValueError) as error:
             raise TaskResultDoesNotExist(result_id) from error
         if not isinstance(task, Task):
             raise TaskResultDoesNotExist(result_id)
