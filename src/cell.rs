@@ -67,16 +67,9 @@ fn contains_queue(policy: &Policy) -> Result<()> {
     ))
 }
 
-/// No queue is placed or spread otherwise until this transaction ends.
-pub fn keep_placements() {
-    if config_cache::here().is_some() {
-        cells::keep_placements();
-    }
-}
-
 /// Refuses defaults of a kind that an insert could use in no cell, until this transaction ends.
 pub fn of_kind(queue: Option<&str>, policy: Option<&Policy>) -> Result<()> {
-    keep_placements();
+    cells::keep_law();
     match (queue, policy) {
         (Some(queue), policy) => law(queue, policy).map(|_| ()),
         (None, Some(policy)) if config_cache::here().is_some() => contains_queue(policy),
@@ -144,7 +137,7 @@ pub fn own_queues(queues: &[Queue]) -> Result<()> {
 
 /// Refuses a limit of all jobs of a queue that is spread, until this transaction ends.
 pub fn not_spread(queue: &str) -> Result<()> {
-    keep_placements();
+    cells::keep_law();
     let placement = cells::law(queue).and_then(|law| law.placement);
     if placement.is_none_or(|placement| placement.by.is_none()) {
         return Ok(());
@@ -157,7 +150,7 @@ pub fn not_spread(queue: &str) -> Result<()> {
 /// Refuses a limit, written by this transaction, that counts jobs of a queue in several cells,
 /// until this transaction ends.
 pub fn spans_none(limit: &str) -> Result<()> {
-    keep_placements();
+    cells::keep_law();
     let (here, rules) = (config_cache::here(), config_cache::rules());
     let mut spread = here.iter().flat_map(|here| here.spread());
     let rule = rules.iter().find(|rule| rule.name == limit);

@@ -56,7 +56,12 @@ impl Show {
             show(&text)?;
             let state: String = row.try_get(1)?;
             if state == "available" {
-                for reason in reasons(&client, id).await? {
+                let reasons = match reasons(&client, id).await {
+                    // It has gone meanwhile.
+                    Err(failed) if failed.code == NOT_FOUND => Vec::new(),
+                    reasons => reasons?,
+                };
+                for reason in reasons {
                     let said = serde_json::from_str::<Reason>(&reason)?.said();
                     print(format!("  {said}"));
                 }

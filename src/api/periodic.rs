@@ -6,16 +6,16 @@ use pgrx::pg_sys::FunctionCallInfo;
 use pgrx::prelude::*;
 
 use super::parameters::{Parameters, given};
+use crate::check;
 use crate::error::{Error, Result, or_raise};
 use crate::pg::array::Array;
 use crate::pg::jsonb::Jsonb;
 use crate::pg::reply::{Cell, Record};
 use crate::pg::{role, time};
 use crate::shmem::commit::{self, Work};
-use crate::store::audit;
 use crate::store::periodic_schedule::{self as store, Definition, Missed, Periodic};
+use crate::store::{audit, cells};
 use crate::ticks::{self, Ticks};
-use crate::{cell, check};
 
 #[pg_extern(sql = false)]
 fn schedule(
@@ -56,7 +56,7 @@ fn schedule(
             options: given?,
         };
         // What an insert would refuse is refused now.
-        cell::keep_placements();
+        cells::keep_law();
         definition.options.clone().checked(kind)?.candidate(args)?.own()?;
         let (outcome, next) = define(&definition, &ticks);
         if outcome != UNCHANGED {

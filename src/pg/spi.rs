@@ -168,8 +168,7 @@ pub enum Snapshot {
 }
 
 impl Snapshot {
-    /// [`Latest`](Snapshot::Latest) where that can be had: the processes of a parallel query share
-    /// one snapshot, and none of them writes.
+    /// [`Latest`](Snapshot::Latest) where Postgres allows it: not in a parallel query.
     pub fn latest() -> Snapshot {
         match transaction::is_parallel() {
             true => Snapshot::Own,

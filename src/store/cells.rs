@@ -199,11 +199,6 @@ pub fn change_law() {
     }
 }
 
-/// No placement changes until this transaction ends.
-pub fn keep_placements() {
-    lock::to_write(PLACEMENT.oid());
-}
-
 /// Says where a queue lives; whether it lived elsewhere.
 pub fn place(queue: &str, by: Option<&str>, cells: &[i32]) -> bool {
     let cells = column(INT4, cells, |cell| number(*cell));

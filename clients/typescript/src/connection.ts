@@ -118,7 +118,8 @@ export class Link {
         const hint = this.isVital && !this.#hasWorked ? firstHint(error, this.role) : undefined;
         if (hint !== undefined) throw new Unusable(hinted(error, hint));
         const isWrongCell = this.isToCell && code === WRONG_CELL;
-        if (this.#connection ? refusal(error) && !isWrongCell : NEVER_CONNECTS.test(code ?? name ?? "")) throw error;
+        const isHopeless = this.isVital && !this.#hasWorked && NEVER_CONNECTS.test(code ?? name ?? "");
+        if (this.#connection ? refusal(error) && !isWrongCell : isHopeless) throw error;
         this.isFailing = true;
         if (!KEEPS_CONNECTION.test(code ?? "") && !isWrongCell) await this.close();
         this.closed.throwIfAborted();

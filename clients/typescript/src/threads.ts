@@ -50,7 +50,7 @@ export function isFound(given: InThread): boolean {
   const url = toUrl(given);
   if (!url.startsWith("file:")) return true;
   const path = fileURLToPath(url);
-  return existsSync(path) || existsSync(path.replace(/js$/, "ts"));
+  return [path, path.replace(/jsx?$/, "ts"), path.replace(/jsx?$/, "tsx")].some((one) => existsSync(one));
 }
 
 /** A handler that runs that of a module, in a thread for each job that runs at once. Threads are reused. */
