@@ -181,6 +181,7 @@ impl Limits<'_> {
                     let is_fair =
                         |gate: &&Gate| order_of(gate).is_some_and(|order| !order.is_strict);
                     let fair = covered.gates.first().filter(is_fair);
+                    let fair = fair.filter(|_| turns::looks_for_others(&one));
                     fair.map(|gate| passed_on.insert(gate.id, WINDOW as i64));
                     may_start.push((one, permit, covered.row));
                     continue;

@@ -301,6 +301,8 @@ pub struct Way<'a> {
     pub order: Option<&'a Order>,
     /// See [`Rule::least`].
     pub least: usize,
+    /// With so many jobs in its lane it has no room for those.
+    pub enough: usize,
     /// What share of the starts its key has.
     weight: f64,
 }
@@ -328,7 +330,8 @@ fn way<'a>(rules: &'a [Rule], gate: i64, name: &str, key: Option<Jsonb>) -> Way<
         Some(weights.of(&key))
     });
     let (least, weight) = (rule.map_or(1, Rule::least), weight.unwrap_or(1.0));
-    Way { rules, gate, name: name.to_string(), order, least, weight }
+    let enough = rule.map_or(usize::MAX, |rule| rule.most(gate)).saturating_sub(least - 1);
+    Way { rules, gate, name: name.to_string(), order, least, enough, weight }
 }
 
 fn hand_over_at(gate: i64, count: i64) {

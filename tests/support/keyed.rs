@@ -279,10 +279,11 @@ async fn work_off(scene: &Scene) {
     );
     let mut rng = rng();
     let mut helped = 0;
-    let mut is_helped = false;
+    // The time of a rate can come between a fetch and the look at what waits.
+    let mut in_vain = 0;
     loop {
         if sessions::fetch_and_end(scene, &db, &mut rng, 1000, true).await > 0 {
-            is_helped = false;
+            in_vain = 0;
             continue;
         }
         if is(&db, "not exists (select from jobs.jobs where finalized_at is null)").await {
@@ -294,7 +295,7 @@ async fn work_off(scene: &Scene) {
         let has_to_wait = is(&db, waits).await;
         if has_to_wait {
             seconds(MOMENT).await;
-        } else if is_helped {
+        } else if in_vain > 1 {
             let stalled = "select e.id || ' stalls: ' || x.reason || ', ' || x.detail
                 from (select min(id) as id from jobs.jobs where state = 'available') e, jobs.explain(e.id) x";
             let stalled = texts(&db, stalled).await;
@@ -311,8 +312,8 @@ async fn work_off(scene: &Scene) {
         }
         let could_start = is(&db, &unrated).await;
         run(&db, "select jobs.maintain()").await;
-        is_helped = !has_to_wait;
-        helped += usize::from(is_helped && could_start);
+        in_vain = if has_to_wait { 0 } else { in_vain + 1 };
+        helped += usize::from(!has_to_wait && could_start);
     }
     if helped > HELP {
         let said = format!("maintenance had to help {helped} times");

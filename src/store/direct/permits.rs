@@ -230,7 +230,7 @@ pub fn promote<'a>(
         let queue = Queue::named(&class.0);
         // The lane is counted before the room, so that a job that starts in between counts twice
         // rather than not at all.
-        let in_lanes = in_lanes_of(&lanes, gate, &class.0);
+        let in_lanes = in_lanes_of(&lanes, gate, &class.0, way.enough);
         let mut free = way.room().saturating_sub(in_lanes);
         free = if free < way.least { 0 } else { free.min(most) };
         let mut turns = None;
@@ -315,13 +315,14 @@ fn text_of(value: &str) -> Datum {
     text(value).expect("it is not null")
 }
 
-/// How many jobs of a gate are in the lanes of a queue.
-fn in_lanes_of(lanes: &Table, gate: i64, queue: &str) -> usize {
+/// How many jobs of a gate are in the lanes of a queue, up to so many.
+fn in_lanes_of(lanes: &Table, gate: i64, queue: &str, most: usize) -> usize {
     let seen = Seen::dirty();
     let mut scan = lanes.scan(&shapes::READY_GATE, &seen, 1);
     scan.find(&[Key::big(1, gate)]);
     let (mut count, mut looked_at) = (0, 0);
     while looked_at < MOST_LOOKED_AT
+        && count < most
         && let Some(row) = scan.next()
     {
         looked_at += 1;
