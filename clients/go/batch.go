@@ -110,6 +110,13 @@ func (b *batch) leave(a *attempt) (hasLeft bool) {
 	return hasLeft
 }
 
+// awaitBatch waits until the handler of the attempt's batch has returned, if that has begun with it.
+func (a *attempt) awaitBatch() {
+	if b := a.batch; b != nil && !b.leave(a) {
+		<-b.done
+	}
+}
+
 // work is the handler of a single job: it waits until the batch has ended it.
 func (b *batch) work(ctx context.Context, a *attempt) (any, error) {
 	b.change(func() { b.absent, b.jobs = b.absent-1, append(b.jobs, a) })

@@ -296,9 +296,7 @@ func (w *Worker) start(attempts []*attempt) {
 			a.timer.Stop()
 			a.tell(result, failure)
 			a.cancel(nil)
-			if b := a.batch; b != nil && !b.leave(a) {
-				<-b.done // until then it has its place
-			}
+			a.awaitBatch() // until then it has its place
 			w.change(func() { delete(w.running, a) })
 		})
 	}

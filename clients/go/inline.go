@@ -74,6 +74,7 @@ func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
 	}
 	go a.perform(handler, func(result string, _ error) {
 		defer close(ended)
+		a.awaitBatch() // it may still use the transaction
 		finish := func() {
 			if !returned {
 				do("ROLLBACK TO SAVEPOINT work_all")

@@ -329,6 +329,29 @@ func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
 	}
 }
 
+// The transaction is busy until the handler has returned.
+func TestWorkAllWaitsForAHandlerOfBatches(t *testing.T) {
+	db, tx := begin(t)
+	options := jobs.InsertOpts{Queue: queue(t)}
+	for n := int64(1); n <= 2; n++ {
+		if _, err := jobs.Insert(ctx, tx, mailArgs{N: n}, options); err != nil {
+			t.Fatal(err)
+		}
+	}
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{options.Queue}})
+	jobs.HandleBatch(worker, func(_ context.Context, batch []*jobs.Job[mailArgs]) error {
+		batch[0].End("early", nil)
+		if _, err := tx.Exec(ctx, "SELECT pg_sleep(0.1)"); err != nil {
+			t.Error(err)
+		}
+		return nil
+	})
+	worked := jobstest.WorkAll(t, tx, worker)
+	if len(worked) != 2 || string(worked[0].Output) != `"early"` || worked[1].State != "completed" {
+		t.Errorf("%+v", worked)
+	}
+}
+
 func TestTenThousandJobs(t *testing.T) {
 	db, tx := begin(t)
 	tx.Rollback(ctx)
