@@ -132,7 +132,7 @@ func (a *attempt) outcome(output any, err error) (result string, failure error) 
 
 // complete returns the outcome of a handler that returned without an error.
 func (a *attempt) complete(output any) (result string, failure error) {
-	encoded, err := json.Marshal(output)
+	encoded, err := marshal(output)
 	switch {
 	case err != nil:
 		return a.fail(invalidOutput(err))
@@ -143,6 +143,12 @@ func (a *attempt) complete(output any) (result string, failure error) {
 	}
 	// Unchanged: encoding/json cannot read JSON as deep as it writes.
 	return fmt.Sprintf(`{"id":%d,"token":%d,"do":"complete","output":%s}`, a.row.ID, a.token, encoded), nil
+}
+
+// marshal is json.Marshal, with a panic of a method as an error.
+func marshal(value any) (_ []byte, err error) {
+	defer recovered(&err)
+	return json.Marshal(value)
 }
 
 // named is an error with a type name of its own for retry policies. A panic has a trace.

@@ -25,9 +25,9 @@ const maxInline = 1000
 // queues in the transaction, one after another, until none is left. It returns the attempts in
 // order.
 //
-// The writes of a handler stay if it returns no error; otherwise they are rolled back, and the
-// failure is stored. Timeouts have no effect, and progress is not stored. The worker must not be
-// started.
+// The writes of a handler stay if it returns no error and a valid output; otherwise they are rolled
+// back, and the failure is stored. Timeouts have no effect, and progress is not stored. The worker
+// must not be started.
 func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error) {
 	if w.err != nil {
 		return nil, w.err
@@ -72,11 +72,11 @@ func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
 		returned = err == nil
 		return output, err
 	}
-	go a.perform(handler, func(result string, _ error) {
+	go a.perform(handler, func(result string, failure error) {
 		defer close(ended)
 		a.awaitBatch() // it may still use the transaction
 		finish := func() {
-			if !returned {
+			if !returned || failure != nil {
 				do("ROLLBACK TO SAVEPOINT work_all")
 			}
 			if result != "" {
@@ -84,8 +84,8 @@ func (w *Worker) workOne(ctx context.Context, tx DB, a *attempt) (err error) {
 			}
 		}
 		if finish(); isOfValue(err) {
-			result, _ = a.fail(invalidOutput(err))
-			returned, err = false, nil
+			result, failure = a.fail(invalidOutput(err))
+			err = nil
 			finish()
 		}
 	})

@@ -18,10 +18,12 @@ import (
 	"example.org/jobs/internal/database"
 )
 
-// panics is an output that panics when it is written.
+// panics is an output and an error that panics when it is written.
 type panics struct{}
 
 func (panics) MarshalJSON() ([]byte, error) { panic("of the output") }
+func (panics) Error() string                { return "" }
+func (panics) Unwrap() error                { panic("of the error") }
 
 type declined struct{ Code string }
 
@@ -147,8 +149,10 @@ func TestEndings(t *testing.T) {
 	if got := a.endsAs(nil, nil); got["do"] != "complete" || len(got) != 3 {
 		t.Errorf("null: %v", got)
 	}
-	if got := a.endsAs(math.NaN(), nil); fmt.Sprint(got["details"]) != "map[type:invalid_output]" {
-		t.Errorf("NaN: %v", got)
+	for _, output := range []any{math.NaN(), panics{}} {
+		if got := a.endsAs(output, nil); fmt.Sprint(got["details"]) != "map[type:invalid_output]" {
+			t.Errorf("%v: %v", output, got)
+		}
 	}
 	if got := a.endsAs(nil, Discard(nil)); got["retryable"] != false {
 		t.Errorf("Discard(nil): %v", got)
@@ -185,7 +189,8 @@ func TestTheFailureOfAnAttempt(t *testing.T) {
 		{nil, false, 1, nil, ""},
 		{nil, false, nil, err, "e"},
 		{nil, false, unwritable, nil, "json: unsupported type: func()"},
-		{nil, false, panics{}, nil, "the handler's error panics when it is read"},
+		{nil, false, panics{}, nil, "of the output"},
+		{nil, false, nil, panics{}, "the handler's error panics when it is read"},
 		{nil, false, nil, Snooze(0), ""},
 		{nil, false, nil, Cancel("c"), ""},
 		{nil, false, nil, Discard(err), "e"},

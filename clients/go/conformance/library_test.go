@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -293,7 +294,7 @@ func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := jobs.InsertOpts{Queue: queue(t)}
-	for n := int64(1); n <= 4; n++ {
+	for n := int64(1); n <= 5; n++ {
 		if _, err := jobs.Insert(ctx, tx, mailArgs{N: n}, options); err != nil {
 			t.Fatal(err)
 		}
@@ -311,6 +312,8 @@ func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
 		case 3:
 			_, err := tx.Exec(ctx, "SELECT 1 / 0")
 			return nil, jobs.Discard(err)
+		case 4:
+			return math.NaN(), nil
 		}
 		return "a\x00b", nil // which the database cannot hold
 	})
@@ -319,7 +322,7 @@ func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
 	for _, one := range worked {
 		got += fmt.Sprintf("%s %s %.30s; ", one.State, one.Output, one.Error)
 	}
-	want := `completed "one" ; retryable  two; discarded  ERROR: division by zero (SQLST; retryable  ERROR: unsupported Unicode esc; `
+	want := `completed "one" ; retryable  two; discarded  ERROR: division by zero (SQLST; retryable  json: unsupported value: NaN; retryable  ERROR: unsupported Unicode esc; `
 	if got != want {
 		t.Errorf("%s", got)
 	}
