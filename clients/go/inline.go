@@ -32,6 +32,12 @@ func (w *Worker) WorkAll(ctx context.Context, tx DB) (worked []Worked, err error
 	if w.err != nil {
 		return nil, w.err
 	}
+	// This fails outside a transaction, before a job is taken.
+	for _, call := range []string{"SAVEPOINT work_all", "RELEASE SAVEPOINT work_all"} {
+		if err = database.Exec(ctx, tx, call); err != nil {
+			return nil, fmt.Errorf("jobs: WorkAll needs a transaction: %w", err)
+		}
+	}
 	for len(worked) < maxInline {
 		fetched, err := database.Query(ctx, tx, scanAttempt, fetchJobs, array(w.options.Queues), 1, "WorkAll", "1 hour", array(w.kinds))
 		if err != nil || len(fetched) == 0 {

@@ -332,6 +332,24 @@ func TestWhatAHandlerDidBeforeItFailedIsUndone(t *testing.T) {
 	}
 }
 
+func TestWorkAllTakesNoJobOutsideATransaction(t *testing.T) {
+	db, _ := begin(t)
+	options := jobs.InsertOpts{Queue: queue(t)}
+	inserted, err := jobs.Insert(ctx, db, mailArgs{}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{options.Queue}})
+	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) { return nil, nil })
+	if _, err := worker.WorkAll(ctx, db); err == nil || !strings.Contains(err.Error(), "WorkAll needs a transaction: ") {
+		t.Errorf("%v", err)
+	}
+	var state jobs.State
+	if err := db.QueryRow(ctx, "SELECT state FROM jobs.jobs WHERE id = $1", inserted.ID).Scan(&state); err != nil || state != "available" {
+		t.Errorf("%s %v", state, err)
+	}
+}
+
 // The transaction is busy until the handler has returned.
 func TestWorkAllWaitsForAHandlerOfBatches(t *testing.T) {
 	db, tx := begin(t)
