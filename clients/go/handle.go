@@ -129,6 +129,9 @@ func (w *Worker) handle(kind string, h *handler, opts []HandlerOption) {
 	if h.timeout == unset {
 		h.timeout = cmp.Or(h.defaults.Timeout, w.options.Timeout)
 	}
+	if kind != others {
+		w.requireName("a kind", kind)
+	}
 	w.require(w.handlers[kind] == nil, "kind %q already has a handler", kind)
 	w.require(h.timeout > 0 || h.timeout == NoTimeout, "the timeout of kind %q must be positive, or NoTimeout, not %v", kind, h.timeout)
 	w.require(h.concurrency > 0, "the concurrency of kind %q must be at least 1, not %d", kind, h.concurrency)

@@ -331,18 +331,25 @@ func TestAShareIsWholeJobs(t *testing.T) {
 func TestOptionsThatCannotBe(t *testing.T) {
 	handle := func(context.Context, *Job[json.RawMessage]) (any, error) { return nil, nil }
 	for want, options := range map[string]Options{
-		"Queues must name at least one queue":                     {Queues: []string{}},
-		`Queues must name each queue once, not "a" twice`:         {Queues: []string{"a", "b", "a"}},
-		`Weights must name queues of Queues, not "b"`:             {Queues: []string{"a"}, Weights: map[string]float64{"b": 1}},
-		`weight of queue "a" must be a positive number, not 0`:    {Queues: []string{"a"}, Weights: map[string]float64{"a": 0}},
-		`weight of queue "a" must be a positive number, not -1`:   {Queues: []string{"a"}, Weights: map[string]float64{"a": -1}},
-		`weight of queue "a" must be a positive number, not +Inf`: {Queues: []string{"a"}, Weights: map[string]float64{"a": math.Inf(1)}},
-		"Concurrency must be at least 1, not -1":                  {Concurrency: -1},
-		"Timeout must be positive, or NoTimeout, not -2s":         {Timeout: -2 * time.Second},
-		"Lease must be positive, not -1s":                         {Lease: -time.Second},
-		"Grace must be positive, or NoGrace, not -1s":             {Grace: -time.Second},
-		"Prefetch must be at least 0, not -1":                     {Prefetch: -1},
-		"json: unsupported type: func(":                           {Info: map[string]any{"f": func() {}}},
+		"Queues must name at least one queue":                                              {Queues: []string{}},
+		`Queues must name each queue once, not "a" twice`:                                  {Queues: []string{"a", "b", "a"}},
+		`Weights must name queues of Queues, not "b"`:                                      {Queues: []string{"a"}, Weights: map[string]float64{"b": 1}},
+		`weight of queue "a" must be a positive number, not 0`:                             {Queues: []string{"a"}, Weights: map[string]float64{"a": 0}},
+		`weight of queue "a" must be a positive number, not -1`:                            {Queues: []string{"a"}, Weights: map[string]float64{"a": -1}},
+		`weight of queue "a" must be a positive number, not +Inf`:                          {Queues: []string{"a"}, Weights: map[string]float64{"a": math.Inf(1)}},
+		`a name in Queues must have 1 to 127 characters and no control characters, not ""`: {Queues: []string{""}},
+		`control characters, not "tab\t"`:                                                  {Queues: []string{"tab\t"}},
+		`Name must have 1 to 127 characters and no control characters, not "üü`:            {Name: strings.Repeat("ü", 128)},
+		`not "\xff"`: {Name: "\xff"},
+		"Concurrency must be between 1 and 2147483647, not -1":                  {Concurrency: -1},
+		"Concurrency must be between 1 and 2147483647, not 9223372036854775807": {Concurrency: math.MaxInt},
+		"Timeout must be positive, or NoTimeout, not -2s":                       {Timeout: -2 * time.Second},
+		"Lease must be at least 1µs, not -1s":                                   {Lease: -time.Second},
+		"Lease must be at least 1µs, not 30ns":                                  {Lease: 30},
+		"Grace must be positive, or NoGrace, not -1s":                           {Grace: -time.Second},
+		"Prefetch must be between 0 and 2147483647, not -1":                     {Prefetch: -1},
+		"Prefetch must be between 0 and 2147483647, not 2147483648":             {Prefetch: 1 << 31},
+		"json: unsupported type: func(":                                         {Info: map[string]any{"f": func() {}}},
 	} {
 		worker := NewWorker(sql.OpenDB(nil), options)
 		HandleKind(worker, "k", handle)
@@ -351,12 +358,13 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		}
 	}
 	for want, give := range map[string]func(*Worker){
-		"no handlers":                    func(*Worker) {},
-		`kind "k" already has a handler`: func(w *Worker) { HandleKind(w, "k", handle); HandleKind(w, "k", handle) },
-		`timeout of kind "k" must be positive, or NoTimeout, not 0s`:    func(w *Worker) { HandleKind(w, "k", handle, Timeout(0)) },
-		`timeout of kind "k" must be positive, or NoTimeout, not -1m0s`: func(w *Worker) { HandleKind(w, "k", handle, Timeout(-time.Minute)) },
-		`concurrency of kind "k" must be at least 1, not 0`:             func(w *Worker) { HandleKind(w, "k", handle, Concurrency(0)) },
-		"db must allow more than 3 connections":                         nil,
+		"no handlers": func(*Worker) {},
+		`a kind must have 1 to 127 characters and no control characters, not "a\nb"`: func(w *Worker) { HandleKind(w, "a\nb", handle) },
+		`kind "k" already has a handler`:                                             func(w *Worker) { HandleKind(w, "k", handle); HandleKind(w, "k", handle) },
+		`timeout of kind "k" must be positive, or NoTimeout, not 0s`:                 func(w *Worker) { HandleKind(w, "k", handle, Timeout(0)) },
+		`timeout of kind "k" must be positive, or NoTimeout, not -1m0s`:              func(w *Worker) { HandleKind(w, "k", handle, Timeout(-time.Minute)) },
+		`concurrency of kind "k" must be at least 1, not 0`:                          func(w *Worker) { HandleKind(w, "k", handle, Concurrency(0)) },
+		"db must allow more than 3 connections":                                      nil,
 	} {
 		db := sql.OpenDB(nil)
 		if give == nil {

@@ -68,7 +68,7 @@ func (l *link) failed(ctx context.Context, call string, err error) {
 		l.cell.pause(ctx, backOff(int(l.failures.Load())-1))
 	} else {
 		l.cell.log().Error(call+" refused, retrying", "error", oneLine(err))
-		l.cell.pause(ctx, min(l.cell.pace(), maxPause/4))
+		l.cell.pause(ctx, max(backOff(0), min(l.cell.pace(), maxPause/4)))
 	}
 }
 

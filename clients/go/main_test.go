@@ -51,7 +51,7 @@ func TestAWorkerThatIsAProgram(t *testing.T) {
 		says                []string
 	}{
 		{"idle", "1", 0, []string{"INFO worker started", "INFO worker stopped", "returned"}},
-		{"idle", "-1", 1, []string{"ERROR worker failed", "Concurrency must be at least 1, not -1"}},
+		{"idle", "-1", 1, []string{"ERROR worker failed", "Concurrency must be between 1 and 2147483647, not -1"}},
 		{"none", "1", 1, []string{"ERROR worker failed", "failed to parse as URL"}},
 	} {
 		program := exec.Command(os.Args[0])

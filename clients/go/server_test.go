@@ -309,6 +309,15 @@ func TestAWaitThatFailsIsLogged(t *testing.T) {
 	}
 }
 
+func TestAShortLeaseDoesNotMakeRefusedCallsRepeatAtOnce(t *testing.T) {
+	w := NewWorker(sql.OpenDB(&fake{}), Options{Lease: time.Microsecond})
+	begun := time.Now()
+	w.cells[0].fetching.failed(context.Background(), "fetch", stated{"42501"})
+	if pause := time.Since(begun); pause < 70*time.Millisecond { // of 100 ms ± 25 %
+		t.Errorf("it pauses for %v", pause)
+	}
+}
+
 // However long a call has taken by then: it fails three times before.
 func TestHowLongItMayTakeToConnect(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/text/unicode/norm"
@@ -209,7 +211,7 @@ func newWorker(options Options) *Worker {
 	for _, queue := range options.Queues {
 		queue = norm.NFC.String(queue) // as the database stores it
 		w.options.Queues = append(w.options.Queues, queue)
-		w.require(queue != "", "Queues must not have an empty name")
+		w.requireName("a name in Queues", queue)
 		w.require(w.weights[queue] == 0, "Queues must name each queue once, not %q twice", queue)
 		w.weights[queue] = 1
 	}
@@ -219,11 +221,12 @@ func newWorker(options Options) *Worker {
 		w.require(weight > 0 && !math.IsInf(weight, 1), "the weight of queue %q must be a positive number, not %v", queue, weight)
 		w.weights[queue] = weight
 	}
-	w.require(options.Concurrency > 0, "Concurrency must be at least 1, not %d", options.Concurrency)
+	w.requireName("Name", options.Name)
+	w.require(options.Concurrency > 0 && options.Concurrency <= math.MaxInt32, "Concurrency must be between 1 and %d, not %d", math.MaxInt32, options.Concurrency)
 	w.require(options.Timeout > 0 || options.Timeout == NoTimeout, "Timeout must be positive, or NoTimeout, not %v", options.Timeout)
-	w.require(options.Lease > 0, "Lease must be positive, not %v", options.Lease)
+	w.require(options.Lease >= time.Microsecond, "Lease must be at least %v, not %v", time.Microsecond, options.Lease)
 	w.require(options.Grace >= 0 || options.Grace == NoGrace, "Grace must be positive, or NoGrace, not %v", options.Grace)
-	w.require(options.Prefetch >= 0, "Prefetch must be at least 0, not %d", options.Prefetch)
+	w.require(options.Prefetch >= 0 && options.Prefetch <= math.MaxInt32, "Prefetch must be between 0 and %d, not %d", math.MaxInt32, options.Prefetch)
 	return w
 }
 
@@ -242,6 +245,13 @@ func (w *Worker) require(isRight bool, format string, args ...any) {
 	if !isRight && w.err == nil {
 		w.err = fmt.Errorf("jobs: "+format, args...)
 	}
+}
+
+// requireName checks the name of a queue, a kind or a worker as the database does.
+func (w *Worker) requireName(what, name string) {
+	length := utf8.RuneCountInString(norm.NFC.String(name))
+	isRight := length > 0 && length <= 127 && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+	w.require(isRight, "%s must have 1 to 127 characters and no control characters, not %q", what, name)
 }
 
 // failIf ends the worker with an error, if there is one.

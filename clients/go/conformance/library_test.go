@@ -231,7 +231,7 @@ func TestInsertsAndResults(t *testing.T) {
 
 func TestAWorkerThatTheServerRefuses(t *testing.T) {
 	db, _ := begin(t)
-	worker := jobs.NewWorker(db, jobs.Options{Queues: []string{"tab\t"}})
+	worker := jobs.NewWorker(db, jobs.Options{Info: map[string]any{"nul": "\x00"}})
 	jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) { return nil, nil })
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestAWorkerThatTheServerRefuses(t *testing.T) {
 	default:
 		t.Error("it is ready")
 	}
-	if err := worker.Stop(); err == nil || !strings.Contains(err.Error(), "tab") {
+	if err := worker.Stop(); err == nil || !strings.Contains(err.Error(), "Unicode") {
 		t.Errorf("it runs: %v", err)
 	}
 }
