@@ -2,7 +2,12 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"example.org/jobs/internal/database"
 )
@@ -10,15 +15,33 @@ import (
 // needs is the oldest version of the extension that has what this library calls.
 const needs = "0.1.0"
 
-// fatal returns the error that ends the worker, with a hint, or nil. Once a connection has worked,
-// no error does.
+// ofURL are the SQLSTATEs of a server that refuses a parameter of the URL.
+var ofURL = regexp.MustCompile(`^(22023|42601|42704|55P02)$`)
+
+// unparsed are the errors of lib/pq for a URL or connection string that it cannot parse. They have
+// no type.
+var unparsed = regexp.MustCompile(`^(invalid connection protocol|missing "="|missing character after backslash|unterminated quoted|(pq: )?(wrong value for|unsupported (client_encoding|datestyle)))`)
+
+// isOfURL reports whether the driver or the server refuses the URL.
+func isOfURL(err error) bool {
+	var connecting unconnected
+	var ofPgx *pgconn.ParseConfigError
+	var ofPq *url.Error
+	return errors.As(err, &connecting) && (ofURL.MatchString(sqlState(err)) || errors.As(err, &ofPgx) ||
+		errors.As(err, &ofPq) && ofPq.Op == "parse" || unparsed.MatchString(connecting.error.Error()))
+}
+
+// fatal returns the error that ends the worker, with a hint if there is one, or nil. Once a
+// connection has worked, no error does.
 func (l *link) fatal(err error) error {
-	if err != nil && !l.hasWorked.Load() {
-		if hint := database.Hint(err, "grant_worker", l.cell.server.User); hint != "" {
-			return database.Explain(err, hint)
-		}
+	if err == nil || l.hasWorked.Load() {
+		return nil
 	}
-	return nil
+	hint := database.Hint(err, "grant_worker", l.cell.server.User)
+	if hint == "" && !isOfURL(err) {
+		return nil
+	}
+	return database.Explain(err, hint)
 }
 
 // server is what the first call learns of it.

@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"example.org/jobs/internal/database"
 )
@@ -315,6 +319,36 @@ func TestAShortLeaseDoesNotMakeRefusedCallsRepeatAtOnce(t *testing.T) {
 	w.cells[0].fetching.failed(context.Background(), "fetch", stated{"42501"})
 	if pause := time.Since(begun); pause < 70*time.Millisecond { // of 100 ms ± 25 %
 		t.Errorf("it pauses for %v", pause)
+	}
+}
+
+func TestAURLThatIsRefusedEndsTheWorker(t *testing.T) {
+	_, ofURL := url.Parse("postgres://u:secret@h:port/")
+	for _, one := range []struct {
+		err  error
+		ends bool
+	}{
+		{stated{"42704"}, true},
+		{stated{"22023"}, true},
+		{stated{"57P03"}, false},
+		{ofURL, true},
+		{&url.Error{Op: "Get", Err: io.EOF}, false}, // of a hook before connecting
+		{&pgconn.ParseConfigError{}, true},
+		{errors.New(`missing "=" after "x" in connection info string`), true},
+		{errors.New(`pq: wrong value for "port": out of range`), true},
+		{&net.OpError{Op: "dial", Err: io.EOF}, false},
+	} {
+		tries := 0
+		s := &fake{connect: func(context.Context) error {
+			if tries++; tries == 1 {
+				return one.err
+			}
+			return nil
+		}}
+		w := NewWorker(sql.OpenDB(s), Options{NoPrepare: true, Log: s.log.logger()})
+		if _, err := query(context.Background(), w.cells[0].control, database.Value[string], "worker_beat"); (err != nil) != one.ends || strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("%v: %v", one.err, err)
+		}
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -71,6 +73,9 @@ func pgxConnector(config *pgxpool.Config, noPrepare bool) connector {
 func sqlConnector(db *sql.DB, noPrepare bool) connector {
 	return func(ctx context.Context) (*session, error) {
 		conn, err := db.Conn(ctx)
+		if unparsed := (*url.Error)(nil); errors.As(err, &unparsed) && unparsed.Op == "parse" {
+			err = &url.Error{Op: "parse", URL: "the URL", Err: unparsed.Err} // it has the password
+		}
 		if err != nil {
 			return nil, err
 		}
