@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -23,7 +24,7 @@ func HandleBatch[A Args](w *Worker, fn func(context.Context, []*Job[A]) error, o
 func HandleKindBatch[A any](w *Worker, kind string, fn func(context.Context, []*Job[A]) error, opts ...HandlerOption) {
 	work := func(ctx context.Context, row *JobRow) (output any, err error) {
 		a := row.attempt
-		if a.job, err = typed[A](row); err != nil {
+		if a.job, err = typed[A](ctx, row); err != nil {
 			return nil, err
 		}
 		return a.batch.work(ctx, a)
@@ -57,12 +58,7 @@ func (j *JobRow) End(output any, err error) {
 
 // Context is cancelled when the handler must stop working on this job. A handler of single jobs
 // has it as its argument.
-func (j *JobRow) Context() context.Context {
-	if j.attempt == nil {
-		return context.Background()
-	}
-	return j.attempt.ctx
-}
+func (j *JobRow) Context() context.Context { return cmp.Or(j.ctx, context.Background()) }
 
 // batch is a call of a handler of batches. Each job has its own goroutine, with its middleware, and
 // they meet here.

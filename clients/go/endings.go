@@ -92,6 +92,7 @@ func (a *attempt) perform(handler Work, end func(result string, failure error)) 
 	var err error = errGoexit
 	defer func() { end(a.outcome(output, err)) }()
 	defer recovered(&err) // of middleware
+	a.row.ctx = a.ctx
 	output, err = handler(a.ctx, a.row)
 }
 

@@ -98,7 +98,7 @@ func HandleOthers[A any](w *Worker, fn func(context.Context, *Job[A]) (any, erro
 func HandleKind[A any](w *Worker, kind string, fn func(context.Context, *Job[A]) (any, error), opts ...HandlerOption) {
 	w.handle(kind, &handler{work: func(ctx context.Context, row *JobRow) (output any, err error) {
 		defer recovered(&err) // so middleware sees it
-		job, err := typed[A](row)
+		job, err := typed[A](ctx, row)
 		if err != nil {
 			return nil, err
 		}
@@ -106,8 +106,9 @@ func HandleKind[A any](w *Worker, kind string, fn func(context.Context, *Job[A])
 	}}, opts)
 }
 
-// typed returns a job with its args decoded.
-func typed[A any](row *JobRow) (*Job[A], error) {
+// typed returns a job with its args decoded, and with the context that its handler gets.
+func typed[A any](ctx context.Context, row *JobRow) (*Job[A], error) {
+	row.ctx = ctx
 	job := &Job[A]{JobRow: row}
 	if err := decode(row.RawArgs, &job.Args); err != nil {
 		return nil, fmt.Errorf("the args do not fit the handler's type: %w", err)
@@ -205,6 +206,7 @@ type JobRow struct {
 	// handler is cancelled somewhat earlier.
 	Deadline time.Time
 
+	ctx     context.Context // the handler's
 	attempt *attempt
 }
 
@@ -254,7 +256,7 @@ type attempt struct {
 	came      time.Time       // when it was fetched
 	until     time.Time       // when it is to be ended, before the server does; zero is never
 	timer     *time.Timer     // gives it back if it gets no place, then ends it
-	ctx       context.Context // the handler's
+	ctx       context.Context // of the handler, or of the middleware around it
 	cancelCtx context.CancelCauseFunc
 	settled   atomic.Bool // what becomes of it is decided; what comes later does not count
 	completed atomic.Bool // by Complete, in a transaction that may be under way

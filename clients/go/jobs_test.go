@@ -454,6 +454,32 @@ func TestMiddlewareSeesAPanic(t *testing.T) {
 	}
 }
 
+func TestAJobHasTheContextOfMiddleware(t *testing.T) {
+	around := func(next Work) Work {
+		return func(ctx context.Context, job *JobRow) (any, error) {
+			return next(context.WithValue(ctx, declined{}, "seen by the handler"), job)
+		}
+	}
+	w := NewWorker(&sql.DB{}, Options{Around: []func(Work) Work{around}})
+	HandleKind(w, "single", func(_ context.Context, job *Job[any]) (any, error) {
+		return job.Context().Value(declined{}), nil
+	})
+	HandleKindBatch(w, "batch", func(_ context.Context, jobs []*Job[any]) error {
+		jobs[0].End(jobs[0].Context().Value(declined{}), nil)
+		return nil
+	})
+	for kind, h := range w.handlers {
+		a := attemptOf()
+		a.row.RawArgs = json.RawMessage("{}")
+		newBatch(h, []*attempt{a})
+		ended := make(chan string, 1)
+		a.perform(h.work, func(result string, _ error) { ended <- result })
+		if got := read(<-ended)["output"]; got != "seen by the handler" {
+			t.Errorf("%s: %v", kind, got)
+		}
+	}
+}
+
 type (
 	unnamed struct{}
 	byField struct{ Name string }
