@@ -106,7 +106,7 @@ func (b *batch) leave(a *attempt) (hasLeft bool) {
 	return hasLeft
 }
 
-// awaitBatch waits until the handler of the attempt's batch has returned, if that has begun with it.
+// awaitBatch waits until the handler of the attempt's batch has returned, if that got its job.
 func (a *attempt) awaitBatch() {
 	if b := a.batch; b != nil && !b.leave(a) {
 		<-b.done

@@ -20,7 +20,8 @@ var ofURL = regexp.MustCompile(`^(22023|42601|42704|55P02)$`)
 
 // unparsed are the errors of lib/pq for a URL or connection string that it cannot parse. They have
 // no type.
-var unparsed = regexp.MustCompile(`^(invalid connection protocol|missing "="|missing character after backslash|unterminated quoted|(pq: )?(wrong value for|unsupported (client_encoding|datestyle)))`)
+var unparsed = regexp.MustCompile(`^(invalid connection protocol|missing ("="|character) after|unterminated quoted` +
+	`|pq: wrong value for|pq: unsupported (client_encoding|datestyle))`)
 
 // isOfURL reports whether the driver or the server refuses the URL.
 func isOfURL(err error) bool {

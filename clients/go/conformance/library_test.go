@@ -258,6 +258,22 @@ func TestAWorkerThatCannotConnectStops(t *testing.T) {
 	}
 }
 
+func TestAWorkerOfAPoolWhoseURLIsMalformedFails(t *testing.T) {
+	for _, url := range []string{"postgres://%", "x", "host='a", "port=x", "sslmode=x", "client_encoding=x"} {
+		db, err := sql.Open("postgres", url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		worker := jobs.NewWorker(db, jobs.Options{})
+		jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) { return nil, nil })
+		limited, cancel := context.WithTimeout(ctx, time.Minute)
+		if err := worker.Run(limited); err == nil || limited.Err() != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+		cancel()
+	}
+}
+
 // A wait ends at once while there are jobs that the worker has no handler for.
 func TestJobsOfOtherKindsAreNotAskedForAllTheTime(t *testing.T) {
 	db, tx := begin(t)
