@@ -36,7 +36,7 @@ pub(crate) async fn run(engine: Arc<Engine>, cell: usize) {
         engine.gather(|state| engine.room(state)).await;
         let queues = engine.queues(cell);
         match engine.fetch(cell, &mut link, &fetches).await {
-            Ok(true) => {}
+            Ok(true) => link.failures = 0,
             Ok(false) => engine.wait(cell, &mut link, queues).await,
             Err(error) => {
                 let error = engine.hinted(cell, error);

@@ -41,7 +41,10 @@ pub(crate) async fn run(engine: Arc<Engine>, cell: usize) {
         let mut link = engine.links[cell].lock().await;
         let (keys, results) = engine.batch(cell);
         match query(&mut *link, FINISH, &[&results]).await {
-            Ok(refused) => engine.take(&keys, refused.into_iter().collect()),
+            Ok(refused) => {
+                link.failures = 0;
+                engine.take(&keys, refused.into_iter().collect());
+            }
             Err(error) if link.passes(&error) => {
                 let stage = engine.stage();
                 engine.change(|state| state.cells[cell].is_stuck = true);

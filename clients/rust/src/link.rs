@@ -114,7 +114,8 @@ pub(crate) struct Link {
     connecting: Duration,
     /// A client, its messages, and the statements that it has prepared.
     pub(crate) opened: Option<(Client, AbortOnDropHandle<()>, HashMap<&'static str, Statement>)>,
-    /// How many calls have failed since the last success.
+    /// How many calls have failed since the last complete round: a fetch or beat and
+    /// its wait, or results or progress.
     pub(crate) failures: u32,
     /// Whether a call has succeeded.
     pub(crate) has_worked: bool,
@@ -149,7 +150,7 @@ impl Link {
     pub(crate) async fn run(&mut self, sql: &'static str, of: &[&str]) -> Result<Vec<Row>> {
         let rows = self.once(sql, of).await;
         match &rows {
-            Ok(_) => (self.failures, self.has_worked) = (0, true),
+            Ok(_) => self.has_worked = true,
             Err(error) if error.is(UNPREPARED) => (self.opened, self.prepares) = (None, false),
             Err(error) if is_gone(error) => self.opened = None,
             Err(_) => {}
@@ -190,7 +191,8 @@ impl Link {
     pub(crate) async fn wait(&mut self, sql: &'static str, of: &[&str]) {
         match self.run(sql, of).await {
             Err(error) if !error.is(&["57014"]) => self.pause("wait", &error).await,
-            _ => {}
+            // The call before the wait has succeeded too.
+            _ => self.failures = 0,
         }
     }
 

@@ -446,6 +446,31 @@ async fn a_worker_fetches_again_as_soon_as_a_wait_has_ended() {
 }
 
 #[tokio::test]
+async fn pauses_grow_although_other_calls_succeed() {
+    for (fails, code) in [("jobs.worker_beat", "25006"), ("jobs.wait_any", "42501")] {
+        let config = server::start(move |statement| {
+            let answer = if statement.contains(fails) { Err((code, "no")) } else { Ok(()) };
+            std::future::ready(answer)
+        });
+        let engine = engine(config.await, nothing);
+        let lines = Lines::default();
+        let log = (engine.clone(), Arc::clone(&lines));
+        let logger =
+            tracing_subscriber::fmt().with_writer(move || Log(log.0.clone(), log.1.clone()));
+        let logger = logger.with_ansi(false).finish();
+        let _logger = tracing::subscriber::set_default(logger);
+        let _beating = engine.part(control::run(engine.clone(), 0));
+        while lines.lock().unwrap().len() < 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let third = lines.lock().unwrap()[2].0.clone();
+        let pause = third.split_once("pause=").and_then(|(_, pause)| pause.split_once("ms"));
+        let pause: f64 = pause.unwrap().0.parse().unwrap();
+        assert!(pause > 250.0, "{third}");
+    }
+}
+
+#[tokio::test]
 async fn every_host_has_its_turn_however_soon_a_call_is_to_be_answered() {
     // Its queue is full, so nobody else gets an answer.
     let silent = TcpSocket::new_v4().unwrap();
