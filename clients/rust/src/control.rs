@@ -10,7 +10,7 @@ use crate::engine::{Engine, Stage};
 use crate::error::CREATE_EXTENSION;
 use crate::executor::{json, query};
 use crate::job::JobInfo;
-use crate::link::Link;
+use crate::link::{Link, NEVER_CONNECTS};
 use crate::{ClientError, Result};
 
 /// The oldest version of the extension that has what this library calls.
@@ -49,7 +49,9 @@ pub(crate) async fn run(engine: Arc<Engine>, cell: usize) {
             Err(error) => {
                 let error = engine.hinted(cell, error);
                 // Also one such as a name that no worker can have.
-                if is_first && (error.has_hint() || !link.passes(&error)) {
+                let is_lasting =
+                    error.has_hint() || error.is(NEVER_CONNECTS) || !link.passes(&error);
+                if is_first && is_lasting {
                     return engine.fail(error);
                 }
                 engine.before(Stage::Over, link.pause("heartbeat", &error)).await;

@@ -212,6 +212,7 @@ impl ClientError {
             }
             Some("42501") => &format!("Ask an administrator to run SELECT jobs.{grant}."),
             None if has("password missing") => CHECK_USER,
+            None if has("invalid configuration") => "Check the hosts and the ports in the URL.",
             // Not a failure of DNS itself, as glibc and musl call it.
             None if has("Name or service not known") || has("Name does not resolve") => {
                 "Check the host in the URL."

@@ -231,6 +231,9 @@ const RIVALRY: &[&str] = &["40P01", "40001", "55P03", "57014", "JB001"];
 /// A pooler gives each statement another session, or the extension has changed.
 const UNPREPARED: &[&str] = &["26000", "42P05", "0A000"];
 
+/// The server refuses a parameter of the connection.
+pub(crate) const NEVER_CONNECTS: &[&str] = &["22023", "42601", "42704", "55P02"];
+
 /// Whether the database cannot be reached.
 pub(crate) fn is_gone(error: &ClientError) -> bool {
     error.is(GONE) || error.code().is_none()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::yield_now;
@@ -467,6 +468,27 @@ async fn pauses_grow_although_other_calls_succeed() {
         let pause = third.split_once("pause=").and_then(|(_, pause)| pause.split_once("ms"));
         let pause: f64 = pause.unwrap().0.parse().unwrap();
         assert!(pause > 250.0, "{third}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_can_never_work_ends_the_worker() {
+    let (listener, refused) = server::silent().await;
+    let _refusing = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let error = b"E\0\0\0\x17SFATAL\0C42704\0Mno\0\0";
+        stream.write_all(error).await.unwrap();
+        (stream, listener)
+    });
+    let mut configs = vec![(refused, "FATAL: no")];
+    for (config, fault) in [("", "hostaddr are missing"), ("host=a,b port=1,2,3", "of ports")] {
+        configs.push((config.parse().unwrap(), fault));
+    }
+    for (config, fault) in configs {
+        let worker = Worker::new(config, Options::default()).unwrap().kind("k", nothing);
+        let ended = timeout(PATIENCE / 2, worker.run()).await;
+        let error = ended.expect("it ends").unwrap_err().to_string();
+        assert!(error.contains(fault), "{error}");
     }
 }
 
