@@ -55,7 +55,7 @@ impl Default for Options {
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(10),
             prefetch: 0,
-            name: format!("{host}:{}:{:08x}", std::process::id(), random() as u32),
+            name: format!("{host:.80}:{}:{:08x}", std::process::id(), random() as u32),
             info: Map::new(),
             prepare: true,
         }
@@ -92,9 +92,10 @@ impl Options {
 
     pub(crate) fn check(&self) -> Result<()> {
         require(!self.queues.is_empty(), "queues must name at least one queue")?;
+        require_name("the name of a worker", &self.name)?;
         let mut names = HashSet::new();
         for Queue { name, weight } in &self.queues {
-            require(!name.is_empty(), "an element of queues must not be empty")?;
+            require_name("an element of queues", name)?;
             let fault = format!("queues must name each queue once, not {name} twice");
             require(names.insert(name), fault)?;
             let fault =
@@ -102,7 +103,9 @@ impl Options {
             require(weight.is_finite() && *weight > 0.0, fault)?;
         }
         require(self.concurrency > 0, "concurrency must be at least 1, not 0")?;
-        require(!self.lease.is_zero(), "lease must be positive, not 0 s")?;
+        let is_right = (Duration::from_micros(1)..=LONGEST).contains(&self.lease);
+        let fault = format!("lease must be between 1 µs and 1000 years, not {:?}", self.lease);
+        require(is_right, fault)?;
         require(self.timeout != Some(Duration::ZERO), "timeout must be positive, not 0 s")
     }
 }
@@ -111,6 +114,18 @@ impl Options {
 pub(crate) fn require(is_right: bool, fault: impl Into<String>) -> Result<()> {
     if is_right { Ok(()) } else { Err(ClientError::Option(fault.into())) }
 }
+
+/// Refuses a name that the database refuses.
+pub(crate) fn require_name(what: &str, name: &str) -> Result<()> {
+    let name = as_kept(name);
+    let has_length = (1..=127).contains(&name.chars().count());
+    let rule = "must have 1 to 127 characters and no control characters";
+    let fault = format!("{what} {rule}, not {name:?}");
+    require(has_length && !name.chars().any(char::is_control), fault)
+}
+
+/// The longest duration in the database: 1000 years of 360 days.
+pub(crate) const LONGEST: Duration = Duration::from_secs(1000 * 360 * 86_400);
 
 /// A name as the database stores it.
 pub(crate) fn as_kept(name: &str) -> String {

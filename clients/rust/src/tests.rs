@@ -201,8 +201,21 @@ fn wrong_options_are_named() {
     let options = Options { queues: vec![queue("a", 1.0), queue("b", -2.5)], ..Options::default() };
     let fault = "the weight of queue b must be a positive number, not -2.5";
     assert_eq!(wrong(options), fault);
-    let options = Options { queues: vec!["".into()], ..Options::default() };
-    assert_eq!(wrong(options), "an element of queues must not be empty");
+    let rule = "must have 1 to 127 characters and no control characters";
+    for name in ["", "a\nb", "a\0", &"a".repeat(128)] {
+        assert_eq!(
+            wrong(Options::queues([name])),
+            format!("an element of queues {rule}, not {name:?}")
+        );
+        let options = Options { name: name.into(), ..Options::default() };
+        assert_eq!(wrong(options), format!("the name of a worker {rule}, not {name:?}"));
+        let kind = worker(Options::default()).unwrap().kind(name, nothing).start();
+        assert_eq!(kind.err().unwrap().to_string(), format!("a kind {rule}, not {name:?}"));
+    }
+    for lease in [Duration::from_nanos(999), Duration::MAX] {
+        let fault = wrong(Options { lease, ..Options::default() });
+        assert!(fault.starts_with("lease must be between 1 µs and 1000 years"), "{fault}");
+    }
     let options = Options { queues: vec!["a".into(), "a".into()], ..Options::default() };
     assert_eq!(wrong(options), "queues must name each queue once, not a twice");
     let timed = nothing.timeout(Duration::ZERO);

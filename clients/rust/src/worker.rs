@@ -10,7 +10,7 @@ use tokio_postgres::Config;
 use crate::error::safe;
 use crate::handler::Registered;
 use crate::link::Link;
-use crate::options::{as_kept, require};
+use crate::options::{as_kept, require, require_name};
 use crate::{
     Error, Handler, Handling, Job, JobInfo, Kind, KindOptions, Middleware, Options, Periodic,
     Result,
@@ -106,7 +106,9 @@ impl Worker {
         let Registered { timeout, concurrency, size, .. } = handler;
         let before = self.handlers.insert(as_kept(kind.unwrap_or(OTHERS)), handler);
         self.fit = self.fit.and_then(|()| {
-            require(kind != Some(""), "a kind must not be empty")?;
+            if let Some(kind) = kind {
+                require_name("a kind", kind)?;
+            }
             require(before.is_none(), format!("{shown} already has a handler"))?;
             let has_time = timeout != Some(Duration::ZERO);
             require(has_time, format!("the timeout of {shown} must be positive, not 0 s"))?;
