@@ -12,6 +12,8 @@ use futures_util::FutureExt;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::options::LONGEST_DURATION;
+
 /// The result of a handler: an output, which is JSON, or an error.
 pub(crate) type Ended = Result<Box<RawValue>, Error>;
 
@@ -48,7 +50,7 @@ impl Error {
 
     /// Retries the job after this delay, whatever its retry policy.
     pub fn retry_in(self, delay: Duration) -> Self {
-        self.with("/retry_in", delay.as_secs_f64())
+        self.with("/retry_in", delay.min(LONGEST_DURATION).as_secs_f64())
     }
 
     /// What the database keeps in `details`: `type`, and `code` and `trace` if there are any.
@@ -123,7 +125,7 @@ impl fmt::Display for Error {
 
 /// Schedules the job again after this delay. The attempt does not count.
 pub fn snooze(delay: Duration) -> Error {
-    Error(json!({ "do": "snooze", "delay": delay.as_secs_f64() }))
+    Error(json!({ "do": "snooze", "delay": delay.min(LONGEST_DURATION).as_secs_f64() }))
 }
 
 /// Cancels the job with this reason.

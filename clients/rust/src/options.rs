@@ -103,7 +103,7 @@ impl Options {
             require(weight.is_finite() && *weight > 0.0, fault)?;
         }
         require(self.concurrency > 0, "concurrency must be at least 1, not 0")?;
-        let is_right = (Duration::from_micros(1)..=LONGEST).contains(&self.lease);
+        let is_right = (Duration::from_micros(1)..=LONGEST_DURATION).contains(&self.lease);
         let fault = format!("lease must be between 1 µs and 1000 years, not {:?}", self.lease);
         require(is_right, fault)?;
         require(self.timeout != Some(Duration::ZERO), "timeout must be positive, not 0 s")
@@ -125,7 +125,7 @@ pub(crate) fn require_name(what: &str, name: &str) -> Result<()> {
 }
 
 /// The longest duration in the database: 1000 years of 360 days.
-pub(crate) const LONGEST: Duration = Duration::from_secs(1000 * 360 * 86_400);
+pub(crate) const LONGEST_DURATION: Duration = Duration::from_secs(1000 * 360 * 86_400);
 
 /// A name as the database stores it.
 pub(crate) fn as_kept(name: &str) -> String {

@@ -175,6 +175,9 @@ fn endings_are_written() {
     let failed = json!({ "do": "fail", "error": "e", "details": { "type": "t" } });
     assert_eq!(ending(Error::new("e").discard().typed("t")), failed);
     assert_eq!(ending(Error::new("e").retry_in(second))["retry_in"], 1.0);
+    let longest = 1000.0 * 360.0 * 86_400.0;
+    assert_eq!(ending(Error::new("e").retry_in(Duration::MAX))["retry_in"], longest);
+    assert_eq!(ending(snooze(Duration::MAX))["delay"], longest);
     assert_eq!(
         ending(Error::new("")),
         json!({
