@@ -39,7 +39,7 @@ impl Worker {
 /// Its parameter is a list of the name and the defaults.
 const DEFINE_KIND: &str = "
 with declared as (
-    select normalize($1::jsonb->>0) as kind, queue, priority, max_attempts, retry,
+    select normalize($1::jsonb->>0) as kind, normalize(queue) as queue, priority, max_attempts, retry,
             make_interval(secs => timeout) as timeout, jsonb_strip_nulls(unique_opts) as unique_opts
         from jsonb_to_record($1::jsonb->1) as (queue text, priority int, max_attempts int,
             timeout float8, retry jsonb, unique_opts jsonb)),
