@@ -161,6 +161,9 @@ pub async fn work_all(
     let of = worker.asking(names(&worker.options.queues), 1, &kinds);
     let of = of.each_ref().map(String::as_str);
     let mut attempted = Vec::new();
+    // Refused outside a transaction, before a job is taken.
+    executor.rows("savepoint postgres_jobs", &[]).await?;
+    executor.rows("release savepoint postgres_jobs", &[]).await?;
     while let Some(job) = query::<JobInfo>(&mut executor, &FETCH, &of).await?.pop() {
         if attempted.len() == 1_000 {
             return Err(TestError::Endless);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postgres_jobs::{
-    By, Error, Job, NewJob, Options, State, Unique, Want, Worker, insert, insert_many, testing,
-    wait_for,
+    By, Error, Job, Kind, KindOptions, NewJob, Options, State, Unique, Want, Worker, insert,
+    insert_many, testing, wait_for,
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
@@ -132,4 +132,43 @@ async fn a_handler_uses_the_connection_of_the_test() {
     let done = sqlx::query_scalar("select n from done order by n");
     let done: Vec<i64> = done.fetch_all(&mut *db.lock().await).await.unwrap();
     assert_eq!(done, [1, 3]);
+}
+
+#[tokio::test]
+async fn outside_a_transaction_no_job_is_taken() {
+    let Some(mut connection) = connect().await else {
+        return;
+    };
+    let queue = format!("sqlx outside {}", std::process::id());
+    let job = NewJob { queue: Some(queue.clone()), ..NewJob::new(&queue, ()).unwrap() };
+    insert(&mut connection, job).await.unwrap();
+    let worker = worker(&queue).kind(&queue, async |_: Job<Value>| Ok(()));
+    let refused = testing::work_all(&mut connection, &worker).await.unwrap_err();
+    assert!(refused.to_string().contains("transaction block"), "{refused}");
+    let job = testing::assert_inserted(&mut connection, &queue, ()).await.unwrap();
+    assert_eq!(job.state, State::Available);
+}
+
+#[tokio::test]
+async fn what_is_synced_is_unchanged_in_every_normal_form() {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Named;
+
+    impl Kind for Named {
+        const NAME: &str = "sqlx cafe\u{301}";
+
+        fn options() -> KindOptions {
+            KindOptions { queue: Some(Self::NAME.into()), ..KindOptions::default() }
+        }
+    }
+
+    let Some(mut connection) = connect().await else {
+        return;
+    };
+    let mut transaction = connection.begin().await.unwrap();
+    let worker = worker("q").handle(async |_: Job<Named>| Ok(()));
+    for outcome in ["created", "unchanged"] {
+        let changes = worker.sync(&mut *transaction).await.unwrap();
+        assert_eq!(changes[0].outcome, outcome);
+    }
 }
