@@ -115,9 +115,13 @@ where
             each(jobs, &handler, async |handler, job| {
                 let (send, receive) = oneshot::channel();
                 let (runtime, span) = (tokio::runtime::Handle::current(), tracing::Span::current());
+                #[cfg(feature = "opentelemetry")]
+                let context = opentelemetry::Context::current();
                 // Unlike those of tokio, this thread does not keep the program from exiting.
                 let thread = std::thread::spawn(move || {
                     let _entered = (runtime.enter(), span.enter());
+                    #[cfg(feature = "opentelemetry")]
+                    let _attached = context.attach();
                     // The worker may no longer wait for it.
                     drop(send.send(job.typed().and_then(|job| output(handler(job)))));
                 });
@@ -186,8 +190,10 @@ impl<A: DeserializeOwned + Send + 'static> Batch<A> {
             };
             // In a task: it continues after it has ended all jobs.
             let task = async {
-                let task = tokio::spawn(safe(batch).instrument(tracing::info_span!("batch")));
-                task.await.unwrap_or_else(|_| Err(Error::release()))
+                let batch = safe(batch).instrument(tracing::info_span!("batch"));
+                #[cfg(feature = "opentelemetry")]
+                let batch = opentelemetry::trace::FutureExt::with_current_context(batch);
+                tokio::spawn(batch).await.unwrap_or_else(|_| Err(Error::release()))
             };
             let absent = TaskTracker::new();
             absent.close();

@@ -722,7 +722,7 @@ async fn a_batch_starts_once_every_job_has_come_through_its_middleware() {
 #[tokio::test]
 async fn spans_belong_together() {
     use ::opentelemetry::KeyValue;
-    use ::opentelemetry::trace::Status;
+    use ::opentelemetry::trace::{Status, Tracer};
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
 
     let exporter = InMemorySpanExporter::default();
@@ -792,6 +792,21 @@ async fn spans_belong_together() {
         .kind("endless", async |_: Job<Value>| {
             std::future::pending::<std::result::Result<(), Error>>().await
         });
+    fn within() -> std::result::Result<(), Error> {
+        ::opentelemetry::global::tracer("handler").start("within");
+        Ok(())
+    }
+    let worker = worker
+        .kind("blocking", Blocking(|_: Job<Value>| within()))
+        .kind("batch", Batch::new(async |_: Vec<Job<Value>>| within()));
+    for kind in ["blocking", "batch"] {
+        exporter.reset();
+        handled(&worker, job(json!({ "kind": kind }))).await.unwrap();
+        let [inner, outer] = &exporter.get_finished_spans().unwrap()[..] else {
+            panic!("two spans")
+        };
+        assert_eq!(inner.parent_span_id, outer.span_context.span_id(), "{kind}");
+    }
     for (kind, reason, type_name) in cases {
         exporter.reset();
         let job = job(json!({ "kind": kind }));
