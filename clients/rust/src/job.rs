@@ -51,6 +51,7 @@ pub struct JobInfo {
     #[serde(rename = "args")]
     pub raw_args: Box<RawValue>,
     /// Metadata; null if it is too deep, or has a number that a [`Value`] cannot represent.
+    #[serde(deserialize_with = "readable")]
     pub meta: Value,
     /// The tags.
     pub tags: Vec<String>,
@@ -126,6 +127,14 @@ select jobs.complete($1::bigint, $2::bigint, nullif($3::jsonb, 'null'))::text";
 
 fn deadline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Instant>, D::Error> {
     Option::deserialize(from).map(in_seconds)
+}
+
+/// A value, or null if it is too deep, or has a number that it cannot represent.
+pub(crate) fn readable<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    let json = Box::<RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(json.get()).unwrap_or_default())
 }
 
 /// The time this many seconds from now, or none beyond the clock's range.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::engine::Finish;
-use crate::executor::query;
+use crate::executor::{json, query};
 use crate::finish::FINISH;
-use crate::job::JobInfo;
+use crate::job::{JobInfo, readable};
 use crate::options::names;
 use crate::{ClientError, Error, Executor, Job, Result, State, Worker, fetch};
 
@@ -49,6 +49,7 @@ pub struct InsertedJob {
     pub kind: String,
     pub queue: String,
     pub state: State,
+    #[serde(deserialize_with = "readable")]
     pub args: Value,
 }
 
@@ -62,7 +63,8 @@ pub struct Attempted {
     pub kind: String,
     /// Its state after the attempt.
     pub state: State,
-    /// Its output.
+    /// Its output; none if it is too deep, or has a number that a [`Value`] cannot represent.
+    #[serde(deserialize_with = "readable")]
     pub output: Option<Value>,
     /// The error of the latest failed attempt.
     pub error: Option<String>,
@@ -89,7 +91,7 @@ pub struct Attempted {
 /// # Errors
 /// The args or another member have the wrong type.
 pub fn job<A: DeserializeOwned>(members: Value) -> serde_json::Result<Job<A>> {
-    let mut all = json!({
+    let mut all = serde_json::json!({
         "id": 0, "token": 0, "kind": "", "queue": "default", "args": {}, "meta": {}, "tags": [],
         "priority": 1, "attempt": 1, "max_attempts": 25, "deadline": null,
     });
@@ -131,16 +133,15 @@ pub async fn assert_inserted(
     args: impl Serialize + Send,
 ) -> Result<InsertedJob, TestError> {
     let mut executor = Hinted(executor);
-    let args = serde_json::to_value(args)?;
-    let of = [kind, &args.to_string()];
-    let found: Vec<InsertedJob> = query(&mut executor, INSERTED, &of).await?;
+    let args = json(&args)?;
+    let found: Vec<InsertedJob> = query(&mut executor, INSERTED, &[kind, args.get()]).await?;
     if let Some(job) = found.into_iter().next() {
         return Ok(job);
     }
-    let others = query(&mut executor, OTHERS, &[kind]).await?;
-    let others = Value::Array(others);
-    let kind = kind.into();
-    Err(TestError::NotInserted { kind, args, others })
+    let others = executor.rows(OTHERS, &[kind]).await?;
+    let value = |json: &str| serde_json::from_str(json).unwrap_or_default();
+    let others = others.iter().map(|args| value(args)).collect();
+    Err(TestError::NotInserted { kind: kind.into(), args: value(args.get()), others })
 }
 
 /// Runs the due jobs of the worker's queues, one after another, with its handlers and middleware,

@@ -9,6 +9,7 @@ use postgres_jobs::{
     By, Error, Job, Kind, KindOptions, NewJob, Options, State, Unique, Want, Worker, insert,
     insert_many, testing, wait_for,
 };
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use tokio::sync::Mutex;
@@ -171,4 +172,28 @@ async fn what_is_synced_is_unchanged_in_every_normal_form() {
         let changes = worker.sync(&mut *transaction).await.unwrap();
         assert_eq!(changes[0].outcome, outcome);
     }
+}
+
+#[tokio::test]
+async fn tests_see_every_digit_and_survive_values_that_they_cannot_read() {
+    let Some(mut connection) = connect().await else {
+        return;
+    };
+    let queue = format!("sqlx odd {}", std::process::id());
+    let mut transaction = connection.begin().await.unwrap();
+    let job = NewJob { queue: Some(queue.clone()), ..NewJob::new(&queue, u128::MAX).unwrap() };
+    insert(&mut *transaction, job).await.unwrap();
+    testing::assert_inserted(&mut *transaction, &queue, u128::MAX).await.unwrap();
+    let absent = testing::assert_inserted(&mut *transaction, &queue, u128::MAX - 1).await;
+    assert!(absent.unwrap_err().to_string().contains("no job of kind"));
+    let sql = "select jobs.insert($1, '1e400', queue => $1, meta => '{\"m\": 1e400}')";
+    sqlx::query(sql).bind(&queue).execute(&mut *transaction).await.unwrap();
+    let huge = RawValue::from_string("1e400".into()).unwrap();
+    let inserted = testing::assert_inserted(&mut *transaction, &queue, &huge).await.unwrap();
+    assert_eq!(inserted.args, Value::Null);
+    let handler = async |job: Job<Box<RawValue>>| Ok(job.args);
+    let worker = worker(&queue).kind(&queue, handler);
+    let ran = testing::work_all(&mut *transaction, &worker).await.unwrap();
+    assert!(ran.iter().all(|one| one.state == State::Completed), "{ran:?}");
+    assert_eq!(ran[1].output, None);
 }
