@@ -12,8 +12,6 @@ use futures_util::FutureExt;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::options::LONGEST_DURATION;
-
 /// The result of a handler: an output, which is JSON, or an error.
 pub(crate) type Ended = Result<Box<RawValue>, Error>;
 
@@ -229,6 +227,9 @@ impl ClientError {
 
 pub(crate) const CREATE_EXTENSION: &str = "Check the database, or run CREATE EXTENSION jobs in it.";
 const CHECK_USER: &str = "Check the user and the password in the URL.";
+
+/// The longest duration in the database: 1000 years of 360 days.
+pub(crate) const LONGEST_DURATION: Duration = Duration::from_secs(1000 * 360 * 86_400);
 
 /// The maximum length of a stored text, in characters.
 const LONGEST: usize = 10_000;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use unicode_normalization::UnicodeNormalization;
 
+use crate::error::LONGEST_DURATION;
 use crate::link::random;
 use crate::{ClientError, Result};
 
@@ -123,9 +124,6 @@ pub(crate) fn require_name(what: &str, name: &str) -> Result<()> {
     let fault = format!("{what} {rule}, not {name:?}");
     require(has_length && !name.chars().any(char::is_control), fault)
 }
-
-/// The longest duration in the database: 1000 years of 360 days.
-pub(crate) const LONGEST_DURATION: Duration = Duration::from_secs(1000 * 360 * 86_400);
 
 /// A name as the database stores it.
 pub(crate) fn as_kept(name: &str) -> String {
