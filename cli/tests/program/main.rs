@@ -33,6 +33,13 @@ impl Program {
         Self { url, queue: format!("{test} {}", std::process::id()) }
     }
 
+    /// The URL of a database that does not exist.
+    fn nowhere(&self) -> String {
+        let (place, options) = self.url.split_once('?').unwrap_or((&self.url, ""));
+        let (server, _) = place.rsplit_once('/').unwrap();
+        format!("{server}/no_such_database?{options}")
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pgjobs"));
         command.args(["-d", &self.url]).args(arguments);
@@ -539,9 +546,9 @@ fn a_worker_goes_on_whose_reports_nobody_reads() {
 fn a_worker_ends_though_nobody_reads_what_it_says() {
     let program = Program::new("unread end");
     let (_unread, stderr) = stalled();
-    // A name that the database refuses.
-    let worker = program.work_into(&["--name", ""], "true", Stdio::null(), stderr);
-    assert_eq!(worker.ended(), Some(1));
+    let options = ["-d", &program.nowhere()];
+    let worker = program.work_into(&options, "true", Stdio::null(), stderr);
+    assert_eq!(worker.ended(), Some(3));
 }
 
 #[test]
@@ -618,10 +625,7 @@ fn a_worker_says_each_thing_once() {
 #[test]
 fn a_worker_that_cannot_start_gives_one_hint() {
     let program = Program::new("start");
-    let (place, options) = program.url.split_once('?').unwrap_or((&program.url, ""));
-    let (server, _) = place.rsplit_once('/').unwrap();
-    let nowhere = format!("{server}/no_such_database?{options}");
-    let output = program.run(&["work", "-d", &nowhere, "--", "cat"], "");
+    let output = program.run(&["work", "-d", &program.nowhere(), "--", "cat"], "");
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");
     let error = "pgjobs: database \"no_such_database\" does not exist\n\
