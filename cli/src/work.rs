@@ -46,10 +46,10 @@ const EXAMPLES: &str = "Examples:
 /// The program gets the job's args as JSON on stdin, and JOBS_ID, JOBS_KIND, JOBS_QUEUE,
 /// JOBS_ATTEMPT and JOBS_MAX_ATTEMPTS in its environment.
 ///
-/// Exit code 0 completes the job. Its output is stdout: JSON as it is, any other text as
-/// {"text": ...}. Text beyond 64 kB goes to stderr. Any other code, usually 75
-/// (EX_TEMPFAIL), fails the attempt with the end of stderr as the error, and the retry policy
-/// applies; stdout goes to stderr. A code given with --discard discards the job. For retry
+/// Exit code 0 completes the job, unless the database refuses the output. That is stdout: JSON as
+/// it is, any other text as {"text": ...}. Text beyond 64 kB goes to stderr. Any other code,
+/// usually 75 (EX_TEMPFAIL), fails the attempt with the end of stderr as the error, and the retry
+/// policy applies; stdout goes to stderr. A code given with --discard discards the job. For retry
 /// policies, the type of the error is exit_CODE or signal_NUMBER.
 ///
 /// When the job is cancelled or exceeds its timeout, the program's process group gets SIGTERM, and

@@ -73,8 +73,11 @@ func pgxConnector(config *pgxpool.Config, noPrepare bool) connector {
 func sqlConnector(db *sql.DB, noPrepare bool) connector {
 	return func(ctx context.Context) (*session, error) {
 		conn, err := db.Conn(ctx)
+		// What the errors of lib/pq quote may have the password.
 		if unparsed := (*url.Error)(nil); errors.As(err, &unparsed) && unparsed.Op == "parse" {
-			err = &url.Error{Op: "parse", URL: "the URL", Err: unparsed.Err} // it has the password
+			err = &url.Error{Op: "parse", URL: "the URL", Err: errors.New("it is malformed")}
+		} else if err != nil && strings.HasPrefix(err.Error(), `missing "=" after `) {
+			err = errors.New(`missing "=" after ".." in the connection string`)
 		}
 		if err != nil {
 			return nil, err

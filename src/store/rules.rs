@@ -132,7 +132,7 @@ impl Rule {
     /// return many at a time: a key would have no turn while a few are not committed.
     pub fn least(&self) -> usize {
         match &self.order {
-            Some(order) if !order.is_strict => WINDOW / 2,
+            Some(order) if !order.is_strict => WINDOW / 4,
             _ => 1,
         }
     }

@@ -184,7 +184,8 @@ async def test_a_worker_without_a_database_stops(queue):
 
 
 async def test_what_the_server_has_against_a_worker_is_raised(url, queue):
-    worker = Worker(url, queues=[queue], name="x" * 200)
+    worker = Worker(url, queues=[queue])
+    worker.name = "x" * 200
     worker.kind("run")(lambda job: None)
     await worker.start()
     for end in (worker.ended, worker.stop):
@@ -200,7 +201,7 @@ def test_options_that_are_wrong_are_refused(url):
     wrong = [("queues", "mail"), ("queues", {}), ("concurrency", 0), ("concurrency", 2.5), ("concurrency", "3")]
     wrong += [("info", {"since": bad}) for bad in (float("nan"), "\ud800", "a\0b", "\\\0", object(), {b"x"})]
     wrong += [(name, bad) for name in ("lease", "grace", "timeout") for bad in (timedelta(seconds=-2), float("nan"))]
-    wrong += [("lease", 1e12), ("queues", ["a" * 128]), ("queues", ["a\n"]), ("queues", {"": 1})]
+    wrong += [("name", "x" * 128), ("name", 5), ("lease", 1e-9), ("lease", 1e12), ("queues", ["a" * 128]), ("queues", ["a\n"]), ("queues", {"": 1})]
     wrong += [("on_error", 3), ("on_discarded", "log"), ("middleware", [None])]
     for name, value in wrong:
         with pytest.raises(ValueError, match=f"{name} must be .*, not {re.escape(repr(value))}"):
@@ -885,7 +886,7 @@ def test_a_malformed_connection_string_is_refused_without_its_password():
     malformed = {
         "postgresql://me:sec%ret@localhost/shop": 'invalid percent-encoded token: ".."',
         "postgresql://me:secret@localhost/shop?schema=public": 'invalid URI query parameter: ".."',
-        "postgresql://me:pa/x?secret@localhost/db": 'separator "=" in URI query parameter: ".."',
+        "postgresql://me:pa/x?secret@localhost/db": 'missing key/value separator "=" in URI query parameter: ".."',
         'me:"secret"more@localhost': 'missing "=" after ".."',
         "postgresql://me:secret@[::1]x/shop": "unexpected character",
         "me:secret@localhost": 'missing "=" after ".." in connection info string',

@@ -82,6 +82,8 @@ impl Engine {
                 let pause = link.failed("fetch", &error);
                 drop(link);
                 self.before(Stage::Stop, sleep(pause)).await;
+            } else {
+                link.failures = 0;
             }
         }
         drop(waiting);

@@ -301,7 +301,9 @@ impl<A> Job<A> {
                 heard => break heard,
             }
         };
-        link.failures = 0;
+        if heard.is_ok() {
+            link.failures = 0;
+        }
         drop(link);
         if (heard.as_ref()).is_err_and(|error| error.is(&["55000", "P0002"])) {
             self.hear(None);

@@ -26,7 +26,9 @@ _TEXTS = {
     r"FATAL: .*(authentication failed|pg_hba\.conf)|no password supplied": _USER,
     "does not support SSL, but SSL was required": "Add ?sslmode=disable to the URL.",
     r'invalid (integer value|\w+ value:|port number:) "|bad value for|could not match \d': "Check the URL.",
-    "FATAL: +(unrecognized configuration parameter|invalid value for parameter)": "Check the URL.",
+    (
+        r'FATAL: +(unrecognized configuration parameter|invalid value for parameter|invalid command-line arg|parameter ".*" cannot be)'
+    ): "Check the URL.",
     rf"\[Errno {socket.EAI_NONAME}\]": "Check the host in the URL.",
 }
 

@@ -101,7 +101,7 @@ class Worker:
             _check(is_url, "dsn", re.sub("//.*@", "//..@", one) if isinstance(one, str) else one, rule)
             _check_syntax(cast(str, one))
         self._set(queues, concurrency)
-        _check(1e-6 <= seconds(lease) <= LONGEST_LEASE, "lease", lease, "positive and at most 1000 years")
+        _check(1e-6 <= seconds(lease) <= LONGEST_LEASE, "lease", lease, "between 1 µs and 1000 years")
         _check(seconds(grace) >= 0, "grace", grace, "at least 0")
         _check(_is_whole(prefetch, 0), "prefetch", prefetch, "an integer of at least 0")
         self.dsn, self.prefetch, self.timeout = dsn, prefetch, _timeout("timeout", timeout)
@@ -111,7 +111,7 @@ class Worker:
         self.lease, self.grace = seconds(lease), seconds(grace)
         self.is_named = name is not None
         self.name = name or f"{socket.gethostname()[:80]}:{os.getpid()}:{os.urandom(4).hex()}"
-        _check(is_name(self.name), "name", name, NAME)
+        _check(isinstance(self.name, str) and is_name(as_kept(self.name)), "name", name, NAME)
         self.info = {"library": "postgres-jobs for Python", "version": __version__, **(info or {})}
         _check(_is_storable(self.info), "info", info, "JSON that the database can store")
         rule = "functions, as in async def around(job, handler)"
