@@ -259,7 +259,7 @@ func TestAWorkerThatCannotConnectStops(t *testing.T) {
 }
 
 func TestAWorkerOfAPoolWhoseURLIsMalformedFails(t *testing.T) {
-	for _, url := range []string{"postgres://%", "x", "host='a", "port=x", "sslmode=x", "client_encoding=x"} {
+	for _, url := range []string{"postgres://me:secret/x@h", "me:secret@h", "host='a", "port=x", "sslmode=x", "client_encoding=x"} {
 		db, err := sql.Open("postgres", url)
 		if err != nil {
 			t.Fatal(err)
@@ -267,7 +267,7 @@ func TestAWorkerOfAPoolWhoseURLIsMalformedFails(t *testing.T) {
 		worker := jobs.NewWorker(db, jobs.Options{})
 		jobs.Handle(worker, func(context.Context, *jobs.Job[mailArgs]) (any, error) { return nil, nil })
 		limited, cancel := context.WithTimeout(ctx, time.Minute)
-		if err := worker.Run(limited); err == nil || limited.Err() != nil {
+		if err := worker.Run(limited); err == nil || limited.Err() != nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", url, err)
 		}
 		cancel()
