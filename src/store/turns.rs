@@ -324,8 +324,8 @@ pub(super) fn taken(queue: &Queue, jobs: &[Picked]) {
     }
 }
 
-/// Whether a job's start in a fair order looks for room in the lane of its key. Some fourth of them
-/// do: looking costs more than a start, and the lane still has most of a window then.
+/// Whether a job's start in a fair order looks for room in the lane of its key. About one in four
+/// does: looking costs more than a start, and most of the lane is still full by then.
 pub(super) fn looks_for_others(one: &Picked) -> bool {
     things::job(one.job_id).is_multiple_of(4)
 }
