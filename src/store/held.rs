@@ -426,13 +426,18 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
         // The next round goes on.
         BEGAN.set(u64::MAX);
     }
-    let gates = GATES.list(&[big(after), big(most)], |rows, row| {
-        Some((rows.get::<i64>(row, "gate")?, rows.get::<String>(row, "limit_name")?))
+    let mut gates = GATES.list(&[big(after), big(most)], |rows, row| {
+        let (gate, name) = (rows.get::<i64>(row, "gate")?, rows.get::<String>(row, "limit_name")?);
+        Some((gate, name, rows.given::<bool>(row, "is_defined")))
     });
-    let last = gates.last().map(|(gate, _)| *gate).filter(|_| gates.len() as i64 == most);
+    let last = gates.last().map(|(gate, ..)| *gate).filter(|_| gates.len() as i64 == most);
+    // A commit is seen before it tells of the limit that it defines.
+    let is_unheard =
+        |name: &str, is_defined| is_defined && rules.iter().all(|rule| rule.name != name);
+    gates.retain(|(_, name, is_defined)| !is_unheard(name, *is_defined));
     let has_orders = rules.iter().any(|rule| rule.order.is_some());
     let mut next = i64::MAX;
-    let promoted = gates.iter().map(|(gate, name)| {
+    let promoted = gates.iter().map(|(gate, name, _)| {
         let mut released = 0;
         if is_to_check {
             released = release(&rules, *gate, name, most);
@@ -524,7 +529,7 @@ plans! {
            UNION ALL
            SELECT n.gate, n.limit_name FROM g,
                   LATERAL (SELECT s.gate, s.limit_name FROM jobs.scheduled s WHERE s.gate > g.gate ORDER BY s.gate LIMIT 1) n)
-         SELECT g.gate, g.limit_name FROM g LIMIT $2";
+         SELECT g.gate, g.limit_name, EXISTS (SELECT FROM jobs.limit_rule r WHERE r.name = g.limit_name) AS is_defined FROM g LIMIT $2";
     CLASSES(INT8) =
         "WITH RECURSIVE class AS (
            (SELECT s.queue, s.kind, s.job_id FROM jobs.scheduled s WHERE s.gate = $1 ORDER BY s.queue, s.kind LIMIT 1)

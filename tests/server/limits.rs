@@ -1,7 +1,7 @@
 //! Limits by key, step by step. `keyed.rs` has what happens when all goes on at once.
 
 use jobs_tests::{
-    Client, Cluster, Mode, blocked, count, is, number, quiet, run, sqlstate, texts, with,
+    Client, Cluster, Mode, Stopping, blocked, count, is, number, quiet, run, sqlstate, texts, with,
 };
 
 /// Three jobs of one key, of which one may run.
@@ -162,6 +162,20 @@ async fn jobs_that_a_limit_no_longer_covers_are_let_go() {
     .await;
     assert_eq!(count(&db, "jobs.fetch('b', 10)").await, 2);
     assert_eq!(count(&db, "jobs.fetch('a', 10)").await, 0);
+}
+
+/// A commit is seen before other sessions are told of the limit that it defined.
+#[tokio::test]
+async fn jobs_of_a_limit_that_maintenance_does_not_know_yet_stay_held() {
+    let cluster = Cluster::builder().faults("").set("jobs.enabled", "off").start();
+    let db = cluster.database("limits").await;
+    run(&db, "select jobs.insert('other'); select jobs.maintain()").await;
+    let other = cluster.connect("limits").await;
+    let defining = Stopping::begin(other, "stop_at_commit", ONE_OF_THREE.into()).await;
+    defining.has_stopped().await;
+    run(&db, "select jobs.maintain()").await;
+    defining.go_on().await;
+    assert_eq!(texts(&db, "select held::text from jobs.limits").await, ["2"]);
 }
 
 #[tokio::test]
