@@ -6,7 +6,7 @@
 //! where the next fetch has them take permits, or wait at another gate. What that cannot see, such
 //! as a rollback, the maintenance task `limits` finds.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -18,12 +18,13 @@ use super::job::NewJob;
 use super::permits::{self, Gate, Gates, Room, Start, Subject};
 use super::queue::Queue;
 use super::rules::{Order, Rule};
-use super::spi::{Arg, Plan, Value, big, column, plans, rows, text};
+use super::spi::{Arg, Plan, Tuples, Value, big, column, plans, rows, text};
 use super::turns::{self, Turns};
 use super::types::*;
 use super::{config_cache, direct};
 use crate::pg::jsonb::Jsonb;
 use crate::pg::{invalidation, time};
+use crate::shmem;
 use crate::shmem::commit::{self, Work};
 
 /// A job that a limit holds back.
@@ -419,6 +420,7 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
     let heard = invalidation::heard();
     if after == i64::MIN {
         BEGAN.set(heard);
+        FAIR_LANES.with_borrow_mut(|[before, now]| *before = std::mem::take(now));
     }
     let is_to_check = CHECKED.get() != heard;
     let rules = config_cache::rules();
@@ -441,6 +443,10 @@ pub fn look_after(after: i64, most: i64) -> (usize, Option<i64>) {
         let mut released = 0;
         if is_to_check {
             released = release(&rules, *gate, name, most);
+        }
+        let returns_many = |rule: &Rule| rule.name == *name && rule.least() > 1;
+        if shmem::is_worker() && rules.iter().any(returns_many) && has_moved(*gate) {
+            return released;
         }
         let (mut promoted, free_at) = promote(&rules, *gate, name, most);
         next = free_at.map_or(next, |at| next.min(at));
@@ -472,6 +478,23 @@ thread_local! {
     /// What was heard of them when the last round began that checked all gates for jobs that limits
     /// no longer cover.
     static CHECKED: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// By gate, the first and the last position in the lane of a fair order: in the round before,
+    /// and in this one.
+    static FAIR_LANES: RefCell<[HashMap<i64, (i64, i64)>; 2]> = RefCell::default();
+}
+
+/// Whether the lane of a key in a fair order has moved since the round before. Fetches then return
+/// its held jobs. Until a slow return by the worker commits, they would find the lane full, and
+/// nothing in it.
+fn has_moved(gate: i64) -> bool {
+    let ends = |rows: &Tuples, row| rows.get(row, "first").zip(rows.get(row, "last"));
+    let Some(ends) = ENDS.list(&[big(gate)], ends).pop() else {
+        return false;
+    };
+    FAIR_LANES.with_borrow_mut(|[before, now]| {
+        now.insert(gate, ends);
+        before.get(&gate) != Some(&ends)
+    })
 }
 
 /// When to look at gates next, after a look at that time; `None`: no job is held.
@@ -530,6 +553,7 @@ plans! {
            SELECT n.gate, n.limit_name FROM g,
                   LATERAL (SELECT s.gate, s.limit_name FROM jobs.scheduled s WHERE s.gate > g.gate ORDER BY s.gate LIMIT 1) n)
          SELECT g.gate, g.limit_name, EXISTS (SELECT FROM jobs.limit_rule r WHERE r.name = g.limit_name) AS is_defined FROM g LIMIT $2";
+    ENDS(INT8) = "SELECT min(r.seq) AS first, max(r.seq) AS last FROM jobs.ready r WHERE r.gate = $1";
     CLASSES(INT8) =
         "WITH RECURSIVE class AS (
            (SELECT s.queue, s.kind, s.job_id FROM jobs.scheduled s WHERE s.gate = $1 ORDER BY s.queue, s.kind LIMIT 1)
