@@ -130,6 +130,12 @@ pub fn own_queue(queue: &str) -> Result<()> {
     }
 }
 
+/// Likewise, and jobs of the queue live here until this transaction ends.
+pub fn keep_queue(queue: &str) -> Result<()> {
+    cells::keep_law();
+    own_queue(queue)
+}
+
 /// Refuses queues if no job of one of them lives here.
 pub fn own_queues(queues: &[Queue]) -> Result<()> {
     queues.iter().try_for_each(|queue| own_queue(queue.name()))
@@ -147,10 +153,9 @@ pub fn not_spread(queue: &str) -> Result<()> {
     Err(Error::invalid("queue", message, rule).hint("Leave concurrency and rate out."))
 }
 
-/// Refuses a limit, written by this transaction, that counts jobs of a queue in several cells,
-/// until this transaction ends.
+/// Refuses a limit, written by this transaction, that counts jobs of a queue in several cells. The
+/// caller keeps the law.
 pub fn spans_none(limit: &str) -> Result<()> {
-    cells::keep_law();
     let (here, rules) = (config_cache::here(), config_cache::rules());
     let mut spread = here.iter().flat_map(|here| here.spread());
     let rule = rules.iter().find(|rule| rule.name == limit);

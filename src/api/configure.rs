@@ -129,7 +129,7 @@ fn configure_queue(
         if settings.concurrency.is_some() || settings.rate.is_some() {
             cell::not_spread(queue.name())?;
         }
-        cell::own_queue(queue.name())?;
+        cell::keep_queue(queue.name())?;
         set(&queue, &settings, fcinfo);
         Ok(())
     })
@@ -144,10 +144,10 @@ fn reset_queue(queue: Option<&str>, reason: Option<&str>, fcinfo: FunctionCallIn
     })
 }
 
-/// A queue of which jobs live in this cell.
+/// A queue of which jobs live in this cell until this transaction ends.
 fn own(queue: Option<&str>) -> Result<Queue> {
     let queue = check::queue(queue)?;
-    cell::own_queue(queue.name()).map(|()| queue)
+    cell::keep_queue(queue.name()).map(|()| queue)
 }
 
 /// Removes the settings and the pause of a queue that has no jobs here.

@@ -13,7 +13,7 @@ use crate::pg::array::Array;
 use crate::pg::jsonb::{Jsonb, OwnedJsonb};
 use crate::pg::{role, time};
 use crate::store::rules::{self as store, Key, Limit, Setting};
-use crate::store::{config_cache, permits};
+use crate::store::{cells, config_cache, permits};
 
 /// What stops jobs from starting, as a limit of 0 would.
 const PAUSE: &str = "jobs.pause_limit";
@@ -60,6 +60,7 @@ fn define_limit(
             per_cell: Some(check::given("per_cell", per_cell)?),
             ..Limit::default()
         };
+        cells::keep_law();
         if store::define(name, &limit) {
             covers_others(fcinfo);
             cell::spans_none(name)?;

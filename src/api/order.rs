@@ -49,7 +49,7 @@ fn order_queue(
         let weights = weights.map(|weights| weights.to_value("weights")).transpose()?;
         let name = rules::order_of(queue.name());
         let order = order(queue.name(), by, strict, on_discard, fair, weights)?;
-        cell::own_queue(queue.name())?;
+        cell::keep_queue(queue.name())?;
         let before = rules::lock(&name);
         if before == order {
             return Ok(());
@@ -136,7 +136,7 @@ fn unblock(
         check::managing(reason)?;
         let queue = check::queue(queue)?;
         let key = check::given("key", key)?.to_value("key")?;
-        cell::own_queue(queue.name())?;
+        cell::keep_queue(queue.name())?;
         let (rules, name) = (config_cache::rules(), rules::order_of(queue.name()));
         let Some(rule) = rules.iter().find(|rule| rule.name == name) else {
             return Ok(None);
