@@ -14,7 +14,7 @@ async fn a_crash_loses_no_turn() {
     run(
         &db,
         r#"select jobs.order_queue('q', '{"by_args": ["t"]}', strict => true);
-           select jobs.insert('k', '{"t": 1}', queue => 'q') from generate_series(1, 3);
+           select jobs.insert('k', '{"t": 1}', queue => 'q', retry => '{"strategy": "constant", "initial": "PT1H"}') from generate_series(1, 3);
            select jobs.fetch('q', lease => '1 s')"#,
     )
     .await;
