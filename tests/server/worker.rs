@@ -16,7 +16,7 @@ async fn schedules_rescues_expires_and_prunes() {
         "tasks",
         &[
             ("jobs.interval", "50ms"),
-            ("jobs.retention_completed", "1s"),
+            ("jobs.retention_completed", "4s"),
             ("jobs.retention_cancelled", "-1"),
         ],
     )
@@ -33,7 +33,7 @@ async fn schedules_rescues_expires_and_prunes() {
     let unique = insert(&db, "'unique', unique_opts => '{\"by_kind\": true}'").await;
     let held = insert(&db, "'held', max_attempts => 1").await;
     let rows =
-        rows_of(&db, "select id, token from jobs.fetch(max_jobs => 2, lease => '0.4 s')").await;
+        rows_of(&db, "select id, token from jobs.fetch(max_jobs => 2, lease => '4 s')").await;
     assert_eq!(rows.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>(), [unique, held]);
     db.execute("select jobs.complete($1, $2)", &[&unique, &rows[0].get::<_, i64>(1)])
         .await
@@ -61,7 +61,8 @@ async fn schedules_rescues_expires_and_prunes() {
 #[tokio::test]
 async fn timeout_and_lost_lease_are_told_apart() {
     let (_cluster, db) = with("timeouts", &[("jobs.interval", "50ms")]).await;
-    let slow = insert(&db, "'slow', timeout => '0.3 s'").await;
+    let retry = r#"retry => '{"strategy": "constant", "initial": "PT1H"}'"#;
+    let slow = insert(&db, &format!("'slow', timeout => '0.3 s', {retry}")).await;
     let token = number(&db, "select token from jobs.fetch(lease => '1 h')").await;
     becomes(&db, slow, "retryable").await;
     let kind = text(&db, "select details->>'type' from jobs.errors").await;
@@ -269,7 +270,8 @@ async fn looks(db: &Client) -> (i64, i64) {
 
 #[tokio::test]
 async fn a_duplicate_wakes_nobody() {
-    let (_cluster, db) = with("twice", &[]).await;
+    let cluster = Cluster::builder().without_visits().start();
+    let db = cluster.database("twice").await;
     let unique = "'x', unique_opts => '{\"by_kind\": true}'";
     let id = insert(&db, unique).await;
     workers_become(&db, "twice", 1).await;
