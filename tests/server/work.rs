@@ -190,7 +190,7 @@ async fn what_a_crash_interrupts_is_done_again() {
          select jobs.insert('k', retry => '{\"strategy\": \"constant\", \"initial\": 0.01}')",
     )
     .await;
-    let (id, token, _) = fetch(&db, "lease => '1 second'").await.unwrap();
+    let (id, token, _) = fetch(&db, "lease => '5 seconds'").await.unwrap();
     // It has done its work, and the server dies before the commit.
     run(
         &db,
