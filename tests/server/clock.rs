@@ -51,7 +51,7 @@ async fn a_key_with_a_rate_goes_on_within_its_period() {
     run(
         &db,
         r#"select jobs.define_limit('one', '{"by_args": ["t"]}', '{q}', rate => 1, rate_period => '1 second');
-        select jobs.define_limit('two', '{"by_args": ["t"]}', '{r}', rate => 2, rate_period => '1 second');
+        select jobs.define_limit('two', '{"by_args": ["t"]}', '{r}', rate => 2, rate_period => '10 seconds');
         select jobs.insert('k', '{"t": 1}', queue => queue) from unnest('{q,q,r,r,r}'::text[]) queue;
         select jobs.fetch('q'), jobs.fetch('r')"#,
     )
