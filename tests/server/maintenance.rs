@@ -198,8 +198,7 @@ async fn of_very_many_queues_maintenance_keeps_what_is_asked_for() {
 
 #[tokio::test]
 async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
-    let (cluster, db) =
-        with("circles", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "1s")]).await;
+    let (cluster, db) = with("circles", &[("jobs.interval", "50ms")]).await;
     run(&db, REFUSE).await;
     run(&db, "create trigger refuse before delete on jobs.answer for each row execute function public.refuse()").await;
     let old = insert(&db, "'k', unique_opts => '{\"by_kind\": true}'").await;
@@ -207,6 +206,8 @@ async fn what_is_busy_and_what_fails_together_keep_nobody_running_in_circles() {
     // The claim is busy before the job is past its retention.
     let holder = cluster.connect("circles").await;
     run(&holder, "begin; select jobs.insert('k', unique_opts => '{\"by_kind\": true, \"by_state\": [\"available\", \"pending\", \"running\", \"scheduled\", \"retryable\"]}')").await;
+    cluster.set("jobs.retention_completed", "1s");
+    cluster.reload();
     run(&db, "insert into jobs.answer (job_id, token, at, state) values (1, 1, now() - interval '2 hours', 'available')").await;
     run(&db, "select jobs.installed()").await;
     seconds(2.0).await;
@@ -496,6 +497,7 @@ async fn who_is_cancelled_while_a_run_is_written_down_ends_at_once() {
     let maintained = maintained.await.expect("it ends");
     assert_eq!(sqlstate(maintained), "57014");
     run(&locker, "rollback").await;
+    run(&db, "reset statement_timeout").await;
     run(&db, "select from jobs.maintain()").await;
 }
 
