@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use jobs_tests::{
-    Client, Cluster, SOON, count, number, poll_until, quiet, rows, run, sqlstate, text,
+    Client, Cluster, SOON, comes_true, count, number, poll_until, quiet, rows, run, sqlstate, text,
 };
 
 /// One transaction, also where it is several statements.
@@ -172,6 +172,8 @@ async fn left_behind(cluster: &Cluster, db: &Client, table: &str, on: &str, is_r
     assert_eq!(changed(db).await, []);
     run(db, &format!("select pg_cancel_backend({pid})")).await;
     assert_eq!(making.await.expect("the maker"), "57014");
+    // An error is told before the transaction is undone, with its locks.
+    comes_true(db, &format!("not exists (select from pg_locks where pid = {pid})")).await;
     let left = "select count(*) from pg_index where indexrelid = 'jobs.left_behind'::regclass and not indisvalid";
     assert_eq!(number(db, left).await, 1);
 }
