@@ -261,13 +261,14 @@ async fn workers_do_not_come_and_go_while_the_extension_is_being_dropped() {
     };
     let db = cluster.database("dropping").await;
     let id = insert(&db, "'x', scheduled_at => clock_timestamp() + '0.5 s'").await;
-    let before = started();
+    let (before, begun) = (started(), Instant::now());
     run(&db, "begin; drop extension jobs").await;
     seconds(4.0).await;
-    let tries = started() - before;
+    poll_until("a process comes", SOON, async || started() > before).await;
+    let (tries, took) = (started() - before, begun.elapsed());
     assert!(
-        (1..=6).contains(&tries),
-        "{tries} processes in four seconds, for a job that is due and cannot be handled"
+        tries <= took.as_secs() as usize + 2,
+        "{tries} processes in {took:?}, for a job that is due and cannot be handled"
     );
     run(&db, "rollback").await;
     becomes(&db, id, "available").await;
@@ -485,10 +486,15 @@ async fn the_log_level_changes_on_reload() {
         .await;
     assert_eq!(said("client backend"), 0, "it is the worker's own level");
     change(&cluster, &db, "jobs.log_min_messages", "warning").await;
+    let all_had_a_turn = async || {
+        worker_goes_on(&db).await;
+        workers_become(&db, "talk", 0).await;
+        keep_idle(&db, "talk").await;
+    };
+    // In the middle of one they may talk on.
+    all_had_a_turn().await;
     let before = (said("jobs worker"), said("jobs launcher"));
-    worker_goes_on(&db).await;
-    workers_become(&db, "talk", 0).await;
-    keep_idle(&db, "talk").await;
+    all_had_a_turn().await;
     assert_eq!((said("jobs worker"), said("jobs launcher")), before);
 }
 
@@ -528,14 +534,14 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     let (cluster, db) = with("prepared", &[("jobs.interval", "50ms")]).await;
     // It has jobs locked: cancelled, updated, completed, and a claim.
     let unique = r#"unique_opts => '{"by_kind": true}'"#;
-    let cancelled = insert(&db, "'cancelled', scheduled_at => clock_timestamp() + '2 s'").await;
-    let updated = insert(&db, "'updated', queue => 'never', expires_at => clock_timestamp() + '2 s', unique_opts => '{\"by_kind\": true}'").await;
+    let cancelled = insert(&db, "'cancelled', scheduled_at => clock_timestamp() + '5 s'").await;
+    let updated = insert(&db, "'updated', queue => 'never', expires_at => clock_timestamp() + '5 s', unique_opts => '{\"by_kind\": true}'").await;
     let completed = insert(&db, "'completed', queue => 'c'").await;
     let pruned = insert(&db, &format!("'pruned', {unique}")).await;
     run(
         &db,
         "select jobs.cancel(id) from jobs.jobs where kind = 'pruned';
-         create table public.held as select id, token from jobs.fetch('c', lease => '2 s')",
+         create table public.held as select id, token from jobs.fetch('c', lease => '5 s')",
     )
     .await;
     run(
@@ -551,7 +557,7 @@ async fn a_prepared_transaction_that_locks_jobs_is_in_nobodys_way() {
     )
     .await;
     change(&cluster, &db, "jobs.retention_cancelled", "1s").await;
-    seconds(2.2).await;
+    seconds(5.2).await;
     // Now all of them are due, and cannot be handled. What else is due is, of every task.
     let id = soon_due(&db).await;
     becomes(&db, id, "available").await;
@@ -667,8 +673,9 @@ async fn the_visit_finds_what_was_changed_by_hand() {
     workers_become(&db, "by_hand", 1).await;
     workers_become(&db, "by_hand", 0).await;
     let begun = Instant::now();
-    run(&db, "update jobs.scheduled set due_at = clock_timestamp()").await;
+    run(&db, "begin; update jobs.scheduled set due_at = clock_timestamp()").await;
     assert_eq!(waiting(&db).await, 1);
+    run(&db, "commit").await;
     poll_until("the regular visit", 4 * SOON, async || waiting(&db).await == 0).await;
     println!("found by the visit after {:?}", begun.elapsed());
 }
@@ -720,7 +727,7 @@ async fn idling_costs_next_to_nothing() {
         share * 100.0
     );
     flood(&db, 50_000).await;
-    poll_until("the crowd is done", SOON, async || waiting(&db).await == 1).await;
+    poll_until("the crowd is done", 4 * SOON, async || waiting(&db).await == 1).await;
     all_workers_ended(&db).await;
     assert!(cpu() - cpu_before > 2 * used, "control: work is measured");
     assert_ne!(wal(&db).await, wal_before, "control: and written");
