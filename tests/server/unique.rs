@@ -151,13 +151,14 @@ async fn a_key_that_never_conflicts_is_linear_in_a_batch_and_can_be_cancelled() 
     assert_eq!(number(&db, &batch(20_000)).await, 20_000);
     let a_tenth = begun.elapsed();
     run(&db, "set statement_timeout = '100ms'").await;
-    let begun = std::time::Instant::now();
-    assert_eq!(sqlstate(db.batch_execute(&batch(200_000)).await), "57014");
-    assert!(
-        begun.elapsed() < 5 * a_tenth,
-        "{:?}, and {a_tenth:?} for a tenth of it",
-        begun.elapsed()
-    );
+    // The machine may stand still meanwhile, but not each time.
+    let mut least = Duration::MAX;
+    for _ in 0..3 {
+        let begun = std::time::Instant::now();
+        assert_eq!(sqlstate(db.batch_execute(&batch(200_000)).await), "57014");
+        least = least.min(begun.elapsed());
+    }
+    assert!(least < 5 * a_tenth, "{least:?}, and {a_tenth:?} for a tenth of it");
 }
 
 #[tokio::test]
