@@ -370,7 +370,7 @@ suite_server() { server_tests server "$1"; }
 # is worth the time is the default.
 suite_server_statements() { JOBS_DIRECT_ACCESS=off JOBS_HISTORIES=${JOBS_HISTORIES:-750} server_tests server_statements "${1:-histories:every_history}"; }
 
-WITH_FAULTS='cells|histories|history|limits|keyed|floors|bounds|concurrency|databases|hints|locks|lifecycle|notify|out_of_memory|together|wait|wait_any|wait_for|worker'
+WITH_FAULTS='cells|histories|history|limits|keyed|floors|bounds|concurrency|databases|hints|locks|lifecycle|notify|out_of_memory|retention|together|wait|wait_any|wait_for|worker'
 SERVER_TESTS=(cargo test --no-fail-fast -p jobs-tests --test server --)
 
 server_tests() { # SUITE FILTER

@@ -46,8 +46,12 @@ async fn a_final_job_that_gets_a_queue_where_it_is_kept_for_less_time_is_pruned(
 
 #[tokio::test]
 async fn with_many_queues_that_have_a_retention_of_their_own_the_worker_rests() {
-    let (_cluster, db) =
-        with("rests", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "0.1s")]).await;
+    let cluster = Cluster::builder()
+        .without_visits()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "0.1s")
+        .start();
+    let db = cluster.database("rests").await;
     run(&db, "select count(jobs.configure_queue('q' || n, retention_completed => (n || ' hours')::interval)) from generate_series(1, 100) n;
          select count(jobs.insert('k', queue => 'q' || n)) from generate_series(1, 100) n;
          select jobs.insert('k');
@@ -152,8 +156,8 @@ async fn final_jobs_that_stay_cost_nothing_however_many_queues_they_are_of() {
     let after = all_told().await;
     let (by_age, kept) = (after.0 - before.0, after.1 - before.1);
     // Once in a while it is also read whether the table is so long that its jobs are not to be
-    // counted: 10,000 entries.
-    assert!(by_age < NAMES, "{by_age} entries in twenty passes or so");
+    // counted: 10,000 entries, the oftener the longer the passes take.
+    assert!(by_age < 5 * NAMES, "{by_age} entries in twenty passes or so");
     assert!(kept < 3000, "{kept} entries in twenty passes or so");
     assert_eq!(count(&db, "jobs.finished").await, NAMES + 9000);
 }
@@ -334,8 +338,12 @@ async fn workers_come(db: &Client, within: Duration) -> bool {
 
 #[tokio::test]
 async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
-    let (_cluster, db) =
-        with("kept", &[("jobs.interval", "50ms"), ("jobs.retention_completed", "1s")]).await;
+    let cluster = Cluster::builder()
+        .without_visits()
+        .set("jobs.interval", "50ms")
+        .set("jobs.retention_completed", "1s")
+        .start();
+    let db = cluster.database("kept").await;
     let complete = async |queue: &str| {
         let sql = format!(
             "select jobs.insert('k', queue => '{queue}'); select jobs.complete(id, token) from jobs.fetch('{queue}')"
@@ -377,8 +385,11 @@ async fn jobs_that_are_kept_longer_are_not_looked_at_for_ever() {
 async fn rounds_of_a_backlog_do_not_each_walk_over_what_is_kept_on() {
     const KEPT: i64 = 2000;
     const BACKLOG: i64 = 1000;
-    let (_cluster, db) =
-        with("backlog", &[("jobs.batch_size", "100"), ("jobs.retention_completed", "1s")]).await;
+    let (_cluster, db) = with(
+        "backlog",
+        &[("autovacuum", "off"), ("jobs.batch_size", "100"), ("jobs.retention_completed", "1s")],
+    )
+    .await;
     run(&db, "select jobs.pause_maintenance()").await;
     // Those that their own window keeps became final before all others. No two did so in one
     // moment.
