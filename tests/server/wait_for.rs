@@ -118,7 +118,7 @@ async fn what_does_not_end_it_does_not() {
         run(db, "select jobs.insert('k', queue => 'other'); select jobs.fetch('other')").await;
     }
     let held = "from jobs.jobs where state = 'running'";
-    let (begun, call) = (Instant::now(), "call jobs.wait_for('{1}', '2 s')");
+    let (begun, call) = (Instant::now(), "call jobs.wait_for('{1}', '4 s')");
     let waiter = Waiter::start(&db, cluster.connect("goes_on").await, call).await;
     run(&db, "begin; select jobs.cancel(1); rollback").await;
     run(&db, "select count(*) from jobs.fetch('q')").await;
@@ -128,7 +128,7 @@ async fn what_does_not_end_it_does_not() {
     run(&db, "select jobs.delete(2)").await;
     run(&other, "select jobs.cancel(1, force => true)").await;
     let (waited, _) = waiter.returned(begun).await;
-    assert!(waited >= Duration::from_secs(2), "{waited:?}");
+    assert!(waited >= Duration::from_secs(4), "{waited:?}");
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn many_wait_each_for_a_job_of_its_own() {
         waiters.insert(*id, task);
     }
     let asleep = "select count(*) from pg_stat_activity where wait_event_type = 'Extension' and query like 'call%'";
-    poll_until("all sleep", SOON, async || number(&db, asleep).await == WAITERS).await;
+    poll_until("all sleep", 4 * SOON, async || number(&db, asleep).await == WAITERS).await;
     let held = format!("{HELD} and a.query like 'call%'");
     assert_eq!(number(&db, &held).await, 0, "they hold nothing");
     run(&db, &format!("select count(*) from jobs.fetch('q', {WAITERS})")).await;
