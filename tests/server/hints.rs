@@ -111,6 +111,7 @@ async fn every_hint_has_a_command_that_runs() {
     const CLEAR: &str = "select jobs.cancel(job_id, force => true) from jobs.running; select jobs.delete(id) from jobs.job";
     let cluster = Cluster::builder()
         .set("jobs.enabled", "off")
+        .set("autovacuum", "off")
         .allow(1, "terminating connection due to administrator command")
         .start();
     let db = cluster.database("hints").await;
