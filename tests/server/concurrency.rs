@@ -339,7 +339,7 @@ impl Worker {
                     Duration::from_micros(self.rng.random_range(0..2000) * jobs.len() as u64);
                 let cut = async {
                     sleep(soon).await;
-                    let cut = "select pg_terminate_backend($1, 5000)";
+                    let cut = "select pg_terminate_backend($1, 60000)";
                     by.query_one(cut, &[&pid]).await.unwrap().get(0)
                 };
                 let (_, ended): (bool, bool) = tokio::join!(self.complete_each(&jobs), cut);

@@ -613,7 +613,7 @@ async fn a_subscriber_takes_the_queue_over_when_it_has_all() {
         format!("host={} user=postgres dbname=before", queue.cluster.directory().display());
     run(&db, &format!("create subscription queue connection '{connection}' publication queue"))
         .await;
-    poll_until("all is replicated", SOON, async || {
+    poll_until("all is replicated", 4 * SOON, async || {
         let mut differences = queue.before.row_differences(&Contents::of(&db).await);
         differences.retain(|line| !line.starts_with("jobs.job_seq "));
         differences.is_empty()

@@ -9,7 +9,7 @@ async fn a_lost_session_is_found_unless_declared() {
     let victim = cluster.connect("postgres").await;
     let pid: i32 = scalar(&victim, "select pg_backend_pid()").await;
     let other = cluster.connect("postgres").await;
-    other.query_one("select pg_terminate_backend($1, 5000)", &[&pid]).await.unwrap();
+    other.query_one("select pg_terminate_backend($1, 60000)", &[&pid]).await.unwrap();
 
     let found = cluster.scan_log().expect_err("the FATAL line");
     assert!(found.contains("terminating connection due to administrator command"), "{found}");

@@ -199,7 +199,7 @@ impl Cluster {
         psql.args(["-d", database]);
         psql.env(
             "PGOPTIONS",
-            "-c search_path=pg_catalog -c lock_timeout=5s -c statement_timeout=60s",
+            "-c search_path=pg_catalog -c lock_timeout=5s -c statement_timeout=300s",
         );
         psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = psql.spawn().expect("psql");
@@ -530,7 +530,7 @@ impl Drop for Cluster {
         if self.data().join("postmaster.pid").exists() {
             // Fast, so that a background worker that does not stop is found here and not by an
             // operator.
-            let stopped = self.pg_ctl("stop").args(["-w", "-s", "-t", "20", "-m", "fast"]).status();
+            let stopped = self.pg_ctl("stop").args(["-w", "-s", "-t", "60", "-m", "fast"]).status();
             if !stopped.is_ok_and(|status| status.success()) {
                 let _ = self.pg_ctl("stop").args(["-w", "-s", "-m", "immediate"]).status();
                 if !std::thread::panicking() {
