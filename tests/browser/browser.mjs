@@ -68,6 +68,15 @@ export async function logIn(page, role, password) {
   await page.getByRole("button", { name: "Log in" }).click();
 }
 
+/** Has the preview of a bulk action show all jobs, if the time to find them was over. */
+export async function searchAll(page) {
+  await page.waitForURL("**/bulk?**");
+  const all = page.getByRole("link", { name: "Search all" });
+  if (!(await all.count())) return;
+  await all.click();
+  await page.waitForURL("**whole=yes**");
+}
+
 /** What axe finds, as lines that say where. */
 export async function accessibility(page) {
   await page.evaluate(axe.source);

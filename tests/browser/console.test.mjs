@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import test, { after } from "node:test";
 import "./actions.mjs";
-import { accessibility, browser, isInOrder, logIn, open, sql } from "./browser.mjs";
+import { accessibility, browser, isInOrder, logIn, open, searchAll, sql } from "./browser.mjs";
 import { SCREENS } from "./screens.mjs";
 
 after(() => browser.close());
@@ -233,6 +233,7 @@ test("everything works without JavaScript", async () => {
 
   await page.goto("/jobs?kind=no.script&state=scheduled");
   await page.getByRole("link", { name: /^Delete all/ }).click();
+  await searchAll(page);
   await page.getByRole("button", { name: "Delete these 2 jobs" }).click();
   await page.getByRole("status").filter({ hasText: "2 jobs" }).waitFor();
   assert.equal(sql("select count(*) from jobs.jobs where kind = 'no.script'"), "1");

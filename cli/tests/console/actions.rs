@@ -343,7 +343,7 @@ fn many_jobs_are_those_of_the_preview() {
     ));
     let mut person = console.person("admin");
     for (action, state) in [("cancel", "cancelled"), ("retry", "available"), ("delete", "")] {
-        let path = format!("/bulk?do={action}&queue=in+bulk&kind=in.bulk");
+        let path = format!("/bulk?do={action}&whole=yes&queue=in+bulk&kind=in.bulk");
         let preview = person.page(&path);
         assert!(preview.text().contains("25"), "{action}: {}", preview.text());
         let done = person.send(&preview, "/bulk", &[]);

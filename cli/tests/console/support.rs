@@ -337,6 +337,14 @@ impl Answer {
         inputs.chain(areas).chain(choices).collect()
     }
 
+    /// Where a list goes on: at its next page, or where the time for the search was over.
+    pub fn next(&self) -> Option<String> {
+        let mut links = self.body.split("<a").skip(1);
+        let is_next =
+            |link: &&str| link.contains(" rel=\"next\"") || link.contains(">Search further<");
+        attribute(links.find(is_next)?, "href")
+    }
+
     pub fn has_form(&self, action: &str) -> bool {
         self.find_form(action).is_some()
     }
@@ -384,6 +392,15 @@ impl Visitor<'_> {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer
+    }
+
+    /// All pages of a list.
+    pub fn list(&mut self, path: &str) -> Vec<Answer> {
+        let mut pages = vec![self.page(path)];
+        while let Some(next) = pages.last().and_then(Answer::next) {
+            pages.push(self.page(&next));
+        }
+        pages
     }
 
     pub fn post(&mut self, path: &str, fields: &[(String, String)]) -> Answer {
