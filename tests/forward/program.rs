@@ -1,8 +1,9 @@
 //! What the program says and how it ends.
 
 use jobs_tests::{Client, Mode, comes_true, count, is, poll_until, run, seconds};
-use tokio::io::AsyncReadExt;
-use tokio::process::Child;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStderr};
+use tokio::time::timeout;
 
 use super::{LONG, Pair, STOPS, arrive, assert_exact, end_sessions, insert, place, said, signal};
 
@@ -73,11 +74,34 @@ async fn what_is_missing_is_said_with_the_fix() {
     assert_eq!(count(&pair.jobs().await, "jobs.jobs").await, 1);
 }
 
-/// What a forwarder that has ended wrote to its log.
-async fn log_of(mut forwarder: tokio::process::Child) -> String {
-    let mut text = String::new();
-    forwarder.stderr.take().unwrap().read_to_string(&mut text).await.unwrap();
-    text
+/// What a forwarder writes to its log.
+struct Log {
+    stderr: BufReader<ChildStderr>,
+    text: String,
+}
+
+impl Log {
+    fn of(forwarder: &mut Child) -> Log {
+        Log { stderr: BufReader::new(forwarder.stderr.take().unwrap()), text: String::new() }
+    }
+
+    /// Reads on until it has said this.
+    async fn until(&mut self, words: &str) {
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            let read = timeout(LONG, self.stderr.read_line(&mut line)).await;
+            let length = read.expect(words).unwrap();
+            assert!(length > 0, "it has ended: {}", self.text);
+            self.text += &line;
+        }
+    }
+
+    /// All that one wrote that has ended.
+    async fn whole(mut self) -> String {
+        self.stderr.read_to_string(&mut self.text).await.unwrap();
+        self.text
+    }
 }
 
 #[tokio::test]
@@ -87,7 +111,8 @@ async fn it_waits_for_servers_that_are_away_and_ends_at_a_signal() {
         let away = if is_source { &pair.source } else { &pair.queue };
         away.stop(Mode::Fast);
         let mut forwarder = pair.forward();
-        seconds(1.0).await;
+        let mut log = Log::of(&mut forwarder);
+        log.until("; retrying").await;
         assert!(forwarder.try_wait().unwrap().is_none(), "{name}");
         away.start_again();
         let (outbox, jobs) = (pair.outbox().await, pair.jobs().await);
@@ -95,6 +120,7 @@ async fn it_waits_for_servers_that_are_away_and_ends_at_a_signal() {
         arrive(&jobs, 3).await;
         comes_true(&outbox, "count(*) = 0 from jobs.outbox").await;
         // Then it says that it works.
+        log.until("forwarding from ").await;
         comes_true(&jobs, "count(*) = 1 from jobs.forwarder").await;
         // A queue that is read only is away; the rows are not to blame.
         run(&jobs, "alter system set default_transaction_read_only = on").await;
@@ -102,7 +128,7 @@ async fn it_waits_for_servers_that_are_away_and_ends_at_a_signal() {
         comes_true(&pair.jobs().await, "current_setting('default_transaction_read_only') = 'on'")
             .await;
         insert(&outbox, 4, 6).await;
-        seconds(1.0).await;
+        log.until("; retrying").await;
         assert!(is(&outbox, "count(*) = 3 and sum(attempts) = 0 from jobs.outbox").await);
         run(&jobs, "set default_transaction_read_only = off").await;
         run(&jobs, "alter system reset default_transaction_read_only").await;
@@ -112,7 +138,7 @@ async fn it_waits_for_servers_that_are_away_and_ends_at_a_signal() {
         signal(&forwarder, "TERM");
         assert!(forwarder.wait().await.unwrap().success(), "{name}");
         assert_exact(&outbox, &jobs, 6).await;
-        let log = log_of(forwarder).await;
+        let log = log.whole().await;
         let begins = log.lines().filter(|line| line.contains("forwarding from ")).count();
         assert_eq!(begins, 2, "{log}");
         assert!(log.contains("/shop (PostgreSQL ") && log.contains("/queue (jobs "), "{log}");
@@ -168,6 +194,8 @@ async fn another_forwarder_takes_over_and_the_queue_is_told() {
     let mut first = pair.forward();
     insert(&outbox, 1, 3).await;
     arrive(&jobs, 3).await;
+    // It finds out when it starts.
+    comes_true(&outbox, "count(*) = 0 from jobs.outbox").await;
     let second = pair.forward();
     first.kill().await.unwrap();
     insert(&outbox, 4, 6).await;
