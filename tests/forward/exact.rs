@@ -153,6 +153,7 @@ async fn either_server_fails_over() {
     insert(&outbox, 101, 150).await;
     arrive(&jobs, 150).await;
     drop(forwarder);
+    end_sessions(&outbox).await;
     let (code, said) = said(&["--from", &from, "--to", &to, "--once"]).await;
     assert_eq!(code, 0, "{said}");
     assert_exact(&outbox, &jobs, 150).await;
