@@ -513,7 +513,7 @@ fn a_worker_goes_on_whose_reports_nobody_reads() {
         esac";
     for options in [&["--json"][..], &[]] {
         let ((unread, stdout), (mut stalled, stderr)) = (stalled(), stalled());
-        let options = [options, &["--lease", "2", "-c", "2"]].concat();
+        let options = [options, &["--lease", "10", "-c", "2"]].concat();
         let worker = program.work_into(&options, script, stdout, stderr);
         let insert = ["insert", "k", "--lines", "-q", &program.queue];
         assert!(program.run(&insert, &"{}\n".repeat(20)).status.success());

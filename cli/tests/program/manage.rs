@@ -236,9 +236,9 @@ fn a_list_has_filters() {
         (&["--error", "0% w"], &[failed]),
         (&["--error", "1_0"], &[]),
         (&["--error-like", "1_0%"], &[failed]),
-        (&["--failed-after", "1 minute ago"], &[failed]),
+        (&["--failed-after", "1 hour ago"], &[failed]),
         (&["--failed-after", "tomorrow"], &[]),
-        (&["--after", "1 minute ago", "--before", "tomorrow"], &all),
+        (&["--after", "1 hour ago", "--before", "tomorrow"], &all),
         (&["--before", "yesterday"], &[]),
     ] {
         let (jobs, code) = program.lines(&[&["list", "-q", &program.queue], options].concat());
