@@ -10,7 +10,7 @@ pub fn moves(graphile: &mut System) {
     if !graphile.has_node("Graphile Worker, and its schema") {
         return;
     }
-    let mut worker = graphile.node("graphile_worker_jobs.mjs", 120);
+    let mut worker = graphile.node("graphile_worker_jobs.mjs", 600);
     let mut worker = worker.stdin(Stdio::piped()).spawn().expect("node");
     let has_schema =
         graphile.until("select to_regclass('graphile_worker._private_jobs') is not null");

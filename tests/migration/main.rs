@@ -14,6 +14,7 @@ mod pgmq;
 mod river;
 
 use std::fmt::Display;
+use std::io::Write;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -111,13 +112,13 @@ impl System<'_> {
         psql
     }
 
-    /// Whether a query becomes true within half a minute.
+    /// Whether a query becomes true within a minute.
     fn until(&self, query: &str) -> Outcome {
         let start = Instant::now();
         while self.sql(query).trim() != "t" {
             holds(
-                start.elapsed() < Duration::from_secs(30),
-                format!("after half a minute this is still not true: {query}"),
+                start.elapsed() < Duration::from_secs(60),
+                format!("after a minute this is still not true: {query}"),
             )?;
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -128,13 +129,11 @@ impl System<'_> {
     fn lock(&self, query: &str) -> Lock {
         let mut psql = self.psql();
         psql.stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut holder = psql.spawn().expect("psql");
-        let script = format!("set application_name = 'holder'; begin; {query};\n");
-        let stdin = holder.stdin.as_mut().expect("a pipe");
-        std::io::Write::write_all(stdin, script.as_bytes()).expect("psql");
+        let mut lock = Lock(psql.spawn().expect("psql"));
+        lock.run(&format!("set application_name = 'holder'; begin; {query}"));
         self.until("select count(*) = 1 from pg_stat_activity where application_name = 'holder' and state = 'idle in transaction'")
             .unwrap();
-        Lock(holder)
+        lock
     }
 
     /// Lets the rows go.
@@ -235,6 +234,12 @@ fn says(came: &str, said: &str) -> Outcome {
 
 /// See [`System::lock`].
 struct Lock(Child);
+
+impl Lock {
+    fn run(&mut self, statements: &str) {
+        writeln!(self.0.stdin.as_mut().expect("a pipe"), "{statements};").expect("psql");
+    }
+}
 
 impl Drop for Lock {
     fn drop(&mut self) {

@@ -1,7 +1,6 @@
 //! pgmq: its functions are its API.
 
 use std::fs;
-use std::process::Stdio;
 
 use jobs_tests::checks::Outcome;
 use jobs_tests::state_directory;
@@ -106,15 +105,17 @@ fn kind_of_queue(pgmq: &System) -> Outcome {
 
 /// A job that is taken and done while undo waits for it.
 fn undo_beside_done(pgmq: &System) -> Outcome {
-    let mut worker = pgmq.psql();
-    worker.args(["-c", "begin; select jobs.complete(id, token) from jobs.fetch('mail'); select pg_sleep(2); commit"]);
-    let mut worker = worker.stdout(Stdio::null()).spawn().expect("psql");
-    let begun = pgmq.until("select count(*) > 0 from pg_stat_activity where query like '%pg_sleep(2)%' and pid <> pg_backend_pid() and wait_event = 'PgSleep'");
-    let undone = pgmq.script("undo", "5", &[&format!("source={SOURCE}")]);
-    let ended = worker.wait().expect("psql");
-    begun?;
-    if undone.is_ok() || !ended.success() {
-        return Err(format!("undo was {undone:?}, the worker {ended}"));
+    let mut worker = pgmq.lock("select jobs.complete(id, token) from jobs.fetch('mail')");
+    let (waits, undone) = std::thread::scope(|scope| {
+        let undo = scope.spawn(|| pgmq.script("undo", "5", &[&format!("source={SOURCE}")]));
+        let waits = pgmq.until("select count(*) = 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()");
+        worker.run("commit");
+        pgmq.unlock(worker);
+        (waits, undo.join().expect("undo"))
+    });
+    waits?;
+    if undone.is_ok() {
+        return Err(format!("undo was {undone:?}"));
     }
     pgmq.is("select count(*) from jobs.jobs where state = 'completed'", "1")?;
     pgmq.is("select count(*) from pgmq.q_mail", "0")?;
