@@ -170,7 +170,7 @@ def scraped(page):
 
 
 def get(url, page):
-    for _ in range(100):
+    for _ in range(600):
         try:
             with urllib.request.urlopen(url, timeout=10) as answer, open(page, "wb") as file:
                 file.write(answer.read())

@@ -44,3 +44,5 @@ BEGIN;
 SELECT jobs.set_cell(0), jobs.place_queue('*', 0);
 COMMIT;
 ANALYZE;
+-- What this session has counted, too, is seen from now on.
+SELECT pg_stat_force_next_flush();
