@@ -211,6 +211,11 @@ unheard_of discarded 3 jobs, attempts 1..1, errors 1..1, rows 0..0",
         );
         workers.signal("TERM");
         std::thread::sleep(Duration::from_millis(300));
+        self.becomes(
+            "no worker looks for more",
+            "not exists (select from pg_stat_activity
+               where state = 'active' and query ~* 'jobs.(fetch|wait)' and pid <> pg_backend_pid())",
+        );
         self.sql(&format!("select jobs.insert('ok', queue => '{queue}')"));
         self.check("workers with jobs stop", workers.end_well());
         let left = self.left(
