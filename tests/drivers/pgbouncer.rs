@@ -151,12 +151,12 @@ impl Pool<'_> {
         }
     }
 
-    /// Whether some session is so within ten seconds.
+    /// Whether some session is so within a minute.
     fn until(&self, activity: &str) -> Outcome {
         let start = Instant::now();
         let query = format!("select count(*) from pg_stat_activity where {activity}");
         while self.cluster.psql("postgres", &query).trim() == "0" {
-            holds(start.elapsed() < Duration::from_secs(10), format!("nobody did: {activity}"))?;
+            holds(start.elapsed() < Duration::from_secs(60), format!("nobody did: {activity}"))?;
             std::thread::sleep(Duration::from_millis(100));
         }
         Ok(())
@@ -232,13 +232,13 @@ fn transactions(driver: &mut Driver, pool: &Pool) {
 fn waits(driver: &mut Driver, pool: &Pool) {
     driver.check(
         "a wait in the workers' pool ends when a job comes by the producers' pool",
-        wait(pool, "workers", "one", 20, 0..=10),
+        wait(pool, "workers", "one", 60, 0..=30),
     );
-    driver.check("a producer waits for a pool of waiters", wait(pool, "one", "one", 6, 2..=20));
+    driver.check("a producer waits for a pool of waiters", wait(pool, "one", "one", 6, 2..=60));
     for mode in MODES {
         driver.check(
             format!("mode {mode}: a wait ends when a job comes"),
-            wait(pool, mode, mode, 20, 0..=10),
+            wait(pool, mode, mode, 60, 0..=30),
         );
         driver.check(format!("mode {mode}: a wait can be cancelled"), cancel(pool, mode));
     }
