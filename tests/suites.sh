@@ -301,6 +301,8 @@ hung_unit_ends() {
   sleep 0.1
   end_hung_units "$TMP/units" 0
   wait "$pid"
+  # What was killed may be there for a moment.
+  for _ in {1..600}; do pgrep -f "$hung" >/dev/null && sleep 0.1 || break; done
   ! pgrep -f "$hung" >/dev/null && grep -q " $hung" "$dir/output" && grep -qx 'record hung 0 1' "$dir/left"
 }
 
