@@ -254,10 +254,10 @@ func TestACallOfResultsThatHangsIsCutOff(t *testing.T) {
 	}
 }
 
-// It takes a second and a pause for each of the three calls.
+// It takes two seconds and a pause for each of the three calls.
 func TestACallThatGoesOnInSilenceIsLeftAndItsConnectionClosed(t *testing.T) {
 	t.Parallel()
-	s := &fake{jobs: []string{"1"}, patience: 10 * time.Millisecond, open: 4, silentResults: 3}
+	s := &fake{jobs: []string{"1"}, patience: time.Second, open: 4, silentResults: 3}
 	told := make(chan []result, 1)
 	s.finish = func(_ context.Context, results []result) ([]string, error) {
 		told <- results
