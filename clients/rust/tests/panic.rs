@@ -44,7 +44,7 @@ async fn a_worker_that_cannot_beat_ends_and_releases_its_jobs() {
     let (ends, mut ended) = mpsc::unbounded_channel();
     let options = Options {
         queues: vec![queue.as_str().into()],
-        lease: Duration::from_secs(3),
+        lease: Duration::from_secs(9),
         ..Options::default()
     };
     let worker = Worker::new(url.parse().unwrap(), options).unwrap();
