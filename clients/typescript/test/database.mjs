@@ -7,7 +7,7 @@ export const url = process.env.DATABASE_URL;
 
 /** A test that gets a client, a queue of its own, and its context. */
 export function withDatabase(name, run) {
-  test(name, { skip: url ? false : "DATABASE_URL is not set", timeout: 60_000 }, async (t) => {
+  test(name, { skip: url ? false : "DATABASE_URL is not set", timeout: 180_000 }, async (t) => {
     const client = new pg.Client({ connectionString: url });
     await client.connect();
     t.after(() => client.end()); // also after the timeout, or the process would stay

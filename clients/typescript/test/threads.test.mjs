@@ -17,7 +17,7 @@ async function worked(client, queue, args, { options = {}, kind = {}, meanwhile 
     const ids = [];
     for (const one of args) ids.push((await insert(client, "k", one, { queue, maxAttempts: 1, ...insertOptions })).id);
     await meanwhile(ids);
-    return await waitFor(client, ids, { timeout: 50 });
+    return await waitFor(client, ids, { timeout: 120 });
   } finally {
     await worker.stop();
   }
@@ -49,8 +49,8 @@ withDatabase("threads are reused, and each has one job at a time", async (client
 });
 
 withDatabase("a handler that computes keeps its lease, and its worker goes on", async (client, queue) => {
-  const args = [{ compute: 5 }, { return: "meanwhile" }];
-  const [computed, other] = await worked(client, queue, args, { options: { lease: 1.5 } });
+  const args = [{ compute: 12 }, { return: "meanwhile" }];
+  const [computed, other] = await worked(client, queue, args, { options: { lease: 9 } });
   assert.deepEqual([computed.output, computed.state, other.output], ["computed", "completed", "meanwhile"]);
 });
 
@@ -68,7 +68,7 @@ withDatabase("a cancel reaches a handler that looks at its signal, and ends one 
 });
 
 withDatabase("a timeout ends the thread of a handler that does not stop", async (client, queue) => {
-  const [{ id, state }, next] = await worked(client, queue, [{ deaf: 1 }, { return: "next" }], { kind: { timeout: 3, concurrency: 1 } });
+  const [{ id, state }, next] = await worked(client, queue, [{ deaf: 1 }, { return: "next" }], { kind: { timeout: 15, concurrency: 1 } });
   assert.deepEqual([state, (await detailsOf(client, id)).type, next.output], ["discarded", "timeout", "next"]);
 });
 

@@ -216,7 +216,7 @@ withDatabase("connectPostgres: a host that is silent is left for the next", asyn
   const silent = createServer((socket) => t.after(() => socket.destroy()));
   const { port: there } = new URL(await listening(t, silent));
   const { host, port, ...rest } = optionsOf(url);
-  const connect = connectPostgres({ ...rest, host: ["127.0.0.1", host], port: [Number(there), port], connect_timeout: 1 });
+  const connect = connectPostgres({ ...rest, host: ["127.0.0.1", host], port: [Number(there), port], connect_timeout: 5 });
   await assert.rejects(connect("test"), { code: "CONNECT_TIMEOUT" });
   await (await connect("test")).close();
 });
