@@ -374,17 +374,17 @@ async def test_a_worker_that_loses_races_for_jobs_fetches_again_at_once(url, que
 
 async def test_a_transaction_that_stays_open_does_not_keep_other_jobs_from_their_leases(url, queue, look):
     """A job that is completed in a transaction is locked until that ends."""
-    worker = Worker(url, queues=[queue], lease=1)
+    worker = Worker(url, queues=[queue], lease=6)
 
     @worker.kind("slow commit")
     async def slow_commit(job):
         async with await psycopg.AsyncConnection.connect(url) as connection:
             await job.complete(connection, "in time")
-            await asyncio.sleep(3)
+            await asyncio.sleep(8)
 
     @worker.kind("beside")
     async def beside(job):
-        await asyncio.sleep(4)
+        await asyncio.sleep(9)
         return job.attempt
 
     retry = {"strategy": "constant", "initial": 0.1}
@@ -418,16 +418,16 @@ async def test_a_stop_ends_the_pause_before_a_refused_result_is_sent_again(url, 
 
 
 async def test_a_handler_that_blocks_the_event_loop_keeps_its_leases(url, queue):
-    worker = Worker(url, queues=[queue], lease=1)
+    worker = Worker(url, queues=[queue], lease=6)
 
     @worker.kind("blocks")
     async def blocks(job):
-        time.sleep(3)
+        time.sleep(8)
         return job.attempt
 
     @worker.kind("beside")
     async def beside(job):
-        await asyncio.sleep(3)
+        await asyncio.sleep(8)
         return job.attempt
 
     retry = {"strategy": "constant", "initial": 0.1}
