@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from psycopg.conninfo import make_conninfo
 
-from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker
+from postgres_jobs import Cancel, Discard, Job, Outcome, RetryIn, Snooze, Worker, _control, _engine
 from postgres_jobs import insert, insert_many, insert_middleware, wait_for
 from postgres_jobs._engine import Engine
 from postgres_jobs._link import Link
@@ -222,7 +222,8 @@ def test_options_that_are_wrong_are_refused(url):
         worker.otherwise()(lambda job: None)
 
 
-async def test_a_coroutine_of_a_plain_function_ends_as_an_async_handler(url, queue, look, caplog):
+async def test_a_coroutine_of_a_plain_function_ends_as_an_async_handler(url, queue, look, caplog, monkeypatch):
+    monkeypatch.setattr(_engine, "LEFT_BEHIND", 60)
     worker = Worker(url, queues=[queue])
     begun, ended = set(), {}
 
@@ -289,6 +290,7 @@ async def test_a_timeout_while_a_handler_fails_to_complete_its_job_comes_later(u
     job = begin(url, queue, "run", {}, max_attempts=1)
     async with working(worker):
         (result,) = await done(url, job)
+        await until(lambda: reasons)
     assert (result.state, result.error) == ("discarded", "the attempt ran longer than its timeout")
     assert reasons == ["timeout"]
 
@@ -542,7 +544,8 @@ async def test_errors_that_are_false_or_odd_fail_their_job(url, queue):
     assert results[0].error == results[2].error == "odd" and "StopIteration" in results[1].error
 
 
-async def test_a_failed_attempt_is_logged_and_one_that_ends_otherwise_is_not(url, queue, caplog):
+async def test_a_failed_attempt_is_logged_and_one_that_ends_otherwise_is_not(url, queue, caplog, monkeypatch):
+    monkeypatch.setattr(_control, "BLOCKED", 60)  # the machine may stand still for a while
     caplog.set_level(logging.INFO, "postgres_jobs")
     worker = Worker(url, queues=[queue])
 
@@ -652,10 +655,11 @@ async def test_a_span_has_failed_if_its_insert_has(url, queue, exporter):
     assert span.attributes["error.type"] == "InvalidParameterValue"
 
 
-async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter):
+async def test_a_span_has_failed_if_its_attempt_has(url, queue, look, exporter, monkeypatch):
     from postgres_jobs import opentelemetry
 
-    worker = Worker(url, queues=[queue], lease=1, middleware=[opentelemetry.around_work])
+    monkeypatch.setattr(_engine, "LEFT_BEHIND", 60)
+    worker = Worker(url, queues=[queue], lease=9, middleware=[opentelemetry.around_work])
     ran = []
 
     async def tarries(job):
