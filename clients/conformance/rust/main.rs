@@ -687,11 +687,12 @@ async fn main() -> Anything<()> {
         }
     };
     let ready = handle.ready();
-    tokio::spawn(async {
+    let ready = async {
         ready.await;
         print(&json!({ "event": "ready" }));
-    });
+    };
     let ended = if argument["in_program"] == true {
+        tokio::spawn(ready);
         let ended = handle.ended();
         tokio::select! {
             stop = stop.recv() => match stop.as_deref() {
@@ -701,7 +702,8 @@ async fn main() -> Anything<()> {
             () = ended => handle.wait().await,
         }
     } else {
-        handle.until_signal().await
+        // It hears signals before it is ready.
+        tokio::join!(handle.until_signal(), ready).0
     };
     match &ended {
         Ok(()) => print(&json!({ "event": "stopped" })),
