@@ -258,8 +258,10 @@ impl Engine {
             }
             state.stage = stage;
             // The waits for them get shorter now.
-            let waiting = state.unsent.values_mut();
-            waiting.for_each(|result| result.due = result.due.min(Instant::now()));
+            for result in state.unsent.values_mut() {
+                result.due = result.due.min(Instant::now());
+                result.failures = result.failures.min(1);
+            }
             state.release_waiting(|_| false);
         });
     }
