@@ -206,5 +206,9 @@ async fn another_forwarder_takes_over_and_the_queue_is_told() {
     let seen = "count(*) = 1 and bool_and(waiting = 0 and refused = 0 and address like '%/shop') from jobs.forwarder";
     poll_until("it is reported", LONG, async || is(&jobs, seen).await).await;
     comes_true(&outbox, "count(*) = 0 from jobs.outbox").await;
+    // Likewise of one that ends later.
+    let taken = "select jobs.forward(source, array[gen_random_uuid()], '[{\"kind\": \"k\"}]', '{}') from jobs.forwarder";
+    run(&jobs, taken).await;
+    comes_true(&jobs, "count(*) = 7 and count(deleted_at) = 7 from jobs.forwarded").await;
     drop(second);
 }

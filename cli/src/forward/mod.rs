@@ -363,7 +363,7 @@ impl Forwarder {
         &self.to[self.place]
     }
 
-    /// Connects to both, and finds out which rows were deleted without the queue being told.
+    /// Connects to both.
     async fn open(&mut self) -> Result<(Outbox, Queue), Fault> {
         let is_aimer = matches!(self.duty, Duty::Aim(_));
         let patience = if is_aimer { SOON } else { PATIENCE };
@@ -384,16 +384,26 @@ impl Forwarder {
         if matches!(self.duty, Duty::Alone) && outbox.has_cells {
             self.alone(&mut outbox).await.map_err(from)?;
         }
-        let open = queue.open_keys(&outbox).await.map_err(|fault| self.to().fault(fault))?;
-        let (gone, here) = outbox.rows(&open).await.map_err(from)?;
         if let (Duty::Cell(place, cells), Some(cell)) = (&self.duty, self.cell) {
+            let (_, here) = self.untold(&outbox, &queue).await?;
             if !here.is_empty() {
                 outbox.aim(&here, cell).await.map_err(from)?;
             }
             cells.has_told(*place);
         }
-        (self.deleted, self.reported) = (gone, None);
+        (self.deleted, self.reported) = (Vec::new(), None);
         Ok((outbox, queue))
+    }
+
+    /// Of the keys that the queue has, and whose rows it was not told to be deleted: those without
+    /// a row, and the rows of the others.
+    async fn untold(
+        &self,
+        outbox: &Outbox,
+        queue: &Queue,
+    ) -> Result<(Vec<String>, Vec<i64>), Fault> {
+        let open = queue.open_keys(outbox).await.map_err(|fault| self.to().fault(fault))?;
+        outbox.rows(&open).await.map_err(|fault| self.from.fault(fault))
     }
 
     /// Has rows go to one database that went to several.
@@ -597,6 +607,8 @@ impl Forwarder {
             return Ok(());
         }
         let status = outbox.status(self.cell).await.map_err(|fault| self.from.fault(fault))?;
+        // Other forwarders may have ended before they told.
+        (self.deleted, _) = self.untold(outbox, queue).await?;
         if !self.deleted.is_empty() {
             match queue.forward(outbox, &[], &self.deleted).await {
                 Ok(()) => self.deleted.clear(),
