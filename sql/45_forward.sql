@@ -19,7 +19,7 @@ RETURNS SETOF uuid
 LANGUAGE c STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'forwarded_open_wrapper';
 COMMENT ON FUNCTION jobs.forwarded_open(uuid) IS
-$$Returns the keys that jobs.forward has taken from an outbox, of rows that the outbox may still have. For pgjobs forward, which asks the outbox when it connects.$$;
+$$Returns the keys that jobs.forward has taken from an outbox, of rows that the outbox may still have. For pgjobs forward, which asks the outbox about them.$$;
 
 CREATE FUNCTION jobs.forward_report(
   source uuid, address text, waiting bigint, oldest_at timestamptz, refused bigint)
