@@ -299,7 +299,8 @@ func TestJobsOfOtherKindsAreNotAskedForAllTheTime(t *testing.T) {
 	if err := worker.Stop(); err != nil {
 		t.Error(err)
 	}
-	if count, passed := transactions()-before, time.Since(begun); float64(count) > 200*passed.Seconds() { // two in 20 ms at most
+	// Two in 20 ms at most.
+	if count, passed := transactions()-before, time.Since(begun); float64(count) > 200*passed.Seconds() {
 		t.Errorf("%d transactions in %v", count, passed)
 	}
 }
